@@ -1,0 +1,53 @@
+# Everything runs from a private virtual environment that make builds by itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DATA   ?= ./data
+KAFKA  ?= 127.0.0.1:9092
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types layers pytest bench codec clean
+
+help:            ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/.runtime: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing posthouse into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(BIN)/.dev: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing posthouse and its development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(BIN)/.runtime $@
+
+run: $(BIN)/.runtime  ## start the broker on $(KAFKA), data in $(DATA)
+	@exec $(BIN)/posthouse serve --data $(DATA) --kafka $(KAFKA) --hints
+
+test: lint types layers pytest  ## lint, types, layers and the whole test suite
+
+lint: $(BIN)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(BIN)/.dev
+	$(BIN)/mypy
+
+layers: $(BIN)/.dev
+	$(BIN)/lint-imports
+
+pytest: $(BIN)/.dev
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
+	$(BIN)/python -m bench
+
+codec: $(BIN)/.dev  ## regenerate the Kafka codec from kio's schemas
+	$(BIN)/python -m tools.kafka_codec
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,42 @@
+"""Time is passed in, so that tests can stop it, move it, and make it jump."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch: what records are stamped with."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back: what deadlines are measured with."""
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic = 0.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now_ms += int(seconds * 1000)
+        self._monotonic += seconds
+
+    def jump(self, ms: int) -> None:
+        """Move the wall clock only, as an operator or NTP would."""
+        self._now_ms += ms
