@@ -1,25 +1,25 @@
 """The domain errors. Protocols translate them; nothing below a protocol knows wire codes.
 
-    PosthouseError
-    ├── BadRequest                 the caller is at fault; sending the same again cannot succeed
-    │   ├── InvalidTopicName
-    │   ├── InvalidPartitions
-    │   ├── InvalidConfig
-    │   ├── TopicExists
-    │   ├── CorruptBatch           bytes that fail their own checksum or framing
-    │   ├── InvalidRecord          well-formed bytes that break a rule of the log
-    │   ├── InvalidTimestamp
-    │   ├── RecordTooLarge
-    │   ├── UnsupportedFormat      an older batch format or an unknown compression
-    │   └── OffsetOutOfRange
-    ├── NotFound
-    │   ├── UnknownTopic
-    │   └── UnknownPartition
-    └── Unavailable                the broker is at fault
-        ├── StorageFull            no space left; heals by itself
-        ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
-        ├── StorageClosed
-        └── DataDamaged            bytes on disk that cannot be trusted
+PosthouseError
+├── BadRequest                 the caller is at fault; sending the same again cannot succeed
+│   ├── InvalidTopicName
+│   ├── InvalidPartitions
+│   ├── InvalidConfig
+│   ├── TopicExists
+│   ├── CorruptBatch           bytes that fail their own checksum or framing
+│   ├── InvalidRecord          well-formed bytes that break a rule of the log
+│   ├── InvalidTimestamp
+│   ├── RecordTooLarge
+│   ├── UnsupportedFormat      an older batch format or an unknown compression
+│   └── OffsetOutOfRange
+├── NotFound
+│   ├── UnknownTopic
+│   └── UnknownPartition
+└── Unavailable                the broker is at fault
+    ├── StorageFull            no space left; heals by itself
+    ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
+    ├── StorageClosed
+    └── DataDamaged            bytes on disk that cannot be trusted
 """
 
 

@@ -1,0 +1,131 @@
+"""The topics by name and by id, and the rules for making, changing and removing them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from posthouse.model.errors import InvalidPartitions, PosthouseError, TopicExists, UnknownTopic
+from posthouse.model.ids import TopicId, new_topic_id
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic, check_topic_name
+from posthouse.storage.interface import Storage
+
+MAX_PARTITIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    name: str
+    partitions: int | None = None
+    """None takes the broker's default."""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+class Topics:
+    """Owned by the event loop. Storage holds the truth; the names are an index over it."""
+
+    def __init__(self, storage: Storage, defaults: TopicConfig, default_partitions: int) -> None:
+        self._storage = storage
+        self.defaults = defaults
+        self._default_partitions = default_partitions
+        self._by_name: dict[str, Topic] = {}
+        self._being_created: set[str] = set()
+
+    def load(self) -> None:
+        self._by_name = {topic.name: topic for topic in self._storage.topics.values()}
+
+    def __iter__(self) -> Iterable[Topic]:
+        return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return topic
+
+    def get_by_id(self, topic_id: TopicId) -> Topic:
+        topic = self._storage.topics.get(topic_id)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic with id {topic_id.hex()}")
+        return topic
+
+    async def create(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[Topic | PosthouseError]:
+        """Create those that can be, in one durable step; each gets its topic or what is wrong with it."""
+        results: list[Topic | PosthouseError] = []
+        accepted: dict[str, Topic] = {}
+        for new in wanted:
+            try:
+                topic = self._checked(new)
+                if new.name in accepted:
+                    raise TopicExists(f"topic {new.name!r} is named twice")
+            except PosthouseError as error:
+                results.append(error)
+                continue
+            accepted[new.name] = topic
+            results.append(topic)
+        if not validate_only and accepted:
+            await self._store(list(accepted.values()))
+        return results
+
+    async def _store(self, topics: list[Topic]) -> None:
+        names = {topic.name for topic in topics}
+        self._being_created |= names
+        try:
+            await self._storage.create_topics(topics)
+        finally:
+            self._being_created -= names
+        self._by_name |= {topic.name: topic for topic in topics}
+
+    def _checked(self, new: NewTopic) -> Topic:
+        check_topic_name(new.name)
+        if new.name in self._by_name or new.name in self._being_created:
+            raise TopicExists(f"topic {new.name!r} exists already")
+        partitions = self._default_partitions if new.partitions is None else new.partitions
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise InvalidPartitions(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+        config = self.defaults.with_overrides(new.overrides)
+        return Topic(
+            id=new_topic_id(),
+            name=new.name,
+            partitions=partitions,
+            overrides=dict(new.overrides),
+            config=config,
+        )
+
+    async def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
+        topic = self.get(name)
+        if partitions <= topic.partitions:
+            raise InvalidPartitions(
+                f"topic {name!r} has {topic.partitions} partitions; {partitions} is not an increase"
+            )
+        if partitions > MAX_PARTITIONS:
+            raise InvalidPartitions(f"a topic has at most {MAX_PARTITIONS} partitions")
+        return await self._replace(replace(topic, partitions=partitions), validate_only)
+
+    async def configure(
+        self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> Topic:
+        """Make `overrides` the topic's own settings; what it had before and is not in them, is gone."""
+        config = self.defaults.with_overrides(overrides)
+        changed = replace(self.get(name), overrides=dict(overrides), config=config)
+        return await self._replace(changed, validate_only)
+
+    async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
+        if not validate_only:
+            await self._storage.update_topic(topic)
+            self._by_name[topic.name] = topic
+        return topic
+
+    async def delete(self, topics: Sequence[Topic]) -> None:
+        """Gone for clients at once; storage then frees the space."""
+        for topic in topics:
+            self._by_name.pop(topic.name, None)
+        try:
+            await self._storage.delete_topics([topic.id for topic in topics])
+        except PosthouseError:
+            self.load()
+            raise

@@ -1,0 +1,43 @@
+"""A topic and the rules for its name."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from posthouse.model.errors import InvalidTopicName
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
+
+MAX_NAME_LENGTH = 249
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    id: TopicId
+    name: str
+    partitions: int
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """What was set on this topic itself, by dotted name; everything else follows the broker's defaults."""
+    config: TopicConfig = field(default_factory=TopicConfig)
+    """The broker's defaults with the overrides applied."""
+
+    def partition(self, index: int) -> PartitionId:
+        return PartitionId(self.id, index)
+
+    def partition_ids(self) -> list[PartitionId]:
+        return [PartitionId(self.id, index) for index in range(self.partitions)]
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicName unless every supported client could use `name`."""
+    if not name:
+        raise InvalidTopicName("a topic name must not be empty")
+    if name in (".", ".."):
+        raise InvalidTopicName(f"a topic cannot be called {name!r}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTopicName(
+            f"a topic name may have {MAX_NAME_LENGTH} characters, this one has {len(name)}"
+        )
+    if not _LEGAL_NAME.match(name):
+        raise InvalidTopicName(f"topic name {name!r}: only letters, digits, '.', '_' and '-' are allowed")

@@ -1,0 +1,160 @@
+"""Every setting of the broker, declared once: type, default, flag, environment variable and meaning.
+
+A value comes from the first of: command-line flag, environment (POSTHOUSE_…), TOML file, default.
+"""
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from posthouse.model.errors import InvalidConfig
+from posthouse.model.topic_config import Durability, TopicConfig
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port; port 0 asks the system for a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:
+            raise ValueError(f"{text!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092")
+        return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+    except KeyError:
+        raise ValueError(f"{text!r} is neither true nor false") from None
+
+
+def _log_format(text: str) -> str:
+    if text not in ("text", "json"):
+        raise ValueError(f"{text!r} is not a log format; use text or json")
+    return text
+
+
+def _setting(default: Any, parse: Any, doc: str) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    data: Path = _setting(Path("posthouse-data"), Path, "Directory that holds the log; made when missing.")
+    memory: bool = _setting(False, _boolean, "Keep everything in memory and nothing on disk, for tests.")
+    kafka: Address = _setting(
+        Address("127.0.0.1", 9092), Address.parse, "Address for Kafka clients; port 0 picks a free one."
+    )
+    kafka_advertised: Address | None = _setting(
+        None, Address.parse, "Address that Kafka clients are told to use; by default the one they reached."
+    )
+    allow_open_network: bool = _setting(
+        False, _boolean, "Listen beyond this machine although nobody has to log in."
+    )
+    auto_create_topics: bool = _setting(True, _boolean, "Create a topic when a client first asks for it.")
+    default_partitions: int = _setting(4, int, "Partitions of a topic when its creator does not say.")
+    default_durability: Durability = _setting(
+        Durability.FSYNC, Durability, "Durability of topics that do not say: fsync or os."
+    )
+    journal_bytes: int = _setting(
+        64 * MIB, int, "Size of one journal file; also how much is written between two checkpoints."
+    )
+    open_files: int = _setting(512, int, "How many segment files are kept open.")
+    max_request_bytes: int = _setting(100 * MIB, int, "The largest request that is read.")
+    max_connections: int = _setting(10_000, int, "How many clients may be connected at once.")
+    connection_buffer_bytes: int = _setting(
+        4 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
+    )
+    retention_check_seconds: float = _setting(60.0, float, "How often old records are looked for.")
+    shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
+    log_format: str = _setting("text", _log_format, "Log lines as text for people or json for machines.")
+    log_level: str = _setting("info", str, "How much is logged: debug, info, warning or error.")
+
+    def topic_defaults(self) -> TopicConfig:
+        return TopicConfig(durability=self.default_durability)
+
+    def check(self) -> None:
+        """Raise InvalidConfig for values that are well-formed but must not be run with."""
+        if not self.kafka.is_loopback and not self.allow_open_network:
+            raise InvalidConfig(
+                f"refusing to listen on {self.kafka}: anyone who reaches it could read and write everything. "
+                "Bind to 127.0.0.1, or say --allow-open-network if that is what you want."
+            )
+        if self.default_partitions < 1:
+            raise InvalidConfig("default_partitions must be at least 1")
+        if self.journal_bytes < 64 * 1024:
+            raise InvalidConfig("journal_bytes must be at least 65536")
+        if self.open_files < 16:
+            raise InvalidConfig("open_files must be at least 16")
+
+
+ENVIRONMENT_PREFIX = "POSTHOUSE_"
+
+
+def load_settings(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _from_file(file)
+    for each in fields(Settings):
+        text = environment.get(ENVIRONMENT_PREFIX + each.name.upper())
+        if text is not None:
+            values[each.name] = text
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    return replace(Settings(), **{name: _parsed(name, value) for name, value in values.items()})
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise InvalidConfig(f"there is no settings file {file}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{file} is not valid TOML: {error}") from None
+    known = {each.name for each in fields(Settings)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise InvalidConfig(f"{file}: unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    return values
+
+
+_PARSERS = {each.name: each.metadata["parse"] for each in fields(Settings)}
+
+
+def _parsed(name: str, value: Any) -> Any:
+    parse = _PARSERS[name]
+    try:
+        if isinstance(value, str):
+            return parse(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        return parse(str(value)) if parse in (int, float) else parse(value)
+    except ValueError as error:
+        raise InvalidConfig(f"setting {name}: {error}") from None

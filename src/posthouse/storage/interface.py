@@ -1,0 +1,121 @@
+"""What the broker asks of any storage: local files, memory, and later an object store.
+
+Nothing here says file. Offsets are known only when a commit returns, because a storage shared by
+several brokers can assign them no earlier.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.records.batch import BatchHeader
+
+
+@dataclass(slots=True)
+class Append:
+    """Add one batch to the end of a partition. `batch` is writable: its offset is stamped in place.
+
+    Not frozen: one is made per batch on the produce path, and a frozen one costs three times as much.
+    """
+
+    partition: PartitionId
+    batch: memoryview
+    header: BatchHeader
+
+
+@dataclass(slots=True)
+class Trim:
+    """Move the start of a partition up to `offset`; what lies below is gone for readers at once."""
+
+    partition: PartitionId
+    offset: int
+
+
+Operation = Append | Trim
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one operation: the offset given to the batch's first record, or the new log start."""
+
+    base_offset: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The readable part of a partition: start ≤ offset < end. All of it is durable."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Slice:
+    """Whole batches, as stored, from the one that holds the offset asked for."""
+
+    data: bytes | memoryview
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedOffset:
+    offset: int
+    timestamp: int
+
+
+class Storage(Protocol):
+    async def open(self) -> None:
+        """Recover what is stored. Must be called once, before anything else."""
+
+    async def close(self) -> None:
+        """Finish what was committed and let go. Later calls raise StorageClosed."""
+
+    @property
+    def cluster_id(self) -> str:
+        """A name that this storage keeps for life."""
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]: ...
+
+    async def create_topics(self, topics: Sequence[Topic]) -> None:
+        """Durably and all or none. The caller has checked names and ids."""
+
+    async def update_topic(self, topic: Topic) -> None:
+        """Replace the definition with the same id: new settings, more partitions."""
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        """The records are gone for readers at once and their space is freed."""
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        """Make all operations durable together, or none. The only durable write of records.
+
+        Commits take effect in the order of the calls. Raises at once what is wrong with the call
+        itself; the future fails with Unavailable when storage cannot keep it.
+        """
+
+    def bounds(self, partition: PartitionId) -> Bounds: ...
+
+    def size(self, partition: PartitionId) -> int:
+        """Bytes stored for the partition."""
+
+    async def read(
+        self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
+    ) -> Slice:
+        """Batches from the one containing `offset` on, up to `max_bytes`.
+
+        The first batch is returned whole even when it is larger, unless `at_least_one` is false.
+        Raises OffsetOutOfRange outside the bounds; at the end the slice is empty.
+        """
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        """The first record whose timestamp is at or after `timestamp`."""
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        """The first record that carries the highest timestamp of the partition."""
+
+    async def enforce_retention(self) -> None:
+        """Let go of what the topics' retention settings no longer keep."""

@@ -1,0 +1,189 @@
+"""A storage that forgets: the same promises but for durability. For tests and throw-away brokers."""
+
+import asyncio
+import base64
+import os
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import OffsetOutOfRange, StorageClosed, UnknownPartition
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.records.batch import BatchHeader, stamp
+from posthouse.records.record import iter_records
+from posthouse.storage.interface import (
+    Append,
+    Bounds,
+    Operation,
+    Outcome,
+    Slice,
+    TimestampedOffset,
+)
+
+
+class _Batch:
+    __slots__ = ("data", "header")
+
+    def __init__(self, data: bytes, header: BatchHeader) -> None:
+        self.data = data
+        self.header = header
+
+
+class _Log:
+    """The batches of one partition; `bases` mirrors their base offsets for bisection."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.size = 0
+        self.bases: list[int] = []
+        self.batches: list[_Batch] = []
+
+    def append(self, append: Append) -> int:
+        base = self.end
+        stamp(append.batch, base, 0)
+        header = append.header._replace(base_offset=base)
+        self.bases.append(base)
+        self.batches.append(_Batch(bytes(append.batch), header))
+        self.end = base + header.last_offset_delta + 1
+        self.size += header.length
+        return base
+
+    def trim(self, offset: int) -> None:
+        self.start = max(self.start, min(offset, self.end))
+        keep = next(
+            (index for index, batch in enumerate(self.batches) if batch.header.last_offset >= self.start),
+            len(self.batches),
+        )
+        self.size -= sum(batch.header.length for batch in self.batches[:keep])
+        del self.bases[:keep], self.batches[:keep]
+
+    def from_offset(self, offset: int) -> list[_Batch]:
+        index = max(bisect_right(self.bases, offset) - 1, 0)
+        return self.batches[index:]
+
+
+class MemoryStorage:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[TopicId, Topic] = {}
+        self._logs: dict[PartitionId, _Log] = {}
+        self._closed = False
+        self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self._closed = True
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]:
+        return self._topics
+
+    async def create_topics(self, topics: Sequence[Topic]) -> None:
+        self._check_open()
+        for topic in topics:
+            await self.update_topic(topic)
+
+    async def update_topic(self, topic: Topic) -> None:
+        self._check_open()
+        self._topics[topic.id] = topic
+        for partition in topic.partition_ids():
+            self._logs.setdefault(partition, _Log())
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        self._check_open()
+        for topic_id in topics:
+            topic = self._topics.pop(topic_id, None)
+            for partition in topic.partition_ids() if topic else ():
+                self._logs.pop(partition, None)
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        self._check_open()
+        logs = [self._log(operation.partition) for operation in operations]
+        outcomes = []
+        for operation, log in zip(operations, logs, strict=True):
+            if isinstance(operation, Append):
+                outcomes.append(Outcome(log.append(operation), log.start))
+            else:
+                log.trim(operation.offset)
+                outcomes.append(Outcome(log.start, log.start))
+        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        done.set_result(outcomes)
+        return done
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        log = self._log(partition)
+        return Bounds(log.start, log.end)
+
+    def size(self, partition: PartitionId) -> int:
+        return self._log(partition).size
+
+    async def read(
+        self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
+    ) -> Slice:
+        self._check_open()
+        log = self._log(partition)
+        if not log.start <= offset <= log.end:
+            raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        chunks: list[bytes] = []
+        room = max_bytes
+        for batch in log.from_offset(offset) if offset < log.end else ():
+            if batch.header.length > room and (chunks or not at_least_one):
+                break
+            chunks.append(batch.data)
+            room -= batch.header.length
+        return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), Bounds(log.start, log.end))
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        log = self._log(partition)
+        for batch in log.batches:
+            if batch.header.max_timestamp < timestamp:
+                continue
+            for record in iter_records(batch.data):
+                if record.timestamp >= timestamp and record.offset >= log.start:
+                    return TimestampedOffset(record.offset, record.timestamp)
+        return None
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        log = self._log(partition)
+        if not log.batches:
+            return None
+        return await self.find_timestamp(partition, max(batch.header.max_timestamp for batch in log.batches))
+
+    async def enforce_retention(self) -> None:
+        self._check_open()
+        now = self._clock.now_ms()
+        for topic in list(self._topics.values()):
+            for partition in topic.partition_ids():
+                _expire(self._logs[partition], topic, now)
+
+    def _log(self, partition: PartitionId) -> _Log:
+        log = self._logs.get(partition)
+        if log is None:
+            raise UnknownPartition(f"there is no partition {partition}")
+        return log
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageClosed("the storage is closed")
+
+
+def _expire(log: _Log, topic: Topic, now: int) -> None:
+    """Every batch is its own segment here, so retention is exact."""
+    config = topic.config
+    excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
+    start = log.start
+    for batch in log.batches:
+        too_old = 0 <= config.retention_ms < now - batch.header.max_timestamp
+        if not too_old and excess < batch.header.length:
+            break
+        start = batch.header.last_offset + 1
+        excess -= batch.header.length
+    log.trim(start)
