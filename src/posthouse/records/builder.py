@@ -1,0 +1,179 @@
+"""Packs messages into one batch."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from crc32c import crc32c
+
+from posthouse.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from posthouse.records.batch import (
+    ATTRIBUTES_AT,
+    CONTROL_BIT,
+    CRC_AT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Readable,
+)
+from posthouse.records.compression import Codec, compress
+from posthouse.records.varint import write_varint
+
+NO_LEADER_EPOCH = -1
+
+_MAX_INT32 = (1 << 31) - 1
+_MAX_INT64 = (1 << 63) - 1
+
+# Encoded forms of the numbers that nearly every record uses; a lookup beats encoding by far.
+_SMALL_LIMIT = 4096
+_SMALL = tuple(write_varint(value) for value in range(_SMALL_LIMIT))
+_NULL = write_varint(-1)
+_NO_HEADERS = write_varint(0)
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchBuilder:
+    """Collects records; what `add` is given is copied, so the caller may reuse its buffers."""
+
+    __slots__ = (
+        "_attributes",
+        "_base_sequence",
+        "_base_timestamp",
+        "_codec",
+        "_level",
+        "_max_timestamp",
+        "_producer_epoch",
+        "_producer_id",
+        "_records",
+        "count",
+    )
+
+    def __init__(
+        self,
+        codec: Codec = Codec.NONE,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        *,
+        transactional: bool = False,
+        control: bool = False,
+        level: int | None = None,
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._attributes = (
+            codec
+            | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+            | (TRANSACTIONAL_BIT if transactional else 0)
+            | (CONTROL_BIT if control else 0)
+        )
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._base_sequence = base_sequence
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+        # The header's place is kept free, so that an uncompressed batch is built by one copy.
+        self._records = bytearray(HEADER_SIZE)
+        self.count = 0
+
+    @property
+    def size_estimate(self) -> int:
+        """The batch's size without compression; the exact size when there is none."""
+        return len(self._records)
+
+    def add(
+        self,
+        key: Readable | None,
+        value: Readable | None,
+        headers: Iterable[tuple[str, Readable | None]] = (),
+        timestamp: int = NO_TIMESTAMP,
+    ) -> None:
+        """Appends a record. Either all of it is added or, on an error, nothing."""
+        count = self.count
+        base = self._base_timestamp if count else timestamp
+        if not NO_TIMESTAMP <= timestamp <= _MAX_INT64:
+            raise InvalidTimestamp(f"timestamp {timestamp}")
+        delta = timestamp - base
+        record = b"".join(
+            (
+                b"\x00",
+                _SMALL[delta] if 0 <= delta < _SMALL_LIMIT else write_varint(delta),
+                _SMALL[count] if count < _SMALL_LIMIT else write_varint(count),
+                _NULL if key is None else _length(key),
+                key or b"",
+                _NULL if value is None else _length(value),
+                value or b"",
+                _encode_headers(headers) if headers else _NO_HEADERS,
+            )
+        )
+        size = len(record)
+        self._records += _SMALL[size] if size < _SMALL_LIMIT else write_varint(size)
+        self._records += record
+        self._base_timestamp = base
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        self.count = count + 1
+
+    def build(self, base_offset: int = 0) -> bytearray:
+        """The batch, valid and with its checksum. The builder keeps its records and may be used on."""
+        if not self.count:
+            raise InvalidRecord("a batch needs a record")
+        if self._codec is Codec.NONE:
+            batch = self._records[:]
+        else:
+            batch = bytearray(HEADER_SIZE)
+            batch += compress(self._codec, memoryview(self._records)[HEADER_SIZE:], self._level)
+        size = len(batch)
+        if size > _MAX_INT32:
+            raise RecordTooLarge(f"batch of {size} bytes")
+        HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            size - LOG_OVERHEAD,
+            NO_LEADER_EPOCH,
+            MAGIC,
+            0,
+            self._attributes,
+            self.count - 1,
+            self._base_timestamp,
+            self._max_timestamp,
+            self._producer_id,
+            self._producer_epoch,
+            self._base_sequence,
+            self.count,
+        )
+        crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+        batch[CRC_AT:ATTRIBUTES_AT] = crc.to_bytes(4, "big")
+        return batch
+
+
+def _length(data: Readable) -> bytes:
+    size = len(data)
+    return _SMALL[size] if size < _SMALL_LIMIT else write_varint(size)
+
+
+def _encode_headers(headers: Iterable[tuple[str, Readable | None]]) -> bytes:
+    parts: list[Readable] = [b""]
+    count = 0
+    for name, value in headers:
+        try:
+            key = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidRecord("header name is not valid Unicode") from None
+        parts += (_length(key), key)
+        parts += (_NULL,) if value is None else (_length(value), value)
+        count += 1
+    parts[0] = write_varint(count)
+    return b"".join(parts)

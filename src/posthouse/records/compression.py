@@ -1,0 +1,216 @@
+"""The four codecs that clients use, with a hard cap on what decompressing may produce.
+
+Sizes that the compressed bytes declare are never trusted further than the cap: output grows step by
+step, so a bomb costs at most the cap, and a few bytes that promise gigabytes cost nothing.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from typing import TypeAlias
+
+import lz4.frame
+import zstandard
+from cramjam import DecompressionError, snappy
+
+from posthouse.model.errors import CorruptBatch, InvalidConfig, RecordTooLarge
+from posthouse.records.zstd_frames import are_whole_frames
+
+_Data: TypeAlias = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """The numbers are those in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+# Output is first asked for in this size, which then doubles: small batches allocate little, and the
+# number of steps stays logarithmic for large ones.
+_FIRST_STEP = 64 * 1024
+
+# `unused_data` copies what is left of the input, once per gzip member; small slices keep a batch of
+# many tiny members from costing the square of its size.
+_GZIP_INPUT_STEP = 16 * 1024
+_GZIP_WRAPPER = 16 + zlib.MAX_WBITS
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK = 32 * 1024
+_UINT32 = Struct(">I")
+
+_LEVELS = {Codec.GZIP: range(1, 10), Codec.LZ4: range(18), Codec.ZSTD: range(-131072, 23)}
+_DEFAULT_LEVEL = {Codec.GZIP: 6, Codec.LZ4: 0, Codec.ZSTD: 3}
+
+
+def compress(codec: Codec, data: _Data, level: int | None = None) -> bytes:
+    """Codecs without levels ignore `level`; a level outside the codec's range is InvalidConfig."""
+    if level is None:
+        level = _DEFAULT_LEVEL.get(codec, 0)
+    elif codec in _LEVELS and level not in _LEVELS[codec]:
+        raise InvalidConfig(f"{codec.name.lower()} has no compression level {level}")
+    return _COMPRESS[codec](data, level)
+
+
+def decompress(codec: Codec, data: _Data, *, max_output: int) -> bytes:
+    """Raises CorruptBatch for bytes that are not exactly what the codec writes, RecordTooLarge when the
+    output would exceed `max_output`."""
+    return _DECOMPRESS[codec](memoryview(data), max_output)
+
+
+def _too_large(max_output: int) -> RecordTooLarge:
+    return RecordTooLarge(f"records take more than {max_output} bytes when decompressed")
+
+
+def _compress_none(data: _Data, level: int) -> bytes:
+    return bytes(data)
+
+
+def _decompress_none(data: memoryview, max_output: int) -> bytes:
+    if len(data) > max_output:
+        raise _too_large(max_output)
+    return bytes(data)
+
+
+def _compress_gzip(data: _Data, level: int) -> bytes:
+    return zlib.compress(data, level, _GZIP_WRAPPER)
+
+
+def _decompress_gzip(data: memoryview, max_output: int) -> bytes:
+    chunks = []
+    room, pos, end = max_output, 0, len(data)
+    member = zlib.decompressobj(_GZIP_WRAPPER)
+    while pos < end:
+        if member.eof:
+            member = zlib.decompressobj(_GZIP_WRAPPER)
+        step = data[pos : pos + _GZIP_INPUT_STEP]
+        try:
+            # One byte more than fits: 0 would mean "no limit", and the extra byte tells "full" from
+            # "too much".
+            chunk = member.decompress(step, room + 1)
+        except zlib.error as error:
+            raise CorruptBatch(f"gzip: {error}") from None
+        room -= len(chunk)
+        if room < 0:
+            raise _too_large(max_output)
+        chunks.append(chunk)
+        pos += len(step) - len(member.unused_data)
+    if not member.eof:
+        raise CorruptBatch("gzip: stream is cut off")
+    return b"".join(chunks)
+
+
+def _compress_snappy(data: _Data, level: int) -> bytes:
+    """Xerial framing, which every client reads: 16-byte header, then blocks with a length before each."""
+    view = memoryview(data)
+    parts: list[bytes] = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        parts += (_UINT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, max_output: int) -> bytes:
+    if data[:8] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, max_output, max_output)
+    blocks = []
+    room, pos, end = max_output, 0, len(data)
+    while pos < end:
+        # Streams may be concatenated; no block is as long as the magic would be when read as a length.
+        if data[pos : pos + 8] == _XERIAL_MAGIC:
+            pos += len(_XERIAL_HEADER)
+            if pos > end:
+                raise CorruptBatch("snappy: header is cut off")
+            continue
+        start = pos + 4
+        if start > end:
+            raise CorruptBatch("snappy: block length is cut off")
+        pos = start + _UINT32.unpack_from(data, pos)[0]
+        if pos > end:
+            raise CorruptBatch("snappy: block is cut off")
+        block = _decompress_snappy_block(data[start:pos], room, max_output)
+        room -= len(block)
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def _decompress_snappy_block(block: memoryview, room: int, max_output: int) -> bytes:
+    try:
+        if snappy.decompress_raw_len(block) > room:
+            raise _too_large(max_output)
+        return bytes(snappy.decompress_raw(block))
+    except DecompressionError as error:
+        raise CorruptBatch(f"snappy: {error}") from None
+
+
+def _compress_lz4(data: _Data, level: int) -> bytes:
+    # The Java client reads neither linked blocks nor, in older versions, the content size.
+    out: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False, store_size=False)
+    return out
+
+
+def _decompress_lz4(data: memoryview, max_output: int) -> bytes:
+    chunks = []
+    room, pos, end, step, at_end = max_output, 0, len(data), _FIRST_STEP, False
+    context = lz4.frame.create_decompression_context()
+    while pos < end or not at_end:
+        try:
+            chunk, read, at_end = lz4.frame.decompress_chunk(
+                context, data[pos:], max_length=min(step, room + 1)
+            )
+        except RuntimeError as error:
+            raise CorruptBatch(f"lz4: {error}") from None
+        if not at_end and not chunk and not read:
+            raise CorruptBatch("lz4: frame is cut off")
+        room -= len(chunk)
+        if room < 0:
+            raise _too_large(max_output)
+        chunks.append(chunk)
+        pos += read
+        step *= 2
+    return b"".join(chunks)
+
+
+def _compress_zstd(data: _Data, level: int) -> bytes:
+    return zstandard.ZstdCompressor(level=level).compress(data)
+
+
+def _decompress_zstd(data: memoryview, max_output: int) -> bytes:
+    # The reader takes the end of its input for the end of the stream, so a frame that is cut off has to
+    # be found beforehand.
+    if not are_whole_frames(data):
+        raise CorruptBatch("zstd: not a whole number of frames")
+    chunks = []
+    room, step = max_output, _FIRST_STEP
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        try:
+            while chunk := reader.read(min(step, room + 1)):
+                room -= len(chunk)
+                if room < 0:
+                    raise _too_large(max_output)
+                chunks.append(chunk)
+                step *= 2
+        except zstandard.ZstdError as error:
+            raise CorruptBatch(f"zstd: {error}") from None
+    return b"".join(chunks)
+
+
+_COMPRESS: dict[Codec, Callable[[_Data, int], bytes]] = {
+    Codec.NONE: _compress_none,
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+_DECOMPRESS: dict[Codec, Callable[[memoryview, int], bytes]] = {
+    Codec.NONE: _decompress_none,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}
