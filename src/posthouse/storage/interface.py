@@ -57,7 +57,7 @@ class Bounds:
 class Slice:
     """Whole batches, as stored, from the one that holds the offset asked for."""
 
-    data: bytes | memoryview
+    data: bytes | bytearray | memoryview
     bounds: Bounds
 
 

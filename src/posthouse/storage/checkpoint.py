@@ -1,0 +1,111 @@
+"""Checkpoints: making segments durable and noting in the catalog how far they count.
+
+A checkpoint is a consistent cut: what the event loop knows right after some journal frame. Its work is
+done on another thread while commits go on. When it is done, the journal up to that frame is not needed
+any more. If it fails half way, nothing was promised: the next one covers the same ground.
+"""
+
+from dataclasses import dataclass, field
+
+from posthouse.storage.catalog import Catalog, PartitionRow, SegmentRow, Snapshot
+from posthouse.storage.disk import Disk, SyncFailed, synced
+from posthouse.storage.open_files import OpenFiles
+from posthouse.storage.partition_log import PartitionLog
+from posthouse.storage.segment import Segment
+
+MANY_FILES = 64
+"""From so many files on, one sync of the whole file system costs less than a sync of each."""
+
+
+@dataclass(slots=True)
+class _IndexBlock:
+    path: str
+    position: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Taken on the event loop by `take`, carried out anywhere by `write`."""
+
+    snapshot: Snapshot
+    logs: list[PartitionLog]
+    segments: list[Segment]
+    _blocks: list[_IndexBlock] = field(default_factory=list)
+
+    def write(self, disk: Disk, files: OpenFiles, catalog: Catalog, directory: str) -> None:
+        for block in self._blocks:
+            _write_block(disk, block)
+        if len(self.segments) >= MANY_FILES:
+            _sync_everything(disk, directory)
+        else:
+            for segment in self.segments:
+                _sync_segment(disk, files, segment)
+        catalog.checkpoint(self.snapshot)
+
+    def undo(self) -> None:
+        """It was not written: everything in it is as unsaved as before."""
+        for segment in self.segments:
+            segment.is_changed = True
+            segment.index.forget_stored()
+            segment.index_size = 0
+
+
+def take(frame: int, logs: set[PartitionLog]) -> Checkpoint:
+    checkpoint = Checkpoint(Snapshot(frame=frame), list(logs), [])
+    snapshot = checkpoint.snapshot
+    for owner in logs:
+        snapshot.partitions.append(PartitionRow(owner.id, owner.start, owner.end))
+        first = owner.segments[0].base_offset if owner.segments else owner.end
+        snapshot.first_segments[owner.id] = first
+        for segment in owner.segments:
+            if segment.is_changed:
+                _take_segment(checkpoint, owner, segment)
+    return checkpoint
+
+
+def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment) -> None:
+    index = segment.index
+    position = segment.index_size
+    if position or index.is_complete:
+        block = index.take_block()
+        checkpoint._blocks.append(_IndexBlock(segment.index_path, position, block))
+        segment.index_size = position + len(block)
+    segment.is_changed = False
+    checkpoint.segments.append(segment)
+    row = SegmentRow(
+        owner.id,
+        segment.base_offset,
+        segment.size,
+        segment.max_timestamp,
+        segment.created_ms,
+        segment.index_size,
+    )
+    checkpoint.snapshot.segments.append(row)
+
+
+def _write_block(disk: Disk, block: _IndexBlock) -> None:
+    handle = disk.open(block.path, create=True)
+    try:
+        disk.write(handle, [block.data], block.position)
+        disk.truncate(handle, block.position + len(block.data))
+    finally:
+        disk.close(handle)
+
+
+def _sync_segment(disk: Disk, files: OpenFiles, segment: Segment) -> None:
+    try:
+        file = files.acquire(segment.path)
+    except FileNotFoundError:
+        return  # let go by retention or with its topic since the snapshot was taken
+    try:
+        synced(disk, file.handle)
+    finally:
+        files.release(file)
+
+
+def _sync_everything(disk: Disk, directory: str) -> None:
+    try:
+        disk.sync_everything(directory)
+    except OSError as error:
+        raise SyncFailed(str(error)) from error

@@ -1,0 +1,431 @@
+"""Storage on local files: catalog, journal and segments behind the storage interface.
+
+The event loop owns what is known (topics, logs, offsets); the flusher thread owns the journal; the clerk
+thread does what may take long (catalog, checkpoints, removing files). They meet in messages only.
+"""
+
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    PosthouseError,
+    StorageClosed,
+    StorageFenced,
+    UnknownPartition,
+)
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.records.batch import stamp
+from posthouse.storage import checkpoint
+from posthouse.storage.catalog import Catalog, TopicRow
+from posthouse.storage.disk import Disk, OsDisk, SyncFailed
+from posthouse.storage.flusher import Commit, Flusher, Trimming, Written
+from posthouse.storage.index import SparseIndex
+from posthouse.storage.interface import (
+    Append,
+    Bounds,
+    Operation,
+    Outcome,
+    Slice,
+    TimestampedOffset,
+    Trim,
+)
+from posthouse.storage.journal import Journal
+from posthouse.storage.lock import DirectoryLock
+from posthouse.storage.open_files import OpenFiles
+from posthouse.storage.partition_log import PartitionLog, Placement
+from posthouse.storage.reads import Reads
+from posthouse.storage.recovery import Recovered, Recovery, partition_directory
+from posthouse.storage.segment import Segment
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LEADER_EPOCH = 0
+DATA_PER_JOURNAL = 4
+"""A checkpoint is due when the journal is full, or when this many times its size went to segments alone."""
+
+
+class FileStorage:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: Clock,
+        defaults: TopicConfig | None = None,
+        journal_bytes: int = 64 * 1024 * 1024,
+        open_files: int = 512,
+        checkpoint_seconds: float = 60.0,
+        disk: Disk | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._defaults = defaults or TopicConfig()
+        self._journal_bytes = journal_bytes
+        self._checkpoint_seconds = checkpoint_seconds
+        self._random_bytes = random_bytes
+        self._disk = disk or OsDisk()
+        self._files = OpenFiles(self._disk, open_files)
+        self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
+        self._flusher = Flusher(self._disk, self._files, self._journal, self._on_written)
+        self._reads = Reads(self._disk, self._files, lambda owner: self._changed.add(owner))
+        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="posthouse-clerk")
+        self._catalog = Catalog(directory)
+        self._lock = DirectoryLock(directory)
+        self._topics: dict[TopicId, Topic] = {}
+        self._logs: dict[PartitionId, PartitionLog] = {}
+        self._changed: set[PartitionLog] = set()
+        self._gathered: list[Commit] = []
+        self._generation = 0
+        self._frame = 0
+        self._journalled = 0
+        self._data_written = 0
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._state: PosthouseError | None = StorageClosed("the storage is not open")
+        self._cluster_id = ""
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]:
+        return self._topics
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        recovered = await self._in_clerk(self._recover)
+        self._logs = recovered.logs
+        self._changed = recovered.changed
+        self._frame = recovered.next_frame - 1
+        self._flusher.start()
+        self._state = None
+        if self._changed or recovered.next_frame > 1:
+            await self.checkpoint()
+        self._schedule_checkpoint()
+
+    def _recover(self) -> Recovered:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        try:
+            for name in ("journal", "topics"):
+                self._disk.make_directory(str(self._directory / name))
+            contents = self._catalog.open(self._new_cluster_id)
+            self._cluster_id = contents.cluster_id
+            self._finish_deleting([row.id for row in contents.topics if row.deleted])
+            rows = [row for row in contents.topics if not row.deleted]
+            self._topics = {row.id: self._topic(row) for row in rows}
+            recovery = Recovery(
+                self._disk, self._files, str(self._directory), self._topics, self._clock.now_ms()
+            )
+            recovered = recovery.run(contents)
+            self._catalog.set_clean(False)
+            self._journal.start(recovered.next_frame)
+        except BaseException:
+            self._catalog.close()
+            self._lock.release()
+            raise
+        return recovered
+
+    def _topic(self, row: TopicRow) -> Topic:
+        return Topic(
+            id=row.id,
+            name=row.name,
+            partitions=row.partitions,
+            overrides=row.overrides,
+            config=self._defaults.with_overrides(row.overrides),
+        )
+
+    def _new_cluster_id(self) -> str:
+        return base64.urlsafe_b64encode(self._random_bytes(16)).decode().rstrip("=")
+
+    async def close(self) -> None:
+        if isinstance(self._state, StorageClosed):
+            return
+        fenced = self._state is not None
+        self._state = StorageClosed("the storage is closed")
+        if self._timer is not None:
+            self._timer.cancel()
+        self._submit()
+        await self._on_flusher(lambda: None)
+        if self._checkpointing is not None:
+            await self._checkpointing
+        await self.checkpoint()
+        await self._in_clerk(self._close, not fenced and not self._changed)
+        self._clerk.shutdown()
+        self._reads.close()
+
+    def _close(self, clean: bool) -> None:
+        self._flusher.stop()
+        self._journal.close()
+        if clean:
+            self._catalog.set_clean(True)
+        self._catalog.close()
+        self._files.close()
+        self._lock.release()
+
+    async def create_topics(self, topics: Sequence[Topic]) -> None:
+        self._check_writable()
+        await self._in_clerk(self._catalog.put_topics, [_row(topic) for topic in topics])
+        for topic in topics:
+            self._learn(topic)
+
+    async def update_topic(self, topic: Topic) -> None:
+        self._check_writable()
+        await self._in_clerk(self._catalog.put_topics, [_row(topic)])
+        self._learn(topic)
+
+    def _learn(self, topic: Topic) -> None:
+        self._topics[topic.id] = topic
+        for id in topic.partition_ids():
+            owner = self._logs.get(id)
+            if owner is None:
+                directory = partition_directory(str(self._directory), id)
+                self._logs[id] = PartitionLog(id, directory, topic.config)
+            else:
+                owner.config = topic.config
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        if isinstance(self._state, StorageClosed):
+            raise self._state
+        doomed = [self._topics[id] for id in topics if id in self._topics]
+        logs = {id: self._logs[id] for topic in doomed for id in topic.partition_ids()}
+        for topic in doomed:
+            del self._topics[topic.id]
+        for id in logs:
+            del self._logs[id]
+        self._submit()
+        await self._on_flusher(lambda: None)
+        try:
+            await self._in_clerk(self._catalog.put_topics, [_row(topic, deleted=True) for topic in doomed])
+        except PosthouseError:
+            self._topics |= {topic.id: topic for topic in doomed}
+            self._logs |= logs
+            raise
+        self._changed -= set(logs.values())
+        await self._in_clerk(self._finish_deleting, [topic.id for topic in doomed])
+
+    def _finish_deleting(self, topics: Sequence[TopicId]) -> None:
+        for topic in topics:
+            directory = f"{self._directory}/topics/{topic.hex()}"
+            for partition in self._disk.names(directory):
+                for name in self._disk.names(f"{directory}/{partition}"):
+                    self._files.drop(f"{directory}/{partition}/{name}")
+                    self._disk.remove(f"{directory}/{partition}/{name}")
+                self._disk.remove_directory(f"{directory}/{partition}")
+            self._disk.remove_directory(directory)
+        if topics:
+            self._catalog.forget_topics(topics)
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        self._check_writable()
+        logs = [self._log(operation.partition) for operation in operations]
+        now = self._clock.now_ms()
+        steps: list[Placement | Trimming] = []
+        size = 0
+        for operation, owner in zip(operations, logs, strict=True):
+            if isinstance(operation, Append):
+                placement = owner.place(operation.batch, operation.header, now)
+                stamp(operation.batch, placement.base_offset, LEADER_EPOCH)
+                steps.append(placement)
+                size += operation.header.length
+            else:
+                steps.append(Trimming(owner, operation.offset))
+        done: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        if not self._gathered:
+            self._loop.call_soon(self._submit)
+        self._gathered.append(Commit(steps, size, self._generation, done))
+        return done
+
+    def _submit(self) -> None:
+        """Hand over what this turn of the event loop committed, as one."""
+        if self._gathered:
+            self._flusher.submit(self._gathered)
+            self._gathered = []
+
+    def _on_written(self, written: Written) -> None:
+        self._loop.call_soon_threadsafe(self._written, written)
+
+    def _written(self, written: Written) -> None:
+        if written.error is not None:
+            self._roll_back(written, written.error)
+            return
+        for commit in written.commits:
+            outcomes = []
+            for step in commit.steps:
+                owner = step.log
+                self._changed.add(owner)
+                if isinstance(step, Placement):
+                    step.durable()
+                    outcomes.append(Outcome(step.base_offset, owner.start))
+                else:
+                    self._let_go(owner.trim(step.offset))
+                    outcomes.append(Outcome(owner.start, owner.start))
+            self._data_written += commit.size
+            if not commit.done.done():
+                commit.done.set_result(outcomes)
+        self._frame = written.frame
+        self._journalled += written.journalled
+        if (
+            self._journalled >= self._journal_bytes
+            or self._data_written >= DATA_PER_JOURNAL * self._journal_bytes
+        ):
+            self._start_checkpoint()
+
+    def _roll_back(self, written: Written, error: PosthouseError) -> None:
+        """Everything that was placed and not written is void: later places counted on earlier ones."""
+        if isinstance(error, StorageFenced):
+            self._state = error
+        if written.commits[-1].generation == self._generation:
+            self._generation += 1
+            for owner in self._logs.values():
+                owner.roll_back()
+            void, self._gathered = self._gathered, []
+        else:
+            void = []
+        for commit in [*written.commits, *void]:
+            if not commit.done.done():
+                commit.done.set_exception(error)
+
+    def _let_go(self, segments: list[Segment]) -> None:
+        if segments:
+            self._clerk.submit(self._remove_segments, segments).add_done_callback(_log_failure)
+
+    def _remove_segments(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._files.drop(segment.path)
+            self._disk.remove(segment.path)
+            self._disk.remove(segment.index_path)
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        return self._log(partition).bounds
+
+    def size(self, partition: PartitionId) -> int:
+        return self._log(partition).size
+
+    async def read(
+        self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
+    ) -> Slice:
+        return await self._reads.read(self._log(partition), offset, max_bytes, at_least_one)
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        return await self._reads.find_timestamp(self._log(partition), timestamp)
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        return await self._reads.find_max_timestamp(self._log(partition))
+
+    async def enforce_retention(self) -> None:
+        self._check_writable()
+        now = self._clock.now_ms()
+        trims: list[Operation] = []
+        for id, owner in self._logs.items():
+            start = owner.expired_before(now)
+            if start > owner.start:
+                trims.append(Trim(id, start))
+        if trims:
+            await self.commit(trims)
+
+    async def checkpoint(self) -> None:
+        """Make everything that is committed independent of the journal."""
+        changed, self._changed = self._changed, set()
+        taken = checkpoint.take(self._frame, changed)
+        self._journalled = self._data_written = 0
+        try:
+            await self._on_flusher(self._flusher.sync_fresh_directories)
+            await self._in_clerk(taken.write, self._disk, self._files, self._catalog, str(self._directory))
+            await self._on_flusher(lambda: self._journal.release(taken.snapshot.frame))
+        except (SyncFailed, OSError, PosthouseError) as error:
+            taken.undo()
+            self._changed |= changed
+            if isinstance(error, SyncFailed):
+                self._state = self._flusher.fence(str(error))
+            else:
+                log.warning("a checkpoint failed and will be tried again: %s", error)
+            return
+        for owner in changed:
+            _unload_indexes(owner)
+
+    def _start_checkpoint(self) -> None:
+        if self._checkpointing is None and self._state is None:
+            self._checkpointing = asyncio.create_task(self.checkpoint(), name="checkpoint")
+            self._checkpointing.add_done_callback(self._checkpoint_done)
+
+    def _checkpoint_done(self, task: asyncio.Task[None]) -> None:
+        self._checkpointing = None
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a checkpoint failed", exc_info=task.exception())
+
+    def _schedule_checkpoint(self) -> None:
+        if self._changed:
+            self._start_checkpoint()
+        self._timer = self._loop.call_later(self._checkpoint_seconds, self._schedule_checkpoint)
+
+    def _log(self, partition: PartitionId) -> PartitionLog:
+        owner = self._logs.get(partition)
+        if owner is None:
+            raise UnknownPartition(f"there is no partition {partition}")
+        return owner
+
+    def _check_writable(self) -> None:
+        if self._state is not None:
+            raise self._state
+
+    async def _in_clerk(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._loop.run_in_executor(self._clerk, lambda: work(*args, **kwargs))
+
+    async def _on_flusher(self, work: Callable[[], None]) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def report(error: BaseException | None) -> None:
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def run() -> None:
+            try:
+                work()
+            except (OSError, SyncFailed) as error:
+                self._loop.call_soon_threadsafe(report, error)
+            else:
+                self._loop.call_soon_threadsafe(report, None)
+
+        self._flusher.run(run)
+        await done
+
+
+def _row(topic: Topic, *, deleted: bool = False) -> TopicRow:
+    return TopicRow(
+        id=topic.id,
+        name=topic.name,
+        partitions=topic.partitions,
+        overrides=dict(topic.overrides),
+        deleted=deleted,
+    )
+
+
+def _unload_indexes(owner: PartitionLog) -> None:
+    """Closed segments that nobody has read since the last checkpoint need no index in memory."""
+    for segment in owner.segments[:-1]:
+        if not segment.was_read and not segment.is_changed and segment.index_size:
+            interval = owner.config.index_interval_bytes
+            segment.index = SparseIndex(interval, segment.size, segment.max_timestamp)
+        segment.was_read = False
+
+
+def _log_failure(done: Future[None]) -> None:
+    error = done.exception()
+    if error is not None:
+        log.error("files could not be removed", exc_info=error)

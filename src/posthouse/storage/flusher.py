@@ -1,0 +1,227 @@
+"""The one thread that writes: groups of commits to segments and journal, one sync for all of them.
+
+While one group is being synced the next one gathers, so the cost of a sync is shared by however many
+commits arrive meanwhile. The order within a group is what makes a crash harmless: first the segments
+(bytes that nobody counts yet), then the journal frame (which makes them count), then the acknowledgement.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from posthouse.model.errors import PosthouseError, StorageFenced, StorageFull, Unavailable
+from posthouse.model.topic_config import Durability
+from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed
+from posthouse.storage.interface import Outcome
+from posthouse.storage.journal import APPEND, OPERATION, RANGE, TRIM, Journal
+from posthouse.storage.open_files import OpenFile, OpenFiles
+from posthouse.storage.partition_log import PartitionLog, Placement
+from posthouse.storage.segment import Segment
+
+log = logging.getLogger(__name__)
+
+GROUP_BYTES = 32 * 1024 * 1024
+"""A group is closed at this size, so that its acknowledgements do not wait for ever more bytes."""
+
+
+@dataclass(slots=True)
+class Trimming:
+    log: PartitionLog
+    offset: int
+
+
+@dataclass(slots=True)
+class Commit:
+    steps: list[Placement | Trimming]
+    size: int
+    generation: int
+    """Counts how often commits had to be rolled back; one that was placed before that is void."""
+    done: asyncio.Future[list[Outcome]]
+
+
+@dataclass(slots=True)
+class Written:
+    """What the event loop is told about a group."""
+
+    commits: list[Commit]
+    frame: int = 0
+    journalled: int = 0
+    error: PosthouseError | None = None
+
+
+Job: TypeAlias = Callable[[], None]
+
+
+class Flusher:
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        journal: Journal,
+        on_written: Callable[[Written], None],
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._journal = journal
+        self._on_written = on_written
+        self._queue: queue.SimpleQueue[list[Commit] | Job] = queue.SimpleQueue()
+        self._void_generation = -1
+        self._fenced: StorageFenced | None = None
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._fresh_directories: set[str] = set()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="posthouse-flusher", daemon=True)
+        self._thread.start()
+
+    def submit(self, commits: list[Commit]) -> None:
+        self._queue.put(commits)
+
+    def run(self, job: Job) -> None:
+        """Do `job` on this thread, after everything that was submitted before it."""
+        self._queue.put(job)
+
+    def stop(self) -> None:
+        """Write what was submitted, then end. Blocks until that is done."""
+        if self._thread is not None:
+            self._queue.put(self._stop)
+            self._thread.join()
+            self._thread = None
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    def _run(self) -> None:
+        while not self._stopping:
+            group, job = self._gather()
+            if group:
+                self._write(group)
+            if job is not None:
+                job()
+
+    def _gather(self) -> tuple[list[Commit], Job | None]:
+        """Wait for something to do; then everything that waits, up to a full group or the next job."""
+        item = self._queue.get()
+        group: list[Commit] = []
+        size = 0
+        while isinstance(item, list):
+            group += item
+            size += sum(commit.size for commit in item)
+            if size >= GROUP_BYTES or self._queue.empty():
+                return group, None
+            item = self._queue.get()
+        return group, item
+
+    def _write(self, group: list[Commit]) -> None:
+        void = [commit for commit in group if commit.generation <= self._void_generation]
+        if void:
+            error = StorageFull("the commits before this one could not be written")
+            self._on_written(Written(void, error=error))
+            group = group[len(void) :]
+        if group:
+            self._on_written(self._attempt(group))
+
+    def _attempt(self, group: list[Commit]) -> Written:
+        if self._fenced is not None:
+            return Written(group, error=self._fenced)
+        try:
+            return self._write_group(group)
+        except SyncFailed as error:
+            return Written(group, error=self.fence(str(error)))
+        except OSError as error:
+            self._void_generation = group[-1].generation
+            self._cut(group)
+            if error.errno in DISK_FULL:
+                return Written(group, error=StorageFull(f"no space left: {error}"))
+            log.exception("a group of commits could not be written")
+            return Written(group, error=Unavailable(f"the log could not be written: {error}"))
+
+    def fence(self, reason: str) -> StorageFenced:
+        """Accept nothing more: after a failed sync, nobody knows what the disk holds."""
+        if self._fenced is None:
+            self._fenced = StorageFenced(f"the disk failed ({reason}); nothing is accepted until a restart")
+            log.critical("%s. Check the disk, then restart the broker.", self._fenced)
+        return self._fenced
+
+    def _cut(self, group: list[Commit]) -> None:
+        """Take back what a failed group may have left in segments, so that its space is free again."""
+        for commit in group:
+            for step in commit.steps:
+                if isinstance(step, Placement) and self._disk.size(step.segment.path) > step.position:
+                    file = self._files.acquire(step.segment.path)
+                    try:
+                        self._disk.truncate(file.handle, step.position)
+                    except OSError:
+                        log.exception("%s could not be cut", step.segment.path)
+                    finally:
+                        self._files.release(file)
+
+    def _write_group(self, group: list[Commit]) -> Written:
+        runs: dict[Segment, list[Placement]] = {}
+        operations: list[Buffer] = []
+        for commit in group:
+            for step in commit.steps:
+                if isinstance(step, Placement):
+                    runs.setdefault(step.segment, []).append(step)
+                else:
+                    operations.append(_trim_operation(step))
+        sync = bool(operations)
+        for segment, run in runs.items():
+            sync |= self._write_run(segment, run, operations)
+        size = sum(map(len, operations))
+        frame = self._journal.write(operations, size, sync=sync)
+        return Written(group, frame=frame, journalled=size)
+
+    def _write_run(self, segment: Segment, run: list[Placement], operations: list[Buffer]) -> bool:
+        """Write consecutive batches of one segment and say so in `operations`; whether that needs a sync."""
+        first = run[0]
+        buffers = [placement.batch for placement in run]
+        size = sum(map(len, buffers))
+        lasting = first.log.config.durability is Durability.FSYNC
+        file = self._files.acquire(segment.path) if first.position else self._create(segment, first.log)
+        try:
+            self._disk.write(file.handle, buffers, first.position)
+        finally:
+            self._files.release(file)
+        if not lasting:
+            operations.append(_operation(RANGE, first, run[-1], size))
+            return False
+        for placement in run:
+            operations.append(_operation(APPEND, placement, placement, placement.header.length))
+            operations.append(placement.batch)
+        return True
+
+    def _create(self, segment: Segment, owner: PartitionLog) -> OpenFile:
+        self._fresh_directories.update(self._disk.make_directory(owner.directory))
+        self._fresh_directories.add(owner.directory)
+        return self._files.acquire(segment.path, create=True)
+
+    def sync_fresh_directories(self) -> None:
+        """Make the names of new files durable. On this thread only."""
+        while self._fresh_directories:
+            self._disk.sync_directory(next(iter(self._fresh_directories)))
+            self._fresh_directories.pop()
+
+
+def _operation(kind: int, first: Placement, last: Placement, size: int) -> bytes:
+    partition = first.log.id
+    return OPERATION.pack(
+        kind,
+        partition.topic,
+        partition.index,
+        first.segment.base_offset,
+        first.position,
+        first.base_offset,
+        last.base_offset + last.header.last_offset_delta + 1,
+        size,
+    )
+
+
+def _trim_operation(trimming: Trimming) -> bytes:
+    partition = trimming.log.id
+    return OPERATION.pack(TRIM, partition.topic, partition.index, 0, 0, trimming.offset, trimming.offset, 0)

@@ -1,0 +1,177 @@
+"""The sparse index of one segment: offset → position and timestamp → position.
+
+File `<base offset>.index`, a sequence of blocks, one added per checkpoint, big-endian:
+
+    offset  size  field
+         0     4  magic          "PHIX"
+         4     4  crc            CRC32C of byte 8 to the end of the block
+         8     4  count          of entries
+        12     8  covered        bytes of the segment that this and all blocks before it describe
+        20     8  max timestamp  of those bytes
+        28  24×n  entries        base offset, position, highest timestamp before that position
+
+Invariant: at `position` of the segment begins the batch with `base offset`; entries rise. The index is
+never relied on: blocks that are torn or damaged are dropped, and whatever is not covered is found again by
+walking the segment's batch headers. The catalog says how long the file is; bytes behind that do not count.
+
+One file serves both questions because every entry already knows its time: a second file per segment
+would double the descriptors and the writes.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+MAGIC = b"PHIX"
+NO_TIME = -(2**63)
+
+_BLOCK = Struct(">4sIIQq")
+_COVERED_BY_CRC_AT = 8
+_ENTRY = Struct(">qqq")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    base_offset: int
+    position: int
+    time_before: int
+
+
+class SparseIndex:
+    """Entries from `start` to `covered` bytes of the segment, in memory.
+
+    A segment that was there before this process began has its earlier part on disk: it is
+    `prepend`ed when somebody first reads there.
+    """
+
+    __slots__ = (
+        "_interval",
+        "_offsets",
+        "_positions",
+        "_stored",
+        "_times",
+        "covered",
+        "max_timestamp",
+        "start",
+    )
+
+    def __init__(self, interval: int, start: int = 0, max_timestamp: int = NO_TIME) -> None:
+        self._interval = interval
+        self._offsets: array[int] = array("q")
+        self._positions: array[int] = array("q")
+        self._times: array[int] = array("q")
+        self._stored = 0
+        self.start = start
+        self.covered = start
+        self.max_timestamp = max_timestamp
+
+    @property
+    def is_complete(self) -> bool:
+        return self.start == 0
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def add(self, base_offset: int, position: int, length: int, max_timestamp: int) -> None:
+        """The next batch of the segment; an entry is made when the last one lies far enough behind."""
+        positions = self._positions
+        if not positions or position - positions[-1] >= self._interval:
+            self._offsets.append(base_offset)
+            positions.append(position)
+            self._times.append(self.max_timestamp)
+        self.covered = position + length
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+
+    def position_of(self, offset: int) -> int:
+        """Where to begin to look for the batch that holds `offset`."""
+        index = bisect_right(self._offsets, offset) - 1
+        return self._positions[index] if index >= 0 else self.start
+
+    def position_of_time(self, timestamp: int) -> int:
+        """Where to begin to look for the first batch that has `timestamp` or a later one."""
+        index = bisect_left(self._times, timestamp) - 1
+        return self._positions[index] if index >= 0 else self.start
+
+    def boundary_before(self, position: int) -> int:
+        """The last known start of a batch at or before `position`."""
+        index = bisect_right(self._positions, position) - 1
+        return self._positions[index] if index >= 0 else self.start
+
+    def entries(self) -> list[Entry]:
+        return [Entry(*values) for values in zip(self._offsets, self._positions, self._times, strict=True)]
+
+    def prepend(self, earlier: "SparseIndex") -> None:
+        """Take in the part of the index that lies before this one."""
+        assert earlier.covered == self.start and earlier.is_complete
+        self._stored += len(earlier)
+        self._offsets = earlier._offsets + self._offsets
+        self._positions = earlier._positions + self._positions
+        self._times = earlier._times + self._times
+        self.start = 0
+
+    def truncate(self, size: int) -> None:
+        """Forget entries for bytes that are no longer there. The highest timestamp stays a bound."""
+        keep = bisect_left(self._positions, size)
+        del self._offsets[keep:], self._positions[keep:], self._times[keep:]
+        self._stored = min(self._stored, keep)
+        self.covered = min(self.covered, size)
+
+    def forget_stored(self) -> None:
+        """What the file holds is not to be trusted: the next block has everything."""
+        self._stored = 0
+
+    def take_block(self) -> bytes:
+        """What was added since the last call, as a block for the file."""
+        first = self._stored
+        self._stored = len(self._positions)
+        triples = zip(self._offsets[first:], self._positions[first:], self._times[first:], strict=True)
+        return encode_block(triples, self.covered, self.max_timestamp)
+
+
+def encode_block(entries: Iterable[tuple[int, int, int]], covered: int, max_timestamp: int) -> bytes:
+    body = b"".join(_ENTRY.pack(*entry) for entry in entries)
+    block = bytearray(_BLOCK.pack(MAGIC, 0, len(body) // _ENTRY.size, covered, max_timestamp))
+    block += body
+    block[4:8] = crc32c(memoryview(block)[_COVERED_BY_CRC_AT:]).to_bytes(4, "big")
+    return bytes(block)
+
+
+def decode_blocks(data: bytes, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
+    """The index in `data` as far as it can be trusted, and whether that was all of it."""
+    index = SparseIndex(interval)
+    view = memoryview(data)
+    position = 0
+    while position < len(data):
+        size = _block_size(view[position:])
+        if size == 0:
+            return index, False
+        block = view[position : position + size]
+        _, _, count, covered, max_timestamp = _BLOCK.unpack_from(block)
+        if covered > segment_size or covered < index.covered:
+            return index, False
+        for number in range(count):
+            offset, at, time_before = _ENTRY.unpack_from(block, _BLOCK.size + number * _ENTRY.size)
+            index._offsets.append(offset)
+            index._positions.append(at)
+            index._times.append(time_before)
+        index.covered = covered
+        index.max_timestamp = max_timestamp
+        index._stored = len(index)
+        position += size
+    return index, True
+
+
+def _block_size(view: memoryview) -> int:
+    """The size of the valid block that begins here, 0 if there is none."""
+    if len(view) < _BLOCK.size:
+        return 0
+    magic, crc, count, _, _ = _BLOCK.unpack_from(view)
+    size: int = _BLOCK.size + count * _ENTRY.size
+    if magic != MAGIC or size > len(view) or crc32c(view[_COVERED_BY_CRC_AT:size]) != crc:
+        return 0
+    return size

@@ -1,0 +1,132 @@
+"""One partition's log: its segments in order, its bounds, and where the next batch goes.
+
+Owned by the event loop; does no input or output. Two ends are kept apart: `end` is durable and is what
+readers see, `next_offset` runs ahead of it by what has been placed but not yet written.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from posthouse.model.ids import PartitionId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.records.batch import BatchHeader
+from posthouse.storage.interface import Bounds
+from posthouse.storage.segment import Segment
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where one batch goes. Made for every batch, hence not frozen."""
+
+    log: "PartitionLog"
+    segment: Segment
+    position: int
+    base_offset: int
+    batch: memoryview
+    header: BatchHeader
+
+    def durable(self) -> None:
+        header = self.header
+        self.segment.appended(self.base_offset, self.position, header.length, header.max_timestamp)
+        self.log.end = self.base_offset + header.last_offset_delta + 1
+
+
+class PartitionLog:
+    __slots__ = ("config", "directory", "end", "id", "next_offset", "segments", "start")
+
+    def __init__(
+        self, id: PartitionId, directory: str, config: TopicConfig, *, start: int = 0, end: int = 0
+    ) -> None:
+        self.id = id
+        self.directory = directory
+        self.config = config
+        self.segments: list[Segment] = []
+        self.start = start
+        self.end = end
+        self.next_offset = end
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.start, self.end)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is on its way to the disk."""
+        return self.next_offset == self.end
+
+    def place(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Placement:
+        """Give the batch the next offset and a place in the active segment, rolling it when due."""
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or self._is_due(segment, header.length, now_ms):
+            segment = self.add_segment(self.next_offset, now_ms)
+        placement = Placement(self, segment, segment.next_position, self.next_offset, batch, header)
+        segment.next_position += header.length
+        self.next_offset += header.last_offset_delta + 1
+        return placement
+
+    def _is_due(self, segment: Segment, length: int, now_ms: int) -> bool:
+        if segment.next_position == 0:
+            return False
+        return (
+            segment.next_position + length > self.config.segment_bytes
+            or now_ms - segment.created_ms >= self.config.segment_ms
+        )
+
+    def add_segment(self, base_offset: int, created_ms: int) -> Segment:
+        interval = self.config.index_interval_bytes
+        segment = Segment(self.directory, base_offset, created_ms=created_ms, interval=interval)
+        self.segments.append(segment)
+        return segment
+
+    def roll_back(self) -> None:
+        """Give up everything that was placed and did not become durable."""
+        self.next_offset = self.end
+        while self.segments and self.segments[-1].size == 0 and self.segments[-1].base_offset >= self.end:
+            self.segments.pop()
+        for segment in self.segments:
+            segment.roll_back()
+
+    def trim(self, offset: int) -> list[Segment]:
+        """Move the start up; the segments that nobody can read any more are taken out and returned."""
+        self.start = max(self.start, min(offset, self.end))
+        gone = []
+        while self.segments and self._end_of(0) <= self.start:
+            if len(self.segments) == 1 and not self.is_settled:
+                break
+            gone.append(self.segments.pop(0))
+        return gone
+
+    def segment_number(self, offset: int) -> int:
+        """Which segment holds `offset`."""
+        return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    def end_offset_of(self, segment: Segment) -> int:
+        """The first offset behind a segment; the durable end for the last one."""
+        return self._end_of(self.segments.index(segment))
+
+    def _end_of(self, number: int) -> int:
+        """A follower that is only being written has no records yet: the durable end counts then."""
+        following = number + 1
+        if following == len(self.segments):
+            return self.end
+        return min(self.segments[following].base_offset, self.end)
+
+    def expired_before(self, now_ms: int) -> int:
+        """The start that this partition's retention asks for: whole segments only."""
+        config = self.config
+        start = self.start
+        excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
+        for number, segment in enumerate(self.segments):
+            last = number == len(self.segments) - 1
+            newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
+            too_old = 0 <= config.retention_ms < now_ms - newest
+            too_much = not last and excess >= segment.size
+            if not (too_old or too_much) or (last and not self.is_settled):
+                break
+            start = self._end_of(number)
+            excess -= segment.size
+        return start

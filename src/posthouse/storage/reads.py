@@ -1,0 +1,262 @@
+"""Reading partitions: on the event loop where the bytes are in memory and known to be good, on a worker
+thread where they must be fetched from the device or have not been checked since the broker started."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from posthouse.model.errors import CorruptBatch, OffsetOutOfRange, PosthouseError
+from posthouse.records.batch import HEADER_SIZE, parse_header
+from posthouse.records.record import iter_records
+from posthouse.storage.disk import Disk
+from posthouse.storage.index import SparseIndex, decode_blocks
+from posthouse.storage.interface import Slice, TimestampedOffset
+from posthouse.storage.open_files import OpenFiles
+from posthouse.storage.partition_log import PartitionLog
+from posthouse.storage.segment import Damage, Segment
+from posthouse.storage.segment_reader import Checked, Reader, build_index, read_checked, walk
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Reads:
+    def __init__(self, disk: Disk, files: OpenFiles, on_stale_index: Callable[[PartitionLog], None]) -> None:
+        self._disk = disk
+        self._files = files
+        self._on_stale_index = on_stale_index
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="posthouse-reader")
+
+    def close(self) -> None:
+        self._workers.shutdown()
+
+    async def read(self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool) -> Slice:
+        while True:
+            if not owner.start <= offset <= owner.end:
+                raise OffsetOutOfRange(f"offset {offset} is outside {owner.start} to {owner.end}")
+            if offset == owner.end or not owner.segments:
+                return Slice(b"", owner.bounds)
+            segment = owner.segments[owner.segment_number(offset)]
+            segment.was_read = True
+            data = self._read_now(segment, offset, max_bytes, at_least_one)
+            if data is not None:
+                return Slice(data, owner.bounds)
+            checked = await self._read_checked(owner, segment, offset, max_bytes, at_least_one)
+            if not checked.is_last:
+                return Slice(checked.data, owner.bounds)
+            following = _next_base(owner, segment)
+            if following is None:
+                return Slice(b"", owner.bounds)
+            offset = max(offset, following)
+
+    def _read_now(
+        self, segment: Segment, offset: int, max_bytes: int, at_least_one: bool
+    ) -> bytearray | memoryview | None:
+        """The answer if it can be had without waiting, else None."""
+        index = segment.index
+        if not index.is_complete:
+            return None
+        first = index.position_of(offset)
+        limit = first + max_bytes
+        end = segment.size if limit >= segment.size else index.boundary_before(limit)
+        if not segment.is_checked(first, max(end, first + 1)):
+            return None
+        try:
+            file = self._files.acquire(segment.path)
+        except FileNotFoundError:
+            return None
+        try:
+            if end <= first:
+                return self._read_one_now(file.handle, first, segment.size, offset, max_bytes, at_least_one)
+            data = self._disk.read_now(file.handle, end - first, first)
+        finally:
+            self._files.release(file)
+        return None if data is None else _from_offset(data, offset)
+
+    def _read_one_now(
+        self, handle: int, position: int, size: int, offset: int, max_bytes: int, at_least_one: bool
+    ) -> bytearray | None:
+        """The one batch that holds `offset` where the index has no boundary within the limit."""
+        while position < size:
+            start = self._disk.read_now(handle, HEADER_SIZE, position)
+            if start is None:
+                return None
+            header = parse_header(start)
+            if header.next_offset > offset:
+                if header.length > max_bytes and not at_least_one:
+                    return bytearray()
+                return self._disk.read_now(handle, header.length, position)
+            position += header.length
+        return None
+
+    async def _read_checked(
+        self, owner: PartitionLog, segment: Segment, offset: int, max_bytes: int, at_least_one: bool
+    ) -> Checked:
+        await self._complete_index(owner, segment)
+        start = segment.index.position_of(offset)
+        end = segment.size
+        end_offset = owner.end_offset_of(segment)
+
+        def work(read: Reader) -> Checked:
+            return read_checked(
+                read,
+                start,
+                offset,
+                max_bytes,
+                at_least_one,
+                base_offset=segment.base_offset,
+                end=end,
+                end_offset=end_offset,
+            )
+
+        checked = await self._in_worker(segment, work)
+        if checked is None:
+            self._report(segment, [Damage(0, end, segment.base_offset, end_offset)])
+            return Checked(is_last=True)
+        self._report(segment, checked.damage)
+        if len(checked.data):
+            segment.checked(checked.position, checked.position + len(checked.data))
+        return checked
+
+    async def find_timestamp(self, owner: PartitionLog, timestamp: int) -> TimestampedOffset | None:
+        for segment in list(owner.segments):
+            if segment.max_timestamp < timestamp:
+                continue
+            found = await self._find_in(owner, segment, timestamp)
+            if found is not None:
+                return found
+        return None
+
+    async def find_max_timestamp(self, owner: PartitionLog) -> TimestampedOffset | None:
+        best: TimestampedOffset | None = None
+        for segment in sorted(owner.segments, key=lambda each: -each.max_timestamp):
+            if best is not None and segment.max_timestamp <= best.timestamp:
+                break
+            found = await self._find_in(owner, segment, segment.max_timestamp)
+            if found is None:
+                # The record that made the maximum was trimmed away: look through what is left.
+                found = await self._find_in(owner, segment, None)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+        return best
+
+    async def _find_in(
+        self, owner: PartitionLog, segment: Segment, timestamp: int | None
+    ) -> TimestampedOffset | None:
+        """The first record of a segment at or after `timestamp`, or its latest one if that is None."""
+        await self._complete_index(owner, segment)
+        start = 0 if timestamp is None else segment.index.position_of_time(timestamp)
+        end, end_offset, log_start = segment.size, owner.end_offset_of(segment), owner.start
+
+        def work(read: Reader) -> TimestampedOffset | None:
+            best: TimestampedOffset | None = None
+            for step in walk(read, start, end, segment.base_offset, end_offset):
+                if step.header is None or step.header.last_offset < log_start:
+                    continue
+                least = best.timestamp + 1 if best else timestamp
+                if least is not None and step.header.max_timestamp < least:
+                    continue
+                found = _first_record(step.batch, least, log_start)
+                if found is not None and timestamp is not None:
+                    return found
+                best = found or best
+            return best
+
+        return await self._in_worker(segment, work)
+
+    async def _complete_index(self, owner: PartitionLog, segment: Segment) -> None:
+        if segment.index.is_complete:
+            return
+        index = segment.index
+        end, stored = index.start, segment.index_size
+        interval = owner.config.index_interval_bytes
+        end_offset = owner.end_offset_of(segment)
+
+        def work(read: Reader) -> tuple[SparseIndex, bool, list[Damage]]:
+            stored_index, whole = self._load_index(segment.index_path, stored, interval, end)
+            whole = whole and stored_index.covered == end
+            damage = build_index(read, stored_index, end, segment.base_offset, end_offset)
+            return stored_index, whole, damage
+
+        loaded = await self._in_worker(segment, work)
+        if loaded is None or segment.index.is_complete:
+            return
+        earlier, whole, damage = loaded
+        segment.index.prepend(earlier)
+        self._report(segment, damage)
+        if not whole:
+            if stored:
+                log.warning("%s was damaged or missing and has been rebuilt", segment.index_path)
+            segment.index.forget_stored()
+            segment.index_size = 0
+            segment.is_changed = True
+            self._on_stale_index(owner)
+
+    def _load_index(self, path: str, size: int, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
+        if size == 0 or self._disk.size(path) < 0:
+            return SparseIndex(interval), False
+        handle = self._disk.open(path)
+        try:
+            data = self._disk.read(handle, size, 0)
+        finally:
+            self._disk.close(handle)
+        index, whole = decode_blocks(data, interval, segment_size)
+        return index, whole and len(data) == size
+
+    async def _in_worker(self, segment: Segment, work: Callable[[Reader], T]) -> T | None:
+        """Do `work` with the segment's file on a worker thread; None if the file is not there."""
+
+        def run() -> T | None:
+            try:
+                file = self._files.acquire(segment.path)
+            except FileNotFoundError:
+                return None
+            try:
+                return work(lambda size, position: self._disk.read(file.handle, size, position))
+            finally:
+                self._files.release(file)
+
+        return await asyncio.get_running_loop().run_in_executor(self._workers, run)
+
+    def _report(self, segment: Segment, damage: list[Damage]) -> None:
+        for each in damage:
+            if segment.add_damage(each):
+                log.error("%s is damaged: %s; the rest is served", segment.path, each)
+
+
+def _from_offset(data: bytearray, offset: int) -> bytearray | memoryview | None:
+    """Without the batches that end before `offset`."""
+    position = 0
+    while position < len(data):
+        try:
+            header = parse_header(data, position)
+        except PosthouseError:
+            return None
+        if header.next_offset > offset:
+            return memoryview(data)[position:] if position else data
+        position += header.length
+    return None
+
+
+def _next_base(owner: PartitionLog, segment: Segment) -> int | None:
+    return next((each.base_offset for each in owner.segments if each.base_offset > segment.base_offset), None)
+
+
+def _first_record(batch: memoryview, timestamp: int | None, log_start: int) -> TimestampedOffset | None:
+    """The first record at or after `timestamp`; with None the latest of the batch."""
+    best: TimestampedOffset | None = None
+    try:
+        for record in iter_records(batch):
+            if record.offset < log_start or (timestamp is not None and record.timestamp < timestamp):
+                continue
+            if timestamp is not None:
+                return TimestampedOffset(record.offset, record.timestamp)
+            if best is None or record.timestamp > best.timestamp:
+                best = TimestampedOffset(record.offset, record.timestamp)
+    except CorruptBatch as error:
+        # The producer sent it like this: its checksum is right, its records are not.
+        log.warning("a batch holds records that cannot be read: %s", error)
+    return best

@@ -1,0 +1,113 @@
+"""A segment: one file of consecutive batches of a partition, and what is known about it in memory.
+
+File `<base offset>.log`: batches as `records.batch` lays them out, one after the other, nothing between
+them. It is only ever appended to. The catalog and the journal say how many of its bytes are proven;
+bytes behind that were never acknowledged and are overwritten or cut.
+"""
+
+from dataclasses import dataclass
+
+from posthouse.storage.index import NO_TIME, SparseIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a segment that are not the batches they should be. They stay where they are."""
+
+    position: int
+    end: int
+    first_offset: int
+    next_offset: int
+    """The first offset that can be read again."""
+
+    def __str__(self) -> str:
+        return f"bytes {self.position} to {self.end}, offsets {self.first_offset} to {self.next_offset - 1}"
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}.log"
+
+
+class Segment:
+    """Owned by the event loop. `size` is durable; `next_position` runs ahead by what is being written."""
+
+    __slots__ = (
+        "_checked_from",
+        "_checked_to",
+        "_written_from",
+        "base_offset",
+        "created_ms",
+        "damage",
+        "index",
+        "index_size",
+        "is_changed",
+        "next_position",
+        "path",
+        "size",
+        "was_read",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        interval: int,
+        size: int = 0,
+        max_timestamp: int = NO_TIME,
+        index_size: int = 0,
+    ) -> None:
+        self.path = f"{directory}/{segment_name(base_offset)}"
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.size = size
+        self.next_position = size
+        self.index_size = index_size
+        self.is_changed = False
+        """Differs from what the catalog says of it."""
+        self.was_read = False
+        self.index = SparseIndex(interval, size, max_timestamp)
+        self.damage: tuple[Damage, ...] = ()
+        self._checked_from = self._checked_to = 0
+        self._written_from = size
+
+    @property
+    def index_path(self) -> str:
+        return self.path.removesuffix(".log") + ".index"
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.index.max_timestamp
+
+    def appended(self, base_offset: int, position: int, length: int, max_timestamp: int) -> None:
+        """A batch has become durable. This process checked it when it came in."""
+        self.size = position + length
+        self.is_changed = True
+        self.index.add(base_offset, position, length, max_timestamp)
+
+    def roll_back(self) -> None:
+        """What was being written is given up."""
+        self.next_position = self.size
+
+    def is_checked(self, position: int, end: int) -> bool:
+        """Whether the checksums of these bytes were looked at since this process began, and were right."""
+        if self.damage:
+            return False
+        return position >= self._written_from or (self._checked_from <= position and end <= self._checked_to)
+
+    def checked(self, position: int, end: int) -> None:
+        """Remember one stretch that grows as a reader walks along; readers rarely need more."""
+        if self._checked_from <= position <= self._checked_to:
+            self._checked_to = max(self._checked_to, end)
+        else:
+            self._checked_from, self._checked_to = position, end
+        if self._checked_to >= self._written_from:
+            self._written_from = min(self._written_from, self._checked_from)
+
+    def add_damage(self, damage: Damage) -> bool:
+        """Whether it was not known yet."""
+        if damage in self.damage:
+            return False
+        self.damage = (*self.damage, damage)
+        return True
