@@ -169,9 +169,9 @@ class FileStorage:
 
     def _close(self, clean: bool) -> None:
         self._flusher.stop()
-        self._journal.close()
         if clean:
             self._catalog.set_clean(True)
+        self._journal.close(everything_checkpointed=clean)
         self._catalog.close()
         self._files.close()
         self._lock.release()

@@ -143,18 +143,24 @@ class Journal:
         released = [file for file in self._old if file.last <= number]
         for file in released:
             self._old.remove(file)
-            spare = f"{self._directory}/{SPARE}"
-            if self._disk.size(spare) < 0 and self._disk.size(file.path) == self._file_bytes:
-                self._disk.rename(file.path, spare)
-            else:
-                self._disk.remove(file.path)
+            self._retire(file)
         if released:
             self._disk.sync_directory(self._directory)
 
-    def close(self) -> None:
-        if self._handle >= 0:
+    def _retire(self, file: _File) -> None:
+        spare = f"{self._directory}/{SPARE}"
+        if self._disk.size(spare) < 0 and self._disk.size(file.path) == self._file_bytes:
+            self._disk.rename(file.path, spare)
+        else:
+            self._disk.remove(file.path)
+
+    def close(self, *, everything_checkpointed: bool) -> None:
+        """Let go of the file; with everything checkpointed there is nothing to read at the next start."""
+        if self._current is not None:
             self._disk.close(self._handle)
-            self._handle = -1
+            if everything_checkpointed:
+                self._retire(self._current)
+            self._current = None
 
     def _roll(self) -> None:
         """Open the next file. Nothing changes if that fails: the disk may be full now and not later."""

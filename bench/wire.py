@@ -1,0 +1,132 @@
+"""A load generator that is not the bottleneck: requests built beforehand, sent over one raw socket."""
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posthouse.protocols.kafka.codec.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    encode_metadata_request,
+)
+from posthouse.protocols.kafka.codec.generated.metadata import decode_metadata_response as decode_metadata
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+    encode_produce_request,
+)
+from posthouse.protocols.kafka.codec.headers import decode_response_header, encode_request_header
+from posthouse.protocols.kafka.codec.registry import APIS
+from posthouse.records.builder import BatchBuilder
+
+PRODUCE, METADATA = 0, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    seconds: float
+    bytes: int
+    latencies: list[float]
+
+    @property
+    def mb_per_second(self) -> float:
+        return self.bytes / self.seconds / 1e6
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def batch(record_bytes: int, size: int) -> bytearray:
+    """Records of random bytes, so that nothing on the way can shrink them."""
+    builder = BatchBuilder()
+    now = time.time_ns() // 1_000_000
+    while builder.count == 0 or builder.size_estimate + record_bytes < size:
+        builder.add(None, os.urandom(record_bytes), (), now)
+    return builder.build()
+
+
+def frame(api_key: int, body: Sequence[bytes | bytearray | memoryview]) -> bytes:
+    header = encode_request_header(api_key, APIS[api_key].max_version, 1, "bench")
+    data = header + b"".join(body)
+    return len(data).to_bytes(4, "big") + data
+
+
+def topic_id(port: int, topic: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        connection.sendall(frame(METADATA, encode_metadata_request(request)))
+        data = memoryview(_receive_frame(connection))
+    _, position = decode_response_header(METADATA, APIS[METADATA].max_version, data)
+    response: MetadataResponse = decode_metadata(data, position)
+    return response.topics[0].topic_id
+
+
+def produce_frame(topic: bytes, partition: int, records: bytearray) -> bytes:
+    data = PartitionProduceData(index=partition, records=memoryview(records))
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic_id=topic, partition_data=[data])]
+    )
+    return frame(PRODUCE, encode_produce_request(request))
+
+
+def push(port: int, frames: Sequence[bytes], total_bytes: int, window: int) -> Load:
+    """Send the frames round and round until `total_bytes`, never with more than `window` unanswered."""
+    latencies: list[float] = []
+    sent_at: list[float] = []
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        answers = _Answers(connection)
+        begun = time.perf_counter()
+        sent = 0
+        for each in itertools.cycle(frames):
+            if sent >= total_bytes:
+                break
+            while len(sent_at) - len(latencies) >= window:
+                _note(latencies, sent_at, answers.wait())
+            sent_at.append(time.perf_counter())
+            connection.sendall(each)
+            sent += len(each)
+        while len(latencies) < len(sent_at):
+            _note(latencies, sent_at, answers.wait())
+        return Load(time.perf_counter() - begun, sent, latencies)
+
+
+def _note(latencies: list[float], sent_at: list[float], answered: int) -> None:
+    now = time.perf_counter()
+    latencies.extend(now - sent_at[len(latencies)] for _ in range(answered))
+
+
+class _Answers:
+    """Counts response frames without looking into them."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = bytearray()
+
+    def wait(self) -> int:
+        count = 0
+        while count == 0:
+            received = self._connection.recv(65536)
+            if not received:
+                raise ConnectionError("the server has closed the connection")
+            self._buffer += received
+            position = 0
+            while len(self._buffer) - position >= 4:
+                length = int.from_bytes(self._buffer[position : position + 4], "big")
+                if len(self._buffer) - position - 4 < length:
+                    break
+                position += 4 + length
+                count += 1
+            del self._buffer[:position]
+        return count
+
+
+def _receive_frame(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as stream:
+        return stream.read(int.from_bytes(stream.read(4), "big"))
