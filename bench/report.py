@@ -1,0 +1,104 @@
+"""The figures as a table for people and a picture for those who would rather look."""
+
+import os
+import platform
+from collections.abc import Sequence
+from html import escape
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+from bench.scenarios import Row
+
+DOCUMENT = Path("docs/benchmarks.md")
+PICTURE = Path("docs/benchmarks.svg")
+
+INTRODUCTION = """# Benchmarks
+
+`{command}` made this page, with the versions below. The machines we have are small and shared, so single
+figures jump by a factor of two from run to run: trust the **ratios**, which compare things measured in the
+same run, and the CPU per GiB.
+
+![Throughput](benchmarks.svg)
+
+- *copier*: a plain asyncio server that writes frames from a socket to a file, syncs, and answers
+  (`bench/copier.py`). It is the floor: what Python on this machine can reach while keeping the promise that
+  an acknowledged byte is on the disk.
+- *broker CPU*: user and system time of the broker's process, per GiB of record bytes.
+- Raw requests come from one socket with up to 2 MiB unanswered (`bench/wire.py`); they are built beforehand,
+  so that the sender is not what is measured.
+
+{machine}
+"""
+
+
+def write(rows: Sequence[Row], command: str) -> None:
+    DOCUMENT.parent.mkdir(exist_ok=True)
+    parts = [INTRODUCTION.format(command=command, machine=_machine())]
+    for section, members in groupby(rows, key=lambda row: row.section):
+        parts.append(f"## {section}\n\n| | | ratio | aim |\n|---|---:|---:|---:|")
+        parts += [_line(row) for row in members]
+        parts.append("")
+    DOCUMENT.write_text("\n".join(parts))
+    PICTURE.write_text(_picture([row for row in rows if row.unit == "MB/s"]))
+
+
+def figure(row: Row) -> str:
+    decimals = 0 if row.value >= 100 else 2
+    return f"{row.value:,.{decimals}f} {row.unit}"
+
+
+def ratio(row: Row) -> str:
+    return f"{row.ratio:.2f} × {row.ratio_to}" if row.ratio is not None else ""
+
+
+def _line(row: Row) -> str:
+    return f"| {row.name} | {figure(row)} | {ratio(row)} | {row.aim} |"
+
+
+def _machine() -> str:
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    packages = ", ".join(f"{name} {version(name)}" for name in ("posthouse", "uvloop", "confluent-kafka"))
+    return (
+        f"Measured on {os.cpu_count()} cores ({cpu}), Linux {platform.release().partition('-')[0]}, "
+        f"Python {platform.python_version()}, {packages}.\n"
+    )
+
+
+WIDTH, LABEL, BAR, GAP = 760, 260, 18, 8
+
+
+def _picture(rows: Sequence[Row]) -> str:
+    """Horizontal bars, one scale for all."""
+    most = max(row.value for row in rows)
+    lines = []
+    y = 40
+    for section, members in groupby(rows, key=lambda row: row.section):
+        lines.append(f'<text x="10" y="{y}" class="section">{escape(section)}</text>')
+        y += 12
+        for row in members:
+            length = (WIDTH - LABEL - 90) * row.value / most
+            kind = "floor" if row.name.startswith("copier") else "ours"
+            middle = y + BAR - 5
+            lines.append(f'<text x="{LABEL - 8}" y="{middle}" class="label">{escape(row.name)}</text>')
+            lines.append(
+                f'<rect x="{LABEL}" y="{y}" width="{length:.1f}" height="{BAR}" class="{kind}" rx="2"/>'
+            )
+            lines.append(f'<text x="{LABEL + length + 6:.1f}" y="{middle}">{row.value:,.0f} MB/s</text>')
+            y += BAR + GAP
+        y += 24
+    style = (
+        "text{font:12px sans-serif;fill:#333}.section{font-weight:bold}.label{text-anchor:end}"
+        ".ours{fill:#2a6f97}.floor{fill:#b8c4ca}"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y}" viewBox="0 0 {WIDTH} {y}">'
+        f'<style>{style}</style><rect width="100%" height="100%" fill="white"/>' + "".join(lines) + "</svg>\n"
+    )

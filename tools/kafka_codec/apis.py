@@ -1,0 +1,45 @@
+"""The APIs that are generated. To add one, add a line."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRange:
+    """An API by its kio package name, with the versions that are implemented.
+
+    `advertised_min` differs from `min_version` where clients need to see versions that nobody uses:
+    librdkafka switches features off when Produce does not start at 0.
+    """
+
+    key: int
+    package: str
+    min_version: int
+    max_version: int
+    advertised_min: int | None = None
+
+    @property
+    def versions(self) -> range:
+        return range(self.min_version, self.max_version + 1)
+
+
+APIS = (
+    ApiRange(0, "produce", 3, 13, advertised_min=0),
+    ApiRange(1, "fetch", 4, 18),
+    ApiRange(2, "list_offsets", 1, 11),
+    ApiRange(3, "metadata", 0, 13),
+    ApiRange(10, "find_coordinator", 0, 6),
+    ApiRange(18, "api_versions", 0, 4),
+    ApiRange(19, "create_topics", 2, 7),
+    ApiRange(20, "delete_topics", 1, 6),
+    ApiRange(21, "delete_records", 0, 2),
+    ApiRange(22, "init_producer_id", 0, 5),
+    ApiRange(23, "offset_for_leader_epoch", 2, 4),
+    ApiRange(32, "describe_configs", 1, 4),
+    ApiRange(33, "alter_configs", 0, 2),
+    ApiRange(35, "describe_log_dirs", 1, 4),
+    ApiRange(37, "create_partitions", 0, 3),
+    ApiRange(44, "incremental_alter_configs", 0, 1),
+    ApiRange(60, "describe_cluster", 0, 2),
+    ApiRange(74, "list_config_resources", 0, 1),
+    ApiRange(75, "describe_topic_partitions", 0, 0),
+)
