@@ -51,8 +51,8 @@ class Checkpoint:
             segment.index_size = 0
 
 
-def take(frame: int, logs: set[PartitionLog]) -> Checkpoint:
-    checkpoint = Checkpoint(Snapshot(frame=frame), list(logs), [])
+def take(frame: int, logs: set[PartitionLog], state: dict[tuple[int, bytes], bytes | None]) -> Checkpoint:
+    checkpoint = Checkpoint(Snapshot(frame=frame, state=state), list(logs), [])
     snapshot = checkpoint.snapshot
     for owner in logs:
         snapshot.partitions.append(PartitionRow(owner.id, owner.start, owner.end))

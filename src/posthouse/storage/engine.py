@@ -30,11 +30,14 @@ from posthouse.storage.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.flusher import Commit, Flusher, Trimming, Written
 from posthouse.storage.index import SparseIndex
 from posthouse.storage.interface import (
+    PUT_DONE,
     Append,
     Bounds,
     Operation,
     Outcome,
+    Put,
     Slice,
+    Space,
     TimestampedOffset,
     Trim,
 )
@@ -86,6 +89,8 @@ class FileStorage:
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, PartitionLog] = {}
         self._changed: set[PartitionLog] = set()
+        self._state_changes: dict[tuple[int, bytes], bytes | None] = {}
+        self._recovered_state: dict[int, dict[bytes, bytes]] = {}
         self._gathered: list[Commit] = []
         self._generation = 0
         self._frame = 0
@@ -109,6 +114,8 @@ class FileStorage:
         recovered = await self._in_clerk(self._recover)
         self._logs = recovered.logs
         self._changed = recovered.changed
+        self._recovered_state = recovered.state
+        self._state_changes = recovered.state_changes
         self._frame = recovered.next_frame - 1
         self._flusher.start()
         self._state = None
@@ -163,7 +170,7 @@ class FileStorage:
         if self._checkpointing is not None:
             await self._checkpointing
         await self.checkpoint()
-        await self._in_clerk(self._close, not fenced and not self._changed)
+        await self._in_clerk(self._close, not fenced and not self._changed and not self._state_changes)
         self._clerk.shutdown()
         self._reads.close()
 
@@ -198,8 +205,7 @@ class FileStorage:
                 owner.config = topic.config
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
-        if isinstance(self._state, StorageClosed):
-            raise self._state
+        self._check_open()
         doomed = [self._topics[id] for id in topics if id in self._topics]
         logs = {id: self._logs[id] for topic in doomed for id in topic.partition_ids()}
         for topic in doomed:
@@ -231,18 +237,23 @@ class FileStorage:
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         self._check_writable()
-        logs = [self._log(operation.partition) for operation in operations]
+        for operation in operations:
+            if not isinstance(operation, Put):
+                self._log(operation.partition)
         now = self._clock.now_ms()
-        steps: list[Placement | Trimming] = []
+        steps: list[Placement | Trimming | Put] = []
         size = 0
-        for operation, owner in zip(operations, logs, strict=True):
+        for operation in operations:
             if isinstance(operation, Append):
+                owner = self._log(operation.partition)
                 placement = owner.place(operation.batch, operation.header, now)
                 stamp(operation.batch, placement.base_offset, LEADER_EPOCH)
                 steps.append(placement)
                 size += operation.header.length
+            elif isinstance(operation, Trim):
+                steps.append(Trimming(self._log(operation.partition), operation.offset))
             else:
-                steps.append(Trimming(owner, operation.offset))
+                steps.append(operation)
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         if not self._gathered:
             self._loop.call_soon(self._submit)
@@ -263,16 +274,7 @@ class FileStorage:
             self._roll_back(written, written.error)
             return
         for commit in written.commits:
-            outcomes = []
-            for step in commit.steps:
-                owner = step.log
-                self._changed.add(owner)
-                if isinstance(step, Placement):
-                    step.durable()
-                    outcomes.append(Outcome(step.base_offset, owner.start))
-                else:
-                    self._let_go(owner.trim(step.offset))
-                    outcomes.append(Outcome(owner.start, owner.start))
+            outcomes = [self._completed(step) for step in commit.steps]
             self._data_written += commit.size
             if not commit.done.done():
                 commit.done.set_result(outcomes)
@@ -283,6 +285,18 @@ class FileStorage:
             or self._data_written >= DATA_PER_JOURNAL * self._journal_bytes
         ):
             self._start_checkpoint()
+
+    def _completed(self, step: Placement | Trimming | Put) -> Outcome:
+        if isinstance(step, Put):
+            self._state_changes[int(step.space), step.key] = step.value
+            return PUT_DONE
+        owner = step.log
+        self._changed.add(owner)
+        if isinstance(step, Placement):
+            step.durable()
+            return Outcome(step.base_offset, owner.start)
+        self._let_go(owner.trim(step.offset))
+        return Outcome(owner.start, owner.start)
 
     def _roll_back(self, written: Written, error: PosthouseError) -> None:
         """Everything that was placed and not written is void: later places counted on earlier ones."""
@@ -309,6 +323,9 @@ class FileStorage:
             self._disk.remove(segment.path)
             self._disk.remove(segment.index_path)
 
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        return self._recovered_state.pop(space, {})
+
     def bounds(self, partition: PartitionId) -> Bounds:
         return self._log(partition).bounds
 
@@ -318,12 +335,15 @@ class FileStorage:
     async def read(
         self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
     ) -> Slice:
+        self._check_open()
         return await self._reads.read(self._log(partition), offset, max_bytes, at_least_one)
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        self._check_open()
         return await self._reads.find_timestamp(self._log(partition), timestamp)
 
     async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        self._check_open()
         return await self._reads.find_max_timestamp(self._log(partition))
 
     async def enforce_retention(self) -> None:
@@ -340,7 +360,8 @@ class FileStorage:
     async def checkpoint(self) -> None:
         """Make everything that is committed independent of the journal."""
         changed, self._changed = self._changed, set()
-        taken = checkpoint.take(self._frame, changed)
+        state, self._state_changes = self._state_changes, {}
+        taken = checkpoint.take(self._frame, changed, state)
         self._journalled = self._data_written = 0
         try:
             await self._on_flusher(self._flusher.sync_fresh_directories)
@@ -349,6 +370,7 @@ class FileStorage:
         except (SyncFailed, OSError, PosthouseError) as error:
             taken.undo()
             self._changed |= changed
+            self._state_changes = state | self._state_changes
             if isinstance(error, SyncFailed):
                 self._state = self._flusher.fence(str(error))
             else:
@@ -368,7 +390,7 @@ class FileStorage:
             log.error("a checkpoint failed", exc_info=task.exception())
 
     def _schedule_checkpoint(self) -> None:
-        if self._changed:
+        if self._changed or self._state_changes:
             self._start_checkpoint()
         self._timer = self._loop.call_later(self._checkpoint_seconds, self._schedule_checkpoint)
 
@@ -377,6 +399,10 @@ class FileStorage:
         if owner is None:
             raise UnknownPartition(f"there is no partition {partition}")
         return owner
+
+    def _check_open(self) -> None:
+        if isinstance(self._state, StorageClosed):
+            raise self._state
 
     def _check_writable(self) -> None:
         if self._state is not None:

@@ -16,8 +16,17 @@ from typing import TypeAlias
 from posthouse.model.errors import PosthouseError, StorageFenced, StorageFull, Unavailable
 from posthouse.model.topic_config import Durability
 from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed
-from posthouse.storage.interface import Outcome
-from posthouse.storage.journal import APPEND, OPERATION, RANGE, TRIM, Journal
+from posthouse.storage.interface import Outcome, Put
+from posthouse.storage.journal import (
+    APPEND,
+    OPERATION,
+    PUT,
+    PUT_OPERATION,
+    RANGE,
+    REMOVED,
+    TRIM,
+    Journal,
+)
 from posthouse.storage.open_files import OpenFile, OpenFiles
 from posthouse.storage.partition_log import PartitionLog, Placement
 from posthouse.storage.segment import Segment
@@ -36,7 +45,7 @@ class Trimming:
 
 @dataclass(slots=True)
 class Commit:
-    steps: list[Placement | Trimming]
+    steps: list[Placement | Trimming | Put]
     size: int
     generation: int
     """Counts how often commits had to be rolled back; one that was placed before that is void."""
@@ -168,8 +177,10 @@ class Flusher:
             for step in commit.steps:
                 if isinstance(step, Placement):
                     runs.setdefault(step.segment, []).append(step)
-                else:
+                elif isinstance(step, Trimming):
                     operations.append(_trim_operation(step))
+                else:
+                    operations.append(_put_operation(step))
         sync = bool(operations)
         for segment, run in runs.items():
             sync |= self._write_run(segment, run, operations)
@@ -225,3 +236,8 @@ def _operation(kind: int, first: Placement, last: Placement, size: int) -> bytes
 def _trim_operation(trimming: Trimming) -> bytes:
     partition = trimming.log.id
     return OPERATION.pack(TRIM, partition.topic, partition.index, 0, 0, trimming.offset, trimming.offset, 0)
+
+
+def _put_operation(put: Put) -> bytes:
+    length = REMOVED if put.value is None else len(put.value)
+    return PUT_OPERATION.pack(PUT, put.space, len(put.key), length) + put.key + (put.value or b"")

@@ -7,6 +7,7 @@ several brokers can assign them no earlier.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
@@ -34,15 +35,40 @@ class Trim:
     offset: int
 
 
-Operation = Append | Trim
+class Space(IntEnum):
+    """Kinds of broker state that storage keeps as keys and values without knowing what they mean."""
+
+    OFFSETS = 1
+    TRANSACTIONS = 2
+    TRANSACTION_OFFSETS = 3
+    PRODUCER_IDS = 4
+    GROUPS = 5
+
+
+@dataclass(slots=True)
+class Put:
+    """Set a value of the broker's state, or remove it with None."""
+
+    space: Space
+    key: bytes
+    value: bytes | None
+
+
+Operation = Append | Trim | Put
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one operation: the offset given to the batch's first record, or the new log start."""
+    """What became of one operation: the offset given to the batch's first record, or the new log start.
+
+    Both are -1 for a Put, which can only succeed.
+    """
 
     base_offset: int
     log_start: int
+
+
+PUT_DONE = Outcome(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +122,9 @@ class Storage(Protocol):
         Commits take effect in the order of the calls. Raises at once what is wrong with the call
         itself; the future fails with Unavailable when storage cannot keep it.
         """
+
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        """What was put into a space before this storage was opened. Given out once: it may be large."""
 
     def bounds(self, partition: PartitionId) -> Bounds: ...
 

@@ -21,6 +21,15 @@ A frame is one group of commits and holds their operations one after the other:
         53     4  length        of the batch, or of the range
         57     …  the batch     for append only
 
+But for a put, which is shorter:
+
+    offset  size  field
+         0     1  kind          4
+         1     1  space
+         2     2  length of the key
+         4     4  length of the value, 2³²-1 to remove it
+         8     …  key, value
+
 An *append* carries its batch. A *range* says that these bytes of a segment were written before the frame
 was, but not synced: what a topic with durability `os` does. They have to be looked at after a crash.
 
@@ -44,12 +53,15 @@ from posthouse.storage.disk import Buffer, Disk, synced
 FRAME_MAGIC = b"PHFR"
 FRAME_HEADER = Struct(">4sIQI")
 OPERATION = Struct(">B16sIqqqqI")
+PUT_OPERATION = Struct(">BBHI")
 _UNDER_CRC = Struct(">QI")
 _UNDER_CRC_AT = 8
 
 APPEND = 1
 RANGE = 2
 TRIM = 3
+PUT = 4
+REMOVED = 2**32 - 1
 
 SPARE = "spare"
 SALT_BYTES = 8
@@ -70,10 +82,16 @@ class Entry(NamedTuple):
     batch: memoryview | None
 
 
+class PutEntry(NamedTuple):
+    space: int
+    key: bytes
+    value: bytes | None
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     number: int
-    entries: list[Entry]
+    entries: list[Entry | PutEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +242,7 @@ def read_journal(disk: Disk, directory: str, after: int | None) -> Iterator[Fram
             wanted = number + 1
 
 
-def _frames(disk: Disk, file: JournalFile) -> Iterator[tuple[int, int, list[Entry]]]:
+def _frames(disk: Disk, file: JournalFile) -> Iterator[tuple[int, int, list[Entry | PutEntry]]]:
     """The good frames of one file: where each begins, its number and its operations."""
     handle = disk.open(file.path)
     try:
@@ -259,11 +277,15 @@ def _frame_size(data: memoryview, position: int, at_least: int, salt: bytes) -> 
     return size if crc32c(under_crc, crc32c(salt)) == crc else 0
 
 
-def _entries(data: memoryview, position: int, size: int) -> list[Entry]:
-    entries = []
+def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntry]:
+    entries: list[Entry | PutEntry] = []
     end = position + size
     position += FRAME_HEADER.size
     while position < end:
+        if data[position] == PUT:
+            entry, position = _put_entry(data, position)
+            entries.append(entry)
+            continue
         fields = OPERATION.unpack_from(data, position)
         position += OPERATION.size
         kind, length = fields[0], fields[-1]
@@ -273,3 +295,13 @@ def _entries(data: memoryview, position: int, size: int) -> list[Entry]:
             position += length
         entries.append(Entry._make((*fields, batch)))
     return entries
+
+
+def _put_entry(data: memoryview, position: int) -> tuple[PutEntry, int]:
+    _, space, key_length, value_length = PUT_OPERATION.unpack_from(data, position)
+    position += PUT_OPERATION.size
+    key = bytes(data[position : position + key_length])
+    position += key_length
+    if value_length == REMOVED:
+        return PutEntry(space, key, None), position
+    return PutEntry(space, key, bytes(data[position : position + value_length])), position + value_length

@@ -13,21 +13,26 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader, stamp
 from posthouse.records.record import iter_records
 from posthouse.storage.interface import (
+    PUT_DONE,
     Append,
     Bounds,
     Operation,
     Outcome,
+    Put,
     Slice,
+    Space,
     TimestampedOffset,
+    Trim,
 )
 
 
 class _Batch:
-    __slots__ = ("data", "header")
+    __slots__ = ("created_ms", "data", "header")
 
-    def __init__(self, data: bytes, header: BatchHeader) -> None:
+    def __init__(self, data: bytes, header: BatchHeader, created_ms: int) -> None:
         self.data = data
         self.header = header
+        self.created_ms = created_ms
 
 
 class _Log:
@@ -40,12 +45,12 @@ class _Log:
         self.bases: list[int] = []
         self.batches: list[_Batch] = []
 
-    def append(self, append: Append) -> int:
+    def append(self, append: Append, now_ms: int) -> int:
         base = self.end
         stamp(append.batch, base, 0)
         header = append.header._replace(base_offset=base)
         self.bases.append(base)
-        self.batches.append(_Batch(bytes(append.batch), header))
+        self.batches.append(_Batch(bytes(append.batch), header, now_ms))
         self.end = base + header.last_offset_delta + 1
         self.size += header.length
         return base
@@ -106,17 +111,27 @@ class MemoryStorage:
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         self._check_open()
-        logs = [self._log(operation.partition) for operation in operations]
+        for operation in operations:
+            if not isinstance(operation, Put):
+                self._log(operation.partition)
+        now = self._clock.now_ms()
         outcomes = []
-        for operation, log in zip(operations, logs, strict=True):
+        for operation in operations:
             if isinstance(operation, Append):
-                outcomes.append(Outcome(log.append(operation), log.start))
-            else:
+                log = self._log(operation.partition)
+                outcomes.append(Outcome(log.append(operation, now), log.start))
+            elif isinstance(operation, Trim):
+                log = self._log(operation.partition)
                 log.trim(operation.offset)
                 outcomes.append(Outcome(log.start, log.start))
+            else:
+                outcomes.append(PUT_DONE)
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         done.set_result(outcomes)
         return done
+
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        return {}
 
     def bounds(self, partition: PartitionId) -> Bounds:
         log = self._log(partition)
@@ -142,6 +157,7 @@ class MemoryStorage:
         return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), Bounds(log.start, log.end))
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        self._check_open()
         log = self._log(partition)
         for batch in log.batches:
             if batch.header.max_timestamp < timestamp:
@@ -152,10 +168,15 @@ class MemoryStorage:
         return None
 
     async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        self._check_open()
         log = self._log(partition)
-        if not log.batches:
-            return None
-        return await self.find_timestamp(partition, max(batch.header.max_timestamp for batch in log.batches))
+        times = [
+            record.timestamp
+            for batch in log.batches
+            for record in iter_records(batch.data)
+            if record.offset >= log.start
+        ]
+        return await self.find_timestamp(partition, max(times)) if times else None
 
     async def enforce_retention(self) -> None:
         self._check_open()
@@ -181,7 +202,8 @@ def _expire(log: _Log, topic: Topic, now: int) -> None:
     excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
     start = log.start
     for batch in log.batches:
-        too_old = 0 <= config.retention_ms < now - batch.header.max_timestamp
+        newest = batch.header.max_timestamp if batch.header.max_timestamp >= 0 else batch.created_ms
+        too_old = 0 <= config.retention_ms < now - newest
         if not too_old and excess < batch.header.length:
             break
         start = batch.header.last_offset + 1

@@ -94,9 +94,7 @@ class PartitionLog:
         """Move the start up; the segments that nobody can read any more are taken out and returned."""
         self.start = max(self.start, min(offset, self.end))
         gone = []
-        while self.segments and self._end_of(0) <= self.start:
-            if len(self.segments) == 1 and not self.is_settled:
-                break
+        while self.segments and self._end_of(0) <= self.start and self.segments[0].is_settled:
             gone.append(self.segments.pop(0))
         return gone
 
@@ -107,6 +105,10 @@ class PartitionLog:
     def end_offset_of(self, segment: Segment) -> int:
         """The first offset behind a segment; the durable end for the last one."""
         return self._end_of(self.segments.index(segment))
+
+    def has(self, segment: Segment) -> bool:
+        """Whether it was not let go meanwhile."""
+        return segment in self.segments
 
     def _end_of(self, number: int) -> int:
         """A follower that is only being written has no records yet: the durable end counts then."""

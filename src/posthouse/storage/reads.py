@@ -45,6 +45,8 @@ class Reads:
             if data is not None:
                 return Slice(data, owner.bounds)
             checked = await self._read_checked(owner, segment, offset, max_bytes, at_least_one)
+            if checked is None:
+                continue
             if not checked.is_last:
                 return Slice(checked.data, owner.bounds)
             following = _next_base(owner, segment)
@@ -94,8 +96,11 @@ class Reads:
 
     async def _read_checked(
         self, owner: PartitionLog, segment: Segment, offset: int, max_bytes: int, at_least_one: bool
-    ) -> Checked:
+    ) -> Checked | None:
+        """None if the segment was let go meanwhile."""
         await self._complete_index(owner, segment)
+        if not owner.has(segment):
+            return None
         start = segment.index.position_of(offset)
         end = segment.size
         end_offset = owner.end_offset_of(segment)
@@ -113,6 +118,8 @@ class Reads:
             )
 
         checked = await self._in_worker(segment, work)
+        if not owner.has(segment):
+            return None
         if checked is None:
             self._report(segment, [Damage(0, end, segment.base_offset, end_offset)])
             return Checked(is_last=True)
@@ -148,6 +155,8 @@ class Reads:
     ) -> TimestampedOffset | None:
         """The first record of a segment at or after `timestamp`, or its latest one if that is None."""
         await self._complete_index(owner, segment)
+        if not owner.has(segment):
+            return None
         start = 0 if timestamp is None else segment.index.position_of_time(timestamp)
         end, end_offset, log_start = segment.size, owner.end_offset_of(segment), owner.start
 
@@ -168,9 +177,9 @@ class Reads:
         return await self._in_worker(segment, work)
 
     async def _complete_index(self, owner: PartitionLog, segment: Segment) -> None:
-        if segment.index.is_complete:
-            return
         index = segment.index
+        if index.is_complete or not owner.has(segment):
+            return
         end, stored = index.start, segment.index_size
         interval = owner.config.index_interval_bytes
         end_offset = owner.end_offset_of(segment)
@@ -182,8 +191,10 @@ class Reads:
             return stored_index, whole, damage
 
         loaded = await self._in_worker(segment, work)
-        if loaded is None or segment.index.is_complete:
-            return
+        if segment.index is not index:  # unloaded meanwhile
+            return await self._complete_index(owner, segment)
+        if loaded is None or index.is_complete:
+            return None
         earlier, whole, damage = loaded
         segment.index.prepend(earlier)
         self._report(segment, damage)

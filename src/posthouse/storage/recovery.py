@@ -13,7 +13,7 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.catalog import Contents
 from posthouse.storage.disk import Disk
-from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, read_journal
+from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, read_journal
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.segment import Segment, segment_name
@@ -29,6 +29,8 @@ class Recovered:
     logs: dict[PartitionId, PartitionLog]
     next_frame: int = 1
     changed: set[PartitionLog] = field(default_factory=set)
+    state: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    state_changes: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -45,6 +47,7 @@ class Recovery:
 
     def run(self, contents: Contents) -> Recovered:
         result = self._result
+        result.state = contents.state
         if contents.frame is None:
             self._walk_everything()
         else:
@@ -53,7 +56,10 @@ class Recovery:
         for found in read_journal(self._disk, f"{self._directory}/journal", contents.frame):
             if isinstance(found, Frame):
                 for entry in found.entries:
-                    self._replay(entry)
+                    if isinstance(entry, PutEntry):
+                        self._put(entry)
+                    else:
+                        self._replay(entry)
                 result.next_frame = found.number + 1
             else:
                 self._report(f"the journal is damaged: {found}")
@@ -85,6 +91,14 @@ class Recovery:
                 index_size=row.index_size,
             )
             owner.segments.append(segment)
+
+    def _put(self, entry: PutEntry) -> None:
+        values = self._result.state.setdefault(entry.space, {})
+        if entry.value is None:
+            values.pop(entry.key, None)
+        else:
+            values[entry.key] = entry.value
+        self._result.state_changes[entry.space, entry.key] = entry.value
 
     def _walk_everything(self) -> None:
         """The catalog is lost: every segment is read from its first byte to its last."""

@@ -83,8 +83,14 @@ class Segment:
     def appended(self, base_offset: int, position: int, length: int, max_timestamp: int) -> None:
         """A batch has become durable. This process checked it when it came in."""
         self.size = position + length
+        self.next_position = max(self.next_position, self.size)
         self.is_changed = True
         self.index.add(base_offset, position, length, max_timestamp)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is on its way to the file."""
+        return self.next_position == self.size
 
     def roll_back(self) -> None:
         """What was being written is given up."""
