@@ -16,7 +16,7 @@ def test_fifty_kills_lose_nothing_acknowledged_and_nothing_seen(tmp_path: Path) 
     random = Random(4711)
     history = History()
     for number in range(ROUNDS):
-        acknowledged = len(history.acknowledged)
+        acknowledged, seen = len(history.acknowledged), len(history.seen)
         with broker(tmp_path) as process:
             if number == 0:
                 create_topic(process.bootstrap)
@@ -24,13 +24,11 @@ def test_fifty_kills_lose_nothing_acknowledged_and_nothing_seen(tmp_path: Path) 
                 assert check(history, read_everything(process.bootstrap)) == []
             load = Load(process.bootstrap, history, number)
             load.start()
-            load.wait_for_acknowledgements(acknowledged + random.randrange(1, 800))
+            load.wait_for(acknowledged=acknowledged + random.randrange(1, 800), seen=seen + 1)
             process.kill()
             load.finish()
-        assert len(history.acknowledged) > acknowledged, f"round {number} tested nothing"
     with broker(tmp_path) as process:
         assert check(history, read_everything(process.bootstrap)) == []
-    assert len(history.seen) > ROUNDS
 
 
 def test_the_check_fails_when_the_disk_forgets(tmp_path: Path) -> None:
@@ -40,7 +38,7 @@ def test_the_check_fails_when_the_disk_forgets(tmp_path: Path) -> None:
         create_topic(process.bootstrap)
         load = Load(process.bootstrap, history, 0)
         load.start()
-        load.wait_for_acknowledgements(500)
+        load.wait_for(acknowledged=500, seen=1)
         process.kill()
         load.finish()
     for journal in (tmp_path / "journal").glob("*.wal"):

@@ -1,8 +1,6 @@
 """Producers, consumers and a broker process that is killed under them."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -36,7 +34,7 @@ class BrokerProcess:
         self.bootstrap: str = json.loads(line)["listeners"]["kafka"]
 
     def kill(self) -> None:
-        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.kill()
         self._process.wait()
 
     def stop(self) -> int:
@@ -67,6 +65,9 @@ class Load:
         self._bootstrap = bootstrap
         self._history = history
         self._round = round_number
+        self._unseen = [0] * PARTITIONS
+        for place in history.seen:
+            self._unseen[place.partition] = max(self._unseen[place.partition], place.offset + 1)
         self._over = threading.Event()
         self._lock = threading.Condition()
         self._threads = [
@@ -78,9 +79,13 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def wait_for_acknowledgements(self, count: int) -> None:
+    def wait_for(self, *, acknowledged: int, seen: int) -> None:
+        """Until the history has at least so many entries of each kind."""
+        history = self._history
         with self._lock:
-            assert self._lock.wait_for(lambda: len(self._history.acknowledged) >= count, 30)
+            assert self._lock.wait_for(
+                lambda: len(history.acknowledged) >= acknowledged and len(history.seen) >= seen, 30
+            )
 
     def finish(self) -> None:
         self._over.set()
@@ -118,12 +123,13 @@ class Load:
 
     def _consume(self) -> None:
         consumer = Consumer(_settings(self._bootstrap) | {"group.id": "watcher", "fetch.wait.max.ms": 20})
-        consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+        consumer.assign([TopicPartition(TOPIC, number, self._unseen[number]) for number in range(PARTITIONS)])
         while not self._over.is_set():
             for message in consumer.consume(1000, timeout=0.05):
                 if message.error() is None:
                     with self._lock:
                         self._history.see(_place(message), _text(message))
+                        self._lock.notify_all()
         consumer.close()
 
 

@@ -11,16 +11,26 @@ PosthouseError
 │   ├── InvalidTimestamp
 │   ├── RecordTooLarge
 │   ├── UnsupportedFormat      an older batch format or an unknown compression
+│   ├── OutOfOrderSequence     a producer's batch that does not follow its last one
+│   ├── ProducerFenced         a newer producer has taken this one's place
+│   ├── InvalidTransaction     the transaction is not in a state that allows this
+│   ├── UnknownProducerId      the producer id does not belong to this transactional id
+│   ├── InvalidTimeout
 │   └── OffsetOutOfRange
 ├── NotFound
 │   ├── UnknownTopic
-│   └── UnknownPartition
-└── Unavailable                the broker is at fault
+│   ├── UnknownPartition
+│   └── UnknownTransaction
+└── Unavailable                the broker is at fault, or busy; it may be different in a moment
+    ├── ConcurrentTransaction  the one before is just ending
     ├── StorageFull            no space left; heals by itself
     ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
     ├── StorageClosed
+    ├── GroupsClosed           the broker stops and leads groups no longer
     └── DataDamaged            bytes on disk that cannot be trusted
 """
+
+from posthouse.model.ids import MemberId
 
 
 class PosthouseError(Exception):
@@ -67,7 +77,63 @@ class UnsupportedFormat(BadRequest):
     pass
 
 
+class OutOfOrderSequence(BadRequest):
+    pass
+
+
+class ProducerFenced(BadRequest):
+    pass
+
+
+class InvalidTransaction(BadRequest):
+    pass
+
+
+class UnknownProducerId(BadRequest):
+    pass
+
+
+class InvalidTimeout(BadRequest):
+    pass
+
+
 class OffsetOutOfRange(BadRequest):
+    pass
+
+
+class InvalidGroupId(BadRequest):
+    pass
+
+
+class InvalidSessionTimeout(BadRequest):
+    pass
+
+
+class InconsistentProtocol(BadRequest):
+    pass
+
+
+class UnsupportedAssignor(BadRequest):
+    pass
+
+
+class InvalidPattern(BadRequest):
+    pass
+
+
+class GroupFull(BadRequest):
+    pass
+
+
+class GroupNotEmpty(BadRequest):
+    pass
+
+
+class GroupSubscribed(BadRequest):
+    pass
+
+
+class OffsetMetadataTooLarge(BadRequest):
     pass
 
 
@@ -83,8 +149,62 @@ class UnknownPartition(NotFound):
     pass
 
 
+class UnknownTransaction(NotFound):
+    pass
+
+
+class UnknownGroup(NotFound):
+    pass
+
+
+class MembershipError(PosthouseError):
+    """The caller and its group disagree about who is in it."""
+
+
+class UnknownMember(MembershipError):
+    pass
+
+
+class MemberIdRequired(MembershipError):
+    def __init__(self, member_id: MemberId) -> None:
+        super().__init__(f"join again as {member_id!r}")
+        self.member_id = member_id
+
+
+class IllegalGeneration(MembershipError):
+    pass
+
+
+class RebalanceInProgress(MembershipError):
+    pass
+
+
+class FencedInstance(MembershipError):
+    pass
+
+
+class UnreleasedInstance(MembershipError):
+    pass
+
+
+class FencedMemberEpoch(MembershipError):
+    pass
+
+
+class StaleMemberEpoch(MembershipError):
+    pass
+
+
+class UnstableOffset(MembershipError):
+    pass
+
+
 class Unavailable(PosthouseError):
     """The broker is at fault, not the caller."""
+
+
+class ConcurrentTransaction(Unavailable):
+    pass
 
 
 class StorageFull(Unavailable):
@@ -96,6 +216,10 @@ class StorageFenced(Unavailable):
 
 
 class StorageClosed(Unavailable):
+    pass
+
+
+class GroupsClosed(Unavailable):
     pass
 
 

@@ -1,0 +1,194 @@
+"""What a partition remembers of its producers: enough to tell a repeated batch from a new one, and where
+transactions are open or were aborted.
+
+Part of storage, because the decision must be made where offsets are given out. Owned by the event loop.
+Two layers: `_durable` is what the log says; `_placed` runs ahead of it by batches that are being written,
+and is thrown away when they fail.
+
+Stored once per partition at each checkpoint (`encode`), big-endian; batches in the journal bring it up to
+date again:
+
+    producers   u32 count, then each: id i64, epoch i16, last time i64, open since i64, u8 count of batches,
+                then each: first sequence i32, last sequence i32, base offset i64
+    aborted     u32 count, then each: producer id i64, first offset i64, last offset i64
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from posthouse.model.errors import OutOfOrderSequence, ProducerFenced
+from posthouse.records.batch import BatchHeader
+
+REMEMBERED_BATCHES = 5
+"""As many as a client may have in flight: it cannot repeat an older one."""
+LAST_SEQUENCE = 2**31 - 1
+NOT_OPEN = -1
+
+_COUNT = Struct(">I")
+_PRODUCER = Struct(">qhqqB")
+_BATCH = Struct(">iiq")
+_ABORTED = Struct(">qqq")
+
+
+class BatchMemory(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class Producer(NamedTuple):
+    """Immutable, so that the two layers can share it."""
+
+    epoch: int
+    batches: tuple[BatchMemory, ...]
+    last_time: int
+    open_since: int
+    """Offset of the first record of its open transaction, or NOT_OPEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """That of the marker."""
+
+
+class ProducerTable:
+    __slots__ = ("_aborted", "_durable", "_placed", "is_changed")
+
+    def __init__(self) -> None:
+        self._durable: dict[int, Producer] = {}
+        self._placed: dict[int, Producer] = {}
+        self._aborted: list[AbortedTransaction] = []
+        self.is_changed = False
+
+    def __len__(self) -> int:
+        return len(self._durable)
+
+    def get(self, producer_id: int) -> Producer | None:
+        """The producer as of the last batch that was durably written."""
+        return self._durable.get(producer_id)
+
+    def repeated(self, header: BatchHeader) -> int | None:
+        """The offset that this batch got before, None if it is new. Raises if it must not be taken."""
+        known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
+        if known is None:
+            return None  # never seen, or forgotten with the records it wrote: any sequence may follow
+        if header.producer_epoch < known.epoch:
+            raise ProducerFenced(
+                f"producer {header.producer_id} has epoch {known.epoch}; {header.producer_epoch} is over"
+            )
+        if header.is_control:
+            return None
+        if header.producer_epoch > known.epoch:
+            if header.base_sequence != 0:
+                raise OutOfOrderSequence(
+                    f"a new epoch of producer {header.producer_id} starts at 0, not {header.base_sequence}"
+                )
+            return None
+        for batch in known.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch.base_offset
+        expected = _following(known.batches[-1].last_sequence) if known.batches else 0
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
+            )
+        return None
+
+    def place(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer:
+        """The batch has been given an offset; what is returned counts when `written` is told of it."""
+        known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
+        after = self._placed[header.producer_id] = _after(known, header, base_offset, now_ms)
+        return after
+
+    def written(self, producer_id: int, after: Producer, base_offset: int, *, aborts: bool = False) -> None:
+        """The batch is durable. `aborts` says of a marker that it gives its transaction up."""
+        known = self._durable.get(producer_id)
+        if aborts and known is not None and known.open_since != NOT_OPEN:
+            self._aborted.append(AbortedTransaction(producer_id, known.open_since, base_offset))
+        self._durable[producer_id] = after
+        if self._placed.get(producer_id) is after:
+            del self._placed[producer_id]
+        self.is_changed = True
+
+    def roll_back(self) -> None:
+        self._placed.clear()
+
+    def first_open(self) -> int | None:
+        """The offset where the oldest open transaction begins."""
+        opened = [each.open_since for each in self._durable.values() if each.open_since != NOT_OPEN]
+        return min(opened, default=None)
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with a record or marker at an offset from `start` to before `end`."""
+        first = bisect_left(self._aborted, start, key=lambda each: each.last_offset)
+        return [each for each in self._aborted[first:] if each.first_offset < end]
+
+    def trim(self, log_start: int) -> None:
+        """Forget transactions that nobody can read any more."""
+        keep = bisect_left(self._aborted, log_start, key=lambda each: each.last_offset)
+        if keep:
+            del self._aborted[:keep]
+            self.is_changed = True
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers that have been silent since `before_ms`, unless they have something open."""
+        gone = [
+            id
+            for id, each in self._durable.items()
+            if each.last_time < before_ms and each.open_since == NOT_OPEN and id not in self._placed
+        ]
+        for id in gone:
+            del self._durable[id]
+            self.is_changed = True
+
+    def active(self) -> dict[int, Producer]:
+        return dict(self._durable)
+
+    def encode(self) -> bytes:
+        parts = [_COUNT.pack(len(self._durable))]
+        for id, each in self._durable.items():
+            parts.append(_PRODUCER.pack(id, each.epoch, each.last_time, each.open_since, len(each.batches)))
+            parts += [_BATCH.pack(*batch) for batch in each.batches]
+        parts.append(_COUNT.pack(len(self._aborted)))
+        parts += [_ABORTED.pack(a.producer_id, a.first_offset, a.last_offset) for a in self._aborted]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ProducerTable":
+        table = cls()
+        [count] = _COUNT.unpack_from(data)
+        position = _COUNT.size
+        for _ in range(count):
+            id, epoch, last_time, open_since, batches = _PRODUCER.unpack_from(data, position)
+            position += _PRODUCER.size
+            end = position + batches * _BATCH.size
+            memory = tuple(BatchMemory(*batch) for batch in _BATCH.iter_unpack(data[position:end]))
+            table._durable[id] = Producer(epoch, memory, last_time, open_since)
+            position = end
+        [count] = _COUNT.unpack_from(data, position)
+        position += _COUNT.size
+        end = position + count * _ABORTED.size
+        table._aborted = [AbortedTransaction(*each) for each in _ABORTED.iter_unpack(data[position:end])]
+        return table
+
+
+def _after(known: Producer | None, header: BatchHeader, base_offset: int, now_ms: int) -> Producer:
+    """The producer after this batch."""
+    same_epoch = known is not None and known.epoch == header.producer_epoch
+    batches = known.batches if known is not None and same_epoch else ()
+    if header.is_control:
+        return Producer(header.producer_epoch, batches, now_ms, NOT_OPEN)
+    open_since = known.open_since if known is not None else NOT_OPEN
+    if header.is_transactional and open_since == NOT_OPEN:
+        open_since = base_offset
+    latest = BatchMemory(header.base_sequence, header.last_sequence, base_offset)
+    return Producer(header.producer_epoch, (*batches, latest)[-REMEMBERED_BATCHES:], now_ms, open_since)
+
+
+def _following(sequence: int) -> int:
+    return 0 if sequence == LAST_SEQUENCE else sequence + 1
