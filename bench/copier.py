@@ -12,6 +12,7 @@ import os
 import queue
 import sys
 import threading
+from typing import cast
 
 import uvloop
 
@@ -51,8 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._length if self._frame is None else self._frame)[self._filled :]

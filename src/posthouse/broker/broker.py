@@ -4,7 +4,7 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from posthouse.broker.housekeeping import Housekeeping
@@ -155,6 +155,10 @@ class Broker:
             watched.append(partition)
         await self._long_poll.wait(watched, missing, seconds)
 
+    def wake_readers(self) -> None:
+        """Whoever waits for records is let go with what there is."""
+        self._long_poll.wake_all()
+
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self._partition(topic, partition))
 
@@ -192,9 +196,10 @@ class Broker:
         return await self.topics.grow(name, partitions, validate_only=validate_only)
 
     async def configure_topic(
-        self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
+        self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
     ) -> Topic:
-        return await self.topics.configure(name, overrides, validate_only=validate_only)
+        """`change` gets the topic as it is and returns all the settings that it is to have of its own."""
+        return await self.topics.configure(name, change, validate_only=validate_only)
 
     def topic(self, name: str) -> Topic:
         return self.topics.get(name)

@@ -1,6 +1,7 @@
 """The topics by name and by id, and the rules for making, changing and removing them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from posthouse.model.errors import InvalidPartitions, PosthouseError, TopicExists, UnknownTopic
@@ -28,12 +29,13 @@ class Topics:
         self.defaults = defaults
         self._default_partitions = default_partitions
         self._by_name: dict[str, Topic] = {}
-        self._being_created: set[str] = set()
+        self._changing = asyncio.Lock()
+        """Changes wait for each other: each starts from what the one before has stored."""
 
     def load(self) -> None:
         self._by_name = {topic.name: topic for topic in self._storage.topics.values()}
 
-    def __iter__(self) -> Iterable[Topic]:
+    def __iter__(self) -> Iterator[Topic]:
         return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
 
     def __len__(self) -> int:
@@ -57,32 +59,25 @@ class Topics:
         """Create those that can be, in one durable step; each gets its topic or what is wrong with it."""
         results: list[Topic | PosthouseError] = []
         accepted: dict[str, Topic] = {}
-        for new in wanted:
-            try:
-                topic = self._checked(new)
-                if new.name in accepted:
-                    raise TopicExists(f"topic {new.name!r} is named twice")
-            except PosthouseError as error:
-                results.append(error)
-                continue
-            accepted[new.name] = topic
-            results.append(topic)
-        if not validate_only and accepted:
-            await self._store(list(accepted.values()))
+        async with self._changing:
+            for new in wanted:
+                try:
+                    topic = self._checked(new)
+                    if new.name in accepted:
+                        raise TopicExists(f"topic {new.name!r} is named twice")
+                except PosthouseError as error:
+                    results.append(error)
+                    continue
+                accepted[new.name] = topic
+                results.append(topic)
+            if not validate_only and accepted:
+                await self._storage.create_topics(list(accepted.values()))
+                self._by_name |= accepted
         return results
-
-    async def _store(self, topics: list[Topic]) -> None:
-        names = {topic.name for topic in topics}
-        self._being_created |= names
-        try:
-            await self._storage.create_topics(topics)
-        finally:
-            self._being_created -= names
-        self._by_name |= {topic.name: topic for topic in topics}
 
     def _checked(self, new: NewTopic) -> Topic:
         check_topic_name(new.name)
-        if new.name in self._by_name or new.name in self._being_created:
+        if new.name in self._by_name:
             raise TopicExists(f"topic {new.name!r} exists already")
         partitions = self._default_partitions if new.partitions is None else new.partitions
         if not 1 <= partitions <= MAX_PARTITIONS:
@@ -97,22 +92,25 @@ class Topics:
         )
 
     async def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
-        topic = self.get(name)
-        if partitions <= topic.partitions:
-            raise InvalidPartitions(
-                f"topic {name!r} has {topic.partitions} partitions; {partitions} is not an increase"
-            )
-        if partitions > MAX_PARTITIONS:
-            raise InvalidPartitions(f"a topic has at most {MAX_PARTITIONS} partitions")
-        return await self._replace(replace(topic, partitions=partitions), validate_only)
+        async with self._changing:
+            topic = self.get(name)
+            if partitions <= topic.partitions:
+                raise InvalidPartitions(
+                    f"topic {name!r} has {topic.partitions} partitions; {partitions} is not an increase"
+                )
+            if partitions > MAX_PARTITIONS:
+                raise InvalidPartitions(f"a topic has at most {MAX_PARTITIONS} partitions")
+            return await self._replace(replace(topic, partitions=partitions), validate_only)
 
     async def configure(
-        self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
+        self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
     ) -> Topic:
-        """Make `overrides` the topic's own settings; what it had before and is not in them, is gone."""
-        config = self.defaults.with_overrides(overrides)
-        changed = replace(self.get(name), overrides=dict(overrides), config=config)
-        return await self._replace(changed, validate_only)
+        """Make what `change` returns for the topic its own settings; what it had besides, is gone."""
+        async with self._changing:
+            topic = self.get(name)
+            overrides = dict(change(topic))
+            config = self.defaults.with_overrides(overrides)
+            return await self._replace(replace(topic, overrides=overrides, config=config), validate_only)
 
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:
@@ -122,10 +120,11 @@ class Topics:
 
     async def delete(self, topics: Sequence[Topic]) -> None:
         """Gone for clients at once; storage then frees the space."""
-        for topic in topics:
-            self._by_name.pop(topic.name, None)
-        try:
-            await self._storage.delete_topics([topic.id for topic in topics])
-        except PosthouseError:
-            self.load()
-            raise
+        async with self._changing:
+            for topic in topics:
+                self._by_name.pop(topic.name, None)
+            try:
+                await self._storage.delete_topics([topic.id for topic in topics])
+            except PosthouseError:
+                self.load()
+                raise

@@ -1,0 +1,77 @@
+"""What has settings in Kafka's admin calls, and how one setting is described there."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import NODE_ID
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+RESOURCE_TYPES = frozenset(map(int, ResourceType))
+
+
+class ConfigType(IntEnum):
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class ConfigSource(IntEnum):
+    """Who set a value."""
+
+    TOPIC = 1
+    BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """One of the places that a value can come from."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str
+    type: ConfigType
+    source: ConfigSource
+    read_only: bool
+    doc: str
+    synonyms: tuple[Synonym, ...] = ()
+    """From the one that counts to the one that counts least."""
+
+
+def check_broker_name(name: str) -> None:
+    if name not in ("", str(NODE_ID)):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}; this one is {NODE_ID}")
+
+
+def check_alterable(resource_type: int, names: Sequence[str]) -> None:
+    """Raises Refused unless it is a topic and each setting is named once."""
+    if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "the broker's settings cannot change while it runs; start it with other ones",
+        )
+    if resource_type != ResourceType.TOPIC:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"setting {twice[0]!r} is named more than once")

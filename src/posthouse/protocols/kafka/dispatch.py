@@ -1,0 +1,194 @@
+"""From a frame to its handler and back to the chunks of a response.
+
+The table is the list of what is served; it is also exactly what ApiVersions advertises.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from posthouse.broker.broker import Broker
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.codec.headers import (
+    API_VERSIONS_KEY,
+    RequestHeader,
+    decode_request_header,
+    response_frame,
+)
+from posthouse.protocols.kafka.codec.primitives import Buffer, Message
+from posthouse.protocols.kafka.codec.registry import APIS, Api
+from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Deferred, Handler
+from posthouse.protocols.kafka.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    list_config_resources,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from posthouse.protocols.kafka.quirks import repaired
+from posthouse.settings import Address
+
+log = logging.getLogger(__name__)
+
+_SERVED: tuple[Handler[Any], ...] = (
+    produce.HANDLER,
+    fetch.HANDLER,
+    list_offsets.HANDLER,
+    metadata.HANDLER,
+    find_coordinator.HANDLER,
+    create_topics.HANDLER,
+    delete_topics.HANDLER,
+    delete_records.HANDLER,
+    offset_for_leader_epoch.HANDLER,
+    describe_configs.HANDLER,
+    alter_configs.HANDLER,
+    describe_log_dirs.HANDLER,
+    create_partitions.HANDLER,
+    incremental_alter_configs.HANDLER,
+    describe_cluster.HANDLER,
+    list_config_resources.HANDLER,
+    describe_topic_partitions.HANDLER,
+)
+_ADVERTISED = [APIS[key] for key in sorted({API_VERSIONS_KEY, *(handler.key for handler in _SERVED)})]
+_API_VERSIONS = api_versions.handler(_ADVERTISED)
+
+_METADATA_KEY = metadata.HANDLER.key
+
+HANDLERS: dict[int, tuple[Api, Handler[Any]]] = {
+    handler.key: (APIS[handler.key], handler) for handler in (_API_VERSIONS, *_SERVED)
+}
+
+
+class Exchange(Protocol):
+    """One request's place in the order of its connection."""
+
+    def answer(self, chunks: list[Buffer] | None) -> None:
+        """Done; None where no response is sent."""
+
+    def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
+        """Hold the requests behind this one until `coroutine` is done; it ends with the connection."""
+
+    def violated(self, reason: str) -> None:
+        """Close the connection."""
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def dispatch(self, frame: memoryview, node: Address, exchange: Exchange) -> None:
+        """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""
+        header, pos = decode_request_header(frame)
+        served = HANDLERS.get(header.api_key)
+        if served is None:
+            raise ProtocolViolation(f"a request with the API key {header.api_key}, which is not served")
+        api, handler = served
+        version = header.api_version
+        if not api.min_version <= version <= api.max_version:
+            _answer_unsupported(api, header, exchange)
+            return
+        if handler.key == _METADATA_KEY:
+            frame = repaired(header.api_key, version, frame, pos)
+        request = api.decode_request(version, frame, pos)
+        call = _Call(self._broker, node, version, header.client_id)
+        call.api = api
+        call.handler = handler
+        call.correlation_id = header.correlation_id
+        call.request = request
+        call.exchange = exchange
+        call.finish = None
+        try:
+            answer = handler.handle(call, request)
+        except Exception as error:  # noqa: BLE001 - told apart in one place
+            call.fail(error)
+            return
+        if type(answer) is Deferred:
+            call.finish = answer.finish
+            answer.future.add_done_callback(call.done)
+        elif isinstance(answer, Message):
+            call.respond(answer)
+        elif isinstance(answer, Coroutine):
+            exchange.run(answer).add_done_callback(call.done)
+
+
+def _answer_unsupported(api: Api, header: RequestHeader, exchange: Exchange) -> None:
+    """A client that is newer than we are asks again with what this answer says; all others are lost."""
+    if api.key != API_VERSIONS_KEY:
+        raise ProtocolViolation(
+            f"{api.name} version {header.api_version}; {api.min_version} to {api.max_version} are served"
+        )
+    body = api.encode_response(0, api_versions.response(_ADVERTISED, ErrorCode.UNSUPPORTED_VERSION))
+    exchange.answer(response_frame(api.key, 0, header.correlation_id, body))
+
+
+class _Call(Context):
+    """One request until its response is encoded. Also its context: the produce path counts objects."""
+
+    __slots__ = ("api", "correlation_id", "exchange", "finish", "handler", "request")
+
+    api: Api
+    handler: Handler[Any]
+    correlation_id: int
+    request: Message
+    exchange: Exchange
+    finish: Callable[[Any], Message | None] | None
+
+    def done(self, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled():
+            return
+        failure = future.exception()
+        if failure is not None:
+            self.fail(failure)
+            return
+        try:
+            response = self.finish(future.result()) if self.finish else future.result()
+        except Exception as error:  # noqa: BLE001 - told apart in one place
+            self.fail(error)
+            return
+        self.respond(response)
+
+    def respond(self, response: Message | None) -> None:
+        if response is None:
+            self.exchange.answer(None)
+            return
+        version = self.version
+        try:
+            body = self.api.encode_response(version, response)
+        except Exception:
+            log.exception("cannot encode the response to %s version %d", self.api.name, version)
+            self.exchange.violated("its response cannot be encoded")
+            return
+        self.exchange.answer(response_frame(self.api.key, version, self.correlation_id, body))
+
+    def fail(self, error: BaseException) -> None:
+        if isinstance(error, ProtocolViolation):
+            self.exchange.violated(str(error))
+            return
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why"
+        if isinstance(error, Refused):
+            code, message = error.code, str(error)
+        elif isinstance(error, PosthouseError):
+            code, message = code_of(error), str(error)
+        else:
+            log.error("%s version %d failed", self.api.name, self.version, exc_info=error)
+        try:
+            response = self.handler.refuse(self, self.request, code, message)
+        except ProtocolViolation as violation:
+            self.exchange.violated(str(violation))
+            return
+        self.respond(response)

@@ -1,0 +1,100 @@
+"""Cuts the byte stream of a connection into frames: a 4-byte length, then that many bytes.
+
+Bytes arrive in a buffer that all connections share, because a read and its parsing are one step of the
+event loop; so a silent connection holds no memory. What was read is copied out once, and frames are
+views into that copy. A frame that is large and incomplete gets memory of its own, into which the rest is
+received directly. Memory that was given out in a frame is never written again by this module.
+"""
+
+from struct import Struct
+
+_LENGTH = Struct(">i")
+_PREFIX = _LENGTH.size
+
+RECEIVE_BUFFER = 64 * 1024
+# Below this, an incomplete frame waits for the next read of the shared buffer: copying it once more is
+# cheaper than a system call that reads only its rest.
+_SMALL = 16 * 1024
+# A length is only a promise, so memory for a large frame follows what has really arrived.
+_FIRST_ALLOCATION = 1024 * 1024
+_GROWTH = 4
+_NOTHING = memoryview(b"")
+
+
+class FrameError(ValueError):
+    """A length that no request has. The stream cannot be followed any further."""
+
+
+class FrameReader:
+    def __init__(self, shared: memoryview, max_frame: int) -> None:
+        self._shared = shared
+        self._max_frame = max_frame
+        self._rest = _NOTHING
+        self._large: memoryview | None = None
+        self._large_size = 0
+        self._filled = 0
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return self._large is not None or len(self._rest) > 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes should be received; `received` must be called before anything else is."""
+        if self._large is not None:
+            return self._large[self._filled :]
+        kept = len(self._rest)
+        if not kept:
+            return self._shared
+        self._shared[:kept] = self._rest
+        return self._shared[kept:]
+
+    def received(self, size: int) -> list[memoryview]:
+        """The frames that are complete now that `size` bytes are in the buffer."""
+        if self._large is not None:
+            return self._received_large(size)
+        size += len(self._rest)
+        data = memoryview(bytearray(self._shared[:size]))
+        frames = []
+        pos = 0
+        while size - pos >= _PREFIX:
+            length = self._checked(_LENGTH.unpack_from(data, pos)[0])
+            end = pos + _PREFIX + length
+            if end > size:
+                if length > _SMALL:
+                    self._start_large(data[pos + _PREFIX :], length)
+                    pos = size
+                break
+            frames.append(data[pos + _PREFIX : end])
+            pos = end
+        # A copy, so that the start of a frame does not keep all that came before it.
+        self._rest = memoryview(bytes(data[pos:])) if pos < size else _NOTHING
+        return frames
+
+    def _checked(self, length: int) -> int:
+        if length < 0:
+            raise FrameError(f"a request of {length} bytes")
+        if length > self._max_frame:
+            raise FrameError(
+                f"a request of {length} bytes, where {self._max_frame} are allowed (max_request_bytes)"
+            )
+        return length
+
+    def _start_large(self, begin: memoryview, length: int) -> None:
+        self._large_size = length
+        self._filled = len(begin)
+        self._large = memoryview(bytearray(min(length, _FIRST_ALLOCATION)))
+        self._large[: self._filled] = begin
+
+    def _received_large(self, size: int) -> list[memoryview]:
+        assert self._large is not None
+        self._filled += size
+        if self._filled < len(self._large):
+            return []
+        if self._filled == self._large_size:
+            frame, self._large = self._large, None
+            return [frame]
+        grown = memoryview(bytearray(min(self._large_size, len(self._large) * _GROWTH)))
+        grown[: self._filled] = self._large
+        self._large = grown
+        return []

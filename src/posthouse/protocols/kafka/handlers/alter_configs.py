@@ -1,0 +1,71 @@
+"""AlterConfigs: the given settings become all that a topic has of its own."""
+
+from collections.abc import Mapping
+
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.codec.generated.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from posthouse.protocols.kafka.config_resources import check_alterable
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.topic_configs import kept_overrides
+
+
+async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[await _altered(context, resource, request.validate_only) for resource in request.resources]
+    )
+
+
+async def _altered(
+    context: Context, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    answer = AlterConfigsResourceResponse(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    try:
+        check_alterable(resource.resource_type, [config.name for config in resource.configs])
+        overrides = kept_overrides(_wanted(resource))
+
+        def change(topic: Topic) -> Mapping[str, str]:
+            return overrides
+
+        await context.broker.configure_topic(resource.resource_name, change, validate_only=validate_only)
+    except Refused as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+    except PosthouseError as error:
+        answer.error_code, answer.error_message = code_of(error), str(error)
+    return answer
+
+
+def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
+    wanted = {}
+    for config in resource.configs:
+        if config.value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
+        wanted[config.name] = config.value
+    return wanted
+
+
+def _refuse(
+    context: Context, request: AlterConfigsRequest, code: ErrorCode, message: str
+) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+HANDLER = Handler(key=33, handle=handle, refuse=_refuse)

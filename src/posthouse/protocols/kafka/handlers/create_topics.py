@@ -1,0 +1,109 @@
+"""CreateTopics: all of a request in one durable step."""
+
+from collections import Counter
+
+from posthouse.broker.topics import NewTopic
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.codec.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.topic_configs import describe_topic, kept_overrides
+
+_DEFAULT = -1
+_REPLICAS = 1
+
+
+async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    occurrences = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    accepted: list[NewTopic] = []
+    for wanted in request.topics:
+        try:
+            if occurrences[wanted.name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named more than once")
+            accepted.append(_new_topic(wanted))
+        except Refused as error:
+            results[wanted.name] = _failed(wanted.name, error.code, str(error))
+        except PosthouseError as error:
+            results[wanted.name] = _failed(wanted.name, code_of(error), str(error))
+    created = await context.broker.create_topics(accepted, validate_only=request.validate_only)
+    for new, outcome in zip(accepted, created, strict=True):
+        if isinstance(outcome, Topic):
+            results[new.name] = _created(context, outcome, request.validate_only)
+        else:
+            results[new.name] = _failed(new.name, code_of(outcome), str(outcome))
+    return CreateTopicsResponse(topics=[results[name] for name in occurrences])
+
+
+def _new_topic(wanted: CreatableTopic) -> NewTopic:
+    partitions = wanted.num_partitions
+    if wanted.assignments:
+        partitions = _assigned_partitions(wanted)
+    elif wanted.replication_factor < 1 and wanted.replication_factor != _DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {wanted.replication_factor} is less than 1",
+        )
+    configs: dict[str, str] = {}
+    for config in wanted.configs:
+        if config.value is None:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"setting {config.name!r} has no value")
+        configs[config.name] = config.value
+    return NewTopic(
+        name=wanted.name,
+        partitions=None if partitions == _DEFAULT else partitions,
+        overrides=kept_overrides(configs),
+    )
+
+
+def _assigned_partitions(wanted: CreatableTopic) -> int:
+    """Which broker gets what is of no consequence with one, but the list must make sense."""
+    if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "with assignments given, partitions and replication factor must both be -1",
+        )
+    indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+    if indexes != list(range(len(indexes))):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap"
+        )
+    if not all(assignment.broker_ids for assignment in wanted.assignments):
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned to no broker")
+    return len(indexes)
+
+
+def _created(context: Context, topic: Topic, validate_only: bool) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if validate_only else topic.id,
+        num_partitions=topic.partitions,
+        replication_factor=_REPLICAS,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.source
+            )
+            for entry in describe_topic(topic, context.broker.topics.defaults)
+        ],
+    )
+
+
+def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _refuse(
+    context: Context, request: CreateTopicsRequest, code: ErrorCode, message: str
+) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_failed(topic.name, code, message) for topic in request.topics])
+
+
+HANDLER = Handler(key=19, handle=handle, refuse=_refuse)

@@ -1,0 +1,67 @@
+"""DeleteRecords: forget the beginning of partitions."""
+
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.protocols.kafka.codec.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+
+_HIGH_WATERMARK = -1
+_NO_LOW_WATERMARK = -1
+
+
+async def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[await _delete(context, topic.name, partition) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _delete(
+    context: Context, name: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=_NO_LOW_WATERMARK
+    )
+    before = None if wanted.offset == _HIGH_WATERMARK else wanted.offset
+    try:
+        if before is not None and before < 0:
+            raise OffsetOutOfRange(f"offset {before} is negative")
+        result.low_watermark = await context.broker.delete_records(
+            context.broker.topic(name), wanted.partition_index, before
+        )
+    except PosthouseError as error:
+        result.error_code = code_of(error)
+    return result
+
+
+def _refuse(
+    context: Context, request: DeleteRecordsRequest, code: ErrorCode, message: str
+) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=each.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(key=21, handle=handle, refuse=_refuse)

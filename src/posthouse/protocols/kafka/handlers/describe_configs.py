@@ -1,0 +1,96 @@
+"""DescribeConfigs: the settings of topics and of the broker."""
+
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import check_topic_name
+from posthouse.protocols.kafka.broker_configs import describe_broker
+from posthouse.protocols.kafka.codec.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from posthouse.protocols.kafka.config_resources import (
+    RESOURCE_TYPES,
+    ConfigEntry,
+    ResourceType,
+    check_broker_name,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.topic_configs import describe_topic
+
+
+def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_described(context, request, resource) for resource in request.resources]
+    )
+
+
+def _described(
+    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        entries = _entries(context, resource)
+    except Refused as error:
+        result.error_code, result.error_message = error.code, str(error)
+        return result
+    except PosthouseError as error:
+        result.error_code, result.error_message = code_of(error), str(error)
+        return result
+    keys = resource.configuration_keys
+    result.configs = [_encoded(request, entry) for entry in entries if keys is None or entry.name in keys]
+    return result
+
+
+def _entries(context: Context, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    name = resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        check_topic_name(name)
+        return describe_topic(context.broker.topic(name), context.broker.topics.defaults)
+    if resource.resource_type == ResourceType.BROKER:
+        check_broker_name(name)
+        # The empty name stands for what is set for all brokers while they run: nothing can be.
+        return describe_broker(context.broker, context.node) if name else []
+    if resource.resource_type in RESOURCE_TYPES:
+        return []
+    raise Refused(
+        ErrorCode.INVALID_REQUEST, f"there are no settings for resources of type {resource.resource_type}"
+    )
+
+
+def _encoded(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    synonyms = [
+        DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+        for synonym in (entry.synonyms if request.include_synonyms else ())
+    ]
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        synonyms=synonyms,
+        config_type=entry.type,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+
+
+def _refuse(
+    context: Context, request: DescribeConfigsRequest, code: ErrorCode, message: str
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+HANDLER = Handler(key=32, handle=handle, refuse=_refuse)

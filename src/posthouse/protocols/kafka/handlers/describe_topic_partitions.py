@@ -1,0 +1,84 @@
+"""DescribeTopicPartitions: like Metadata, in pages."""
+
+from posthouse.broker.broker import LEADER_EPOCH
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import Topic, check_topic_name
+from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.operations import TOPIC_OPERATIONS
+
+_MAX_PARTITIONS = 2000
+
+
+def handle(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    if request.response_partition_limit < 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the limit of partitions must be at least 1")
+    if cursor is not None and cursor.partition_index < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+    left = min(request.response_partition_limit, _MAX_PARTITIONS)
+    answer = DescribeTopicPartitionsResponse()
+    for name in _names(context, request):
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        try:
+            check_topic_name(name)
+            topic = context.broker.topic(name)
+        except PosthouseError as error:
+            answer.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code_of(error), name=name))
+            continue
+        if left == 0:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        end = min(topic.partitions, first + left)
+        answer.topics.append(_described(topic, range(first, end)))
+        left -= max(0, end - first)
+        if end < topic.partitions:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return answer
+
+
+def _names(context: Context, request: DescribeTopicPartitionsRequest) -> list[str]:
+    names = {topic.name for topic in request.topics or context.broker.topics}
+    start = request.cursor.topic_name if request.cursor is not None else ""
+    return sorted(name for name in names if name >= start)
+
+
+def _described(topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
+    replicas = [NODE_ID]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=NODE_ID,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in partitions
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _refuse(
+    context: Context, request: DescribeTopicPartitionsRequest, code: ErrorCode, message: str
+) -> DescribeTopicPartitionsResponse:
+    names = [topic.name for topic in request.topics]
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names]
+    )
+
+
+HANDLER = Handler(key=75, handle=handle, refuse=_refuse)

@@ -1,0 +1,122 @@
+"""Fetch: whole batches, as they are stored, or a wait until there are some.
+
+Every fetch names all its partitions: sessions are declined by giving out none.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.codec.generated.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+
+_FIRST_WITH_TOPIC_ID = 13
+_READ_COMMITTED = 1
+# As Kafka's own fetch.max.bytes: what one answer may make the broker hold.
+_MAX_BYTES = 55 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over the partitions. `left` and `at_least_one` shrink as partitions take their share."""
+
+    left: int
+    at_least_one: bool = True
+    bytes_read: int = 0
+    failed: bool = False
+
+
+async def handle(context: Context, request: FetchRequest) -> FetchResponse:
+    if request.session_epoch > 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.max_wait_ms / 1000
+    before = -1
+    while True:
+        reading = _Reading(left=min(request.max_bytes, _MAX_BYTES))
+        ends: list[tuple[PartitionId, int]] = []
+        topics = [await _read_topic(context, request, topic, reading, ends) for topic in request.topics]
+        missing = request.min_bytes - reading.bytes_read
+        seconds = deadline - loop.time()
+        # A wait that brought nothing was ended by its deadline, or because the broker wants to stop.
+        if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+            return FetchResponse(responses=topics)
+        before = reading.bytes_read
+        await context.broker.wait_for_records(ends, missing, seconds)
+
+
+async def _read_topic(
+    context: Context,
+    request: FetchRequest,
+    wanted: FetchTopic,
+    reading: _Reading,
+    ends: list[tuple[PartitionId, int]],
+) -> FetchableTopicResponse:
+    by_id = context.version >= _FIRST_WITH_TOPIC_ID
+    answers = []
+    aborted: list[AbortedTransaction] | None = [] if request.isolation_level == _READ_COMMITTED else None
+    for partition in wanted.partitions:
+        answer = PartitionData(
+            partition_index=partition.partition, high_watermark=-1, aborted_transactions=aborted, records=b""
+        )
+        answers.append(answer)
+        try:
+            topic = _topic(context, wanted, by_id)
+            check_leader_epoch(partition.current_leader_epoch)
+            await _read_partition(context, topic, partition, reading, answer)
+            ends.append((topic.partition(partition.partition), answer.high_watermark))
+        except PosthouseError as error:
+            answer.error_code = code_of(error, by_id=by_id)
+            reading.failed = True
+        except Refused as error:
+            answer.error_code = error.code
+            reading.failed = True
+    return FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=answers)
+
+
+def _topic(context: Context, wanted: FetchTopic, by_id: bool) -> Topic:
+    return (
+        context.broker.topic_by_id(TopicId(wanted.topic_id)) if by_id else context.broker.topic(wanted.topic)
+    )
+
+
+async def _read_partition(
+    context: Context, topic: Topic, wanted: FetchPartition, reading: _Reading, answer: PartitionData
+) -> None:
+    offset = wanted.fetch_offset
+    bounds = context.broker.bounds(topic, wanted.partition)
+    if not bounds.start <= offset <= bounds.end:
+        raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
+    room = min(wanted.partition_max_bytes, reading.left)
+    if offset < bounds.end and (room > 0 or reading.at_least_one):
+        found = await context.broker.read(
+            topic, wanted.partition, offset, max(room, 0), at_least_one=reading.at_least_one
+        )
+        bounds = found.bounds
+        size = len(found.data)
+        if size:
+            answer.records = found.data
+            reading.bytes_read += size
+            reading.left -= size
+            reading.at_least_one = False
+    answer.high_watermark = answer.last_stable_offset = bounds.end
+    answer.log_start_offset = bounds.start
+
+
+def _refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
+    return FetchResponse(error_code=code)
+
+
+HANDLER = Handler(key=1, handle=handle, refuse=_refuse)

@@ -1,0 +1,44 @@
+"""ListConfigResources: the names of everything that has settings."""
+
+from posthouse.protocols.kafka.codec.generated.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from posthouse.protocols.kafka.config_resources import RESOURCE_TYPES, ResourceType
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+
+_FIRST_WITH_TYPES = 1
+
+
+def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    # The first version of this API asked for client metrics only, of which there are none.
+    if context.version < _FIRST_WITH_TYPES:
+        return ListConfigResourcesResponse()
+    types = request.resource_types or sorted(RESOURCE_TYPES)
+    resources = []
+    for each in dict.fromkeys(types):
+        if each not in RESOURCE_TYPES:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {each}")
+        resources += [
+            ConfigResource(resource_name=name, resource_type=each) for name in _names(context, each)
+        ]
+    return ListConfigResourcesResponse(config_resources=resources)
+
+
+def _names(context: Context, resource_type: int) -> list[str]:
+    if resource_type == ResourceType.TOPIC:
+        return [topic.name for topic in context.broker.topics]
+    if resource_type == ResourceType.BROKER:
+        return [str(NODE_ID)]
+    return []
+
+
+def _refuse(
+    context: Context, request: ListConfigResourcesRequest, code: ErrorCode, message: str
+) -> ListConfigResourcesResponse:
+    return ListConfigResourcesResponse(error_code=code)
+
+
+HANDLER = Handler(key=74, handle=handle, refuse=_refuse)

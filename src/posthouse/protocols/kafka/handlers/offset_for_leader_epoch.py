@@ -1,0 +1,60 @@
+"""OffsetForLeaderEpoch: where a leader's part of the log ends. There has been one leader."""
+
+from posthouse.broker.broker import LEADER_EPOCH
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+
+
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end(context, topic.topic, partition) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(context: Context, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    try:
+        bounds = context.broker.bounds(context.broker.topic(name), wanted.partition)
+        check_leader_epoch(wanted.current_leader_epoch)
+    except PosthouseError as error:
+        answer.error_code = code_of(error)
+    except Refused as error:
+        answer.error_code = error.code
+    else:
+        if wanted.leader_epoch == LEADER_EPOCH:
+            answer.leader_epoch, answer.end_offset = LEADER_EPOCH, bounds.end
+    return answer
+
+
+def _refuse(
+    context: Context, request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=each.partition, error_code=code) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(key=23, handle=handle, refuse=_refuse)

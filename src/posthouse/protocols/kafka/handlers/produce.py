@@ -1,0 +1,142 @@
+"""Produce: the hot path. The order of requests is the order of offsets."""
+
+from typing import TypeAlias
+
+from posthouse.broker.broker import Appended, Produced
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import TopicId
+from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
+from posthouse.protocols.kafka.handler import Context, Deferred, Handler
+from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK, TRANSACTIONAL_BIT
+from posthouse.records.compression import Codec
+
+_FIRST_WITH_TOPIC_ID = 13
+_FIRST_WITH_ZSTD = 7
+_LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
+
+_Results: TypeAlias = list[Appended | PosthouseError]
+
+
+def handle(context: Context, request: ProduceRequest) -> Deferred:
+    _check(request)
+    by_id = context.version >= _FIRST_WITH_TOPIC_ID
+    batches: list[Produced] = []
+    pending: list[PartitionProduceResponse] = []
+    topics: list[TopicProduceResponse] = []
+    for data in request.topic_data:
+        topic = _topic(context, data, by_id)
+        answers = []
+        for partition in data.partition_data:
+            answer = PartitionProduceResponse(index=partition.index, base_offset=-1)
+            answers.append(answer)
+            if not isinstance(topic, Topic):
+                _fail(answer, topic, by_id)
+            elif _acceptable(context, partition, answer):
+                batches.append(Produced(topic, partition.index, partition.records))  # type: ignore[arg-type]
+                pending.append(answer)
+        topics.append(
+            TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
+        )
+
+    def finish(results: _Results) -> ProduceResponse | None:
+        for answer, result in zip(pending, results, strict=True):
+            if isinstance(result, Appended):
+                answer.base_offset = result.base_offset
+                answer.log_append_time_ms = result.append_time
+                answer.log_start_offset = result.log_start
+            else:
+                _fail(answer, result)
+        if request.acks:
+            return ProduceResponse(responses=topics)
+        _check_all_taken(topics)
+        return None
+
+    return Deferred(context.broker.append(batches), finish)
+
+
+def _check(request: ProduceRequest) -> None:
+    if request.acks not in (-1, 0, 1):
+        raise Refused(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks}: only -1, 0 and 1 have a meaning"
+        )
+    if request.transactional_id is not None:
+        raise Refused(ErrorCode.INVALID_TXN_STATE, "there are no transactions here")
+
+
+def _topic(context: Context, data: TopicProduceData, by_id: bool) -> Topic | PosthouseError:
+    try:
+        if by_id:
+            return context.broker.topic_by_id(TopicId(data.topic_id))
+        return context.broker.topic(data.name)
+    except PosthouseError as error:
+        return error
+
+
+def _acceptable(context: Context, partition: PartitionProduceData, answer: PartitionProduceResponse) -> bool:
+    """The rules that only Kafka has; `answer` says which one is broken. The broker checks the rest."""
+    records = partition.records
+    if not records:
+        answer.error_code = ErrorCode.INVALID_RECORD
+        answer.error_message = "there is no record batch"
+        return False
+    if len(records) <= _LOW_ATTRIBUTES_AT:
+        return True
+    attributes = records[_LOW_ATTRIBUTES_AT]
+    codec = attributes & CODEC_MASK
+    if codec >= Codec.ZSTD and (codec > Codec.ZSTD or context.version < _FIRST_WITH_ZSTD):
+        answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        answer.error_message = f"compression {codec} has no place in version {context.version}"
+        return False
+    if attributes & TRANSACTIONAL_BIT:
+        answer.error_code = ErrorCode.INVALID_TXN_STATE
+        answer.error_message = "there are no transactions here"
+        return False
+    return True
+
+
+def _fail(answer: PartitionProduceResponse, error: PosthouseError, by_id: bool = False) -> None:
+    answer.error_code = code_of(error, by_id=by_id)
+    answer.error_message = str(error)
+
+
+def _check_all_taken(topics: list[TopicProduceResponse]) -> None:
+    """A client that wants no response learns of an error only by losing the connection."""
+    for topic in topics:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                raise ProtocolViolation(
+                    f"it asked for no response, and partition {answer.index} of {topic.name!r} "
+                    f"did not take its records: {answer.error_message}"
+                )
+
+
+def _refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
+    if not request.acks:
+        raise ProtocolViolation(message)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=partition.index, error_code=code, base_offset=-1, error_message=message
+                    )
+                    for partition in data.partition_data
+                ],
+            )
+            for data in request.topic_data
+        ]
+    )
+
+
+HANDLER = Handler(key=0, handle=handle, refuse=_refuse)

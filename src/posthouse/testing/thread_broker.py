@@ -1,0 +1,79 @@
+"""A broker in a thread of its own, for tests that know nothing of event loops."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import uvloop
+
+from posthouse.testing.async_broker import AsyncBroker
+
+
+class ThreadBroker:
+    """`with ThreadBroker() as broker:` and `broker.kafka` is where Kafka clients connect.
+
+    Takes the arguments of `AsyncBroker`.
+    """
+
+    def __init__(self, *, data: Path | str | None = None, **settings: Any) -> None:
+        self.broker = AsyncBroker(data=data, **settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def kafka(self) -> str:
+        """The bootstrap address."""
+        return self.broker.kafka
+
+    def start(self) -> None:
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="posthouse broker", daemon=True
+        )
+        self._thread.start()
+        started.result()
+
+    def stop(self) -> None:
+        """Drain and end; does nothing to a broker that is not running."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None:
+            return
+        self._loop.call_soon_threadsafe(self._stop.set)
+        thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self, started: "Future[None]") -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._serve(started))
+
+    async def _serve(self, started: "Future[None]") -> None:
+        self._stop = asyncio.Event()
+        try:
+            await self.broker.__aenter__()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that asked for the broker
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        await self._stop.wait()
+        await self.broker.__aexit__(None, None, None)
+
+
+def running_broker(*, data: Path | str | None = None, **settings: Any) -> ThreadBroker:
+    """`with running_broker() as broker:` reads better where the thread is of no interest."""
+    return ThreadBroker(data=data, **settings)

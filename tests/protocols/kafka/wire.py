@@ -1,0 +1,188 @@
+"""A Kafka client that does what it is told: raw frames, our codec's newest version, or any that kio has."""
+
+import asyncio
+import io
+import struct
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from kio.serial import entity_reader, entity_writer
+
+from posthouse.protocols.kafka.codec.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from posthouse.protocols.kafka.codec.headers import (
+    decode_response_header,
+    encode_request_header,
+    request_frame,
+)
+from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.codec.registry import APIS, Api
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.compression import Codec
+from posthouse.settings import Address
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+_BY_NAME = {api.name: api for api in APIS.values()}
+
+
+def batch(*values: bytes | None, codec: Codec = Codec.NONE, timestamp: int = 1_700_000_000_000) -> bytearray:
+    """A record batch; the records' timestamps count up by one from `timestamp`."""
+    builder = BatchBuilder(codec)
+    for index, value in enumerate(values):
+        builder.add(None, value, timestamp=timestamp + index)
+    return builder.build()
+
+
+def kio_module(name: str) -> Any:
+    """A module of kio's schemas. Not typed: kio has a type for each width of integer."""
+    return import_module(f"kio.schema.{name}")
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Wire:
+    def __init__(self, address: str) -> None:
+        self._address = Address.parse(address)
+        self._correlation_id = 0
+
+    async def __aenter__(self) -> Self:
+        self.reader, self.writer = await asyncio.open_connection(
+            self._address.host, self._address.port, limit=2**20
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.writer.close()
+
+    def send(self, request: Message) -> tuple[Api, int]:
+        """Write without waiting for the answer; returns what `receive` needs to read it."""
+        api = _BY_NAME[type(request).__name__.removesuffix("Request")]
+        self._correlation_id += 1
+        body = api.encode_request(request)
+        self.writer.writelines(request_frame(api.key, api.max_version, self._correlation_id, "test", body))
+        return api, self._correlation_id
+
+    async def receive(self, sent: tuple[Api, int]) -> Message:
+        api, expected = sent
+        payload = memoryview(await self.receive_frame())
+        correlation_id, pos = decode_response_header(api.key, api.max_version, payload)
+        assert correlation_id == expected
+        return api.decode_response(payload, pos)
+
+    async def ask(self, request: Message, response: type[ResponseT]) -> ResponseT:
+        answer = await self.receive(self.send(request))
+        assert isinstance(answer, response)
+        return answer
+
+    async def ask_kio(self, request: Any, response: type[Any]) -> Any:
+        """`request` is an entity of kio, which decides the version; so is the answer."""
+        stream = io.BytesIO()
+        entity_writer(type(request))(stream, request)
+        key, version = request.__api_key__, request.__version__
+        self._correlation_id += 1
+        header = encode_request_header(key, version, self._correlation_id, "test")
+        self.writer.write(framed(header + stream.getvalue()))
+        payload = memoryview(await self.receive_frame())
+        correlation_id, pos = decode_response_header(key, version, payload)
+        assert correlation_id == self._correlation_id
+        body = bytes(payload[pos:])
+        value, size = entity_reader(response)(body, 0)
+        assert size == len(body)
+        return value
+
+    async def receive_frame(self) -> bytes:
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def create_topic(self, name: str = "t", partitions: int = 1, **configs: str) -> bytes:
+        """Returns the topic's id. Settings are given with underscores."""
+        answer = await self.ask(
+            CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=1,
+                        configs=[
+                            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                            for key, value in configs.items()
+                        ],
+                    )
+                ]
+            ),
+            CreateTopicsResponse,
+        )
+        [topic] = answer.topics
+        assert topic.error_code == 0, topic.error_message
+        return topic.topic_id
+
+    async def produce(
+        self, topic_id: bytes, records: bytes | bytearray | None, *, partition: int = 0, acks: int = -1
+    ) -> PartitionProduceResponse:
+        answer = await self.ask(produce_request(topic_id, records, partition, acks), ProduceResponse)
+        return answer.responses[0].partition_responses[0]
+
+    async def fetch(self, topic_id: bytes, offset: int = 0, **fields: int) -> PartitionData:
+        answer = await self.ask(fetch_request((topic_id, 0, offset), **fields), FetchResponse)
+        assert answer.error_code == 0
+        return answer.responses[0].partitions[0]
+
+
+def produce_request(
+    topic_id: bytes, records: bytes | bytearray | None, partition: int = 0, acks: int = -1
+) -> ProduceRequest:
+    data = PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])],
+    )
+
+
+def fetch_request(*wanted: tuple[bytes, int, int], **fields: int) -> FetchRequest:
+    """`wanted` are topic id, partition and offset; `partition_max_bytes` and others may be given."""
+    partition_max_bytes = fields.pop("partition_max_bytes", 2**20)
+    epoch = fields.pop("current_leader_epoch", -1)
+    return FetchRequest(
+        **cast("dict[str, Any]", fields),
+        topics=[
+            FetchTopic(
+                topic_id=topic_id,
+                partitions=[
+                    FetchPartition(
+                        partition=partition,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
+                        current_leader_epoch=epoch,
+                    )
+                ],
+            )
+            for topic_id, partition, offset in wanted
+        ],
+    )

@@ -1,0 +1,79 @@
+"""The composition root: what starts, what is told when it cannot, and what is left when it stops."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from posthouse.app import App
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import InvalidConfig, StorageClosed
+from posthouse.settings import Address, Settings
+from posthouse.storage.memory import MemoryStorage
+
+ANY_PORT = Address("127.0.0.1", 0)
+
+
+async def test_start_and_stop() -> None:
+    app = App(Settings(memory=True, kafka=ANY_PORT))
+    await app.start()
+    address = app.listeners["kafka"]
+    assert address.host == "127.0.0.1"
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    await app.stop()
+    writer.close()
+    with pytest.raises(OSError):
+        await asyncio.open_connection(address.host, address.port)
+
+
+async def test_a_port_in_use_is_one_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        storage = MemoryStorage(ManualClock())
+        app = App(Settings(memory=True, kafka=Address("127.0.0.1", port)), storage=storage)
+        with pytest.raises(InvalidConfig, match=f"port {port} of 127.0.0.1 is in use"):
+            await app.start()
+        with pytest.raises(StorageClosed):
+            await storage.create_topics([])
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        (Address("192.0.2.1", 0), "this machine has no address 192.0.2.1"),
+        (Address("no-such-host.invalid", 0), "there is no host 'no-such-host.invalid'"),
+    ],
+)
+async def test_an_address_that_is_not_here(address: Address, sentence: str) -> None:
+    app = App(Settings(memory=True, kafka=address, allow_open_network=True))
+    with pytest.raises(InvalidConfig, match=sentence):
+        await app.start()
+
+
+def test_settings_are_checked_first() -> None:
+    with pytest.raises(InvalidConfig, match="refusing to listen"):
+        App(Settings(memory=True, kafka=Address("0.0.0.0", 0)))
+
+
+async def test_storage_and_clock_can_be_passed_in() -> None:
+    clock = ManualClock()
+    storage = MemoryStorage(clock)
+    app = App(Settings(kafka=ANY_PORT), clock=clock, storage=storage)
+    await app.start()
+    assert app.broker.cluster_id == storage.cluster_id
+    await app.stop()
+
+
+async def test_the_data_directory_is_used(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "data", kafka=ANY_PORT)
+    first = App(settings)
+    await first.start()
+    cluster_id = first.broker.cluster_id
+    await first.stop()
+    second = App(settings)
+    await second.start()
+    assert second.broker.cluster_id == cluster_id
+    await second.stop()
