@@ -58,7 +58,6 @@ def _storage(settings: Settings, clock: Clock) -> Storage:
         settings.data,
         clock=clock,
         defaults=settings.topic_defaults(),
-        defaults=settings.topic_defaults(),
         journal_bytes=settings.journal_bytes,
         open_files=settings.open_files,
     )
