@@ -7,8 +7,8 @@
     state       what the broker put, by space and key
 
 Every row carries a CRC32C of its values, because SQLite does not notice a flipped bit. A second file,
-`catalog.backup.sqlite`, repeats `meta`, `topics` and `state` and is written after the first: if the catalog
-is damaged, they come from there and the rest is found again by walking the segments.
+`catalog.backup.sqlite`, repeats all but `segments` and is written after the first: if the catalog is damaged,
+it comes from there and the rest is found again by walking the segments.
 
 Writes are synced before they return (`synchronous=FULL`). All calls block.
 """
@@ -17,9 +17,10 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from crc32c import crc32c
 
@@ -28,8 +29,23 @@ from posthouse.model.ids import PartitionId, TopicId
 
 log = logging.getLogger(__name__)
 
+Write: TypeAlias = Callable[[sqlite3.Connection], None]
+
 FORMAT = "1"
 RESERVE_BYTES = 1024 * 1024
+
+_NO_DAMAGE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL);
@@ -101,6 +117,8 @@ class Contents:
     partitions: list[PartitionRow]
     segments: list[SegmentRow]
     state: dict[int, dict[bytes, bytes]]
+    version: int
+    """Counts the changes that both files have."""
 
 
 class Catalog:
@@ -110,14 +128,17 @@ class Catalog:
         self._reserve = directory / "reserve"
         self._main: sqlite3.Connection | None = None
         self._backup: sqlite3.Connection | None = None
+        self._version = 0
 
     def open(self, new_cluster_id: Callable[[], str]) -> Contents:
         """Open or create; a damaged catalog is put aside and restored from its backup."""
         try:
             contents = self._open_main()
         except (sqlite3.DatabaseError, DataDamaged) as error:
+            _raise_unless_damage(error)
             contents = self._restore(error)
-        self._backup = _connect(self._backup_path)
+        self._version = contents.version
+        self._backup = self._open_backup()
         if not contents.cluster_id:
             contents.cluster_id = new_cluster_id()
             self._define(lambda c: _put_meta(c, {"format": FORMAT, "cluster_id": contents.cluster_id}))
@@ -131,9 +152,37 @@ class Catalog:
         if verdict != "ok":
             raise DataDamaged(f"{self._path}: {verdict}")
         contents = _load(self._main)
-        if not contents.cluster_id and self._backup_path.exists():
-            raise DataDamaged(f"{self._path} is empty, its backup is not")
+        if self._backup_version() > contents.version:
+            raise DataDamaged(f"{self._path} lacks what its backup has")
+        if not contents.cluster_id and self._has_topics():
+            raise DataDamaged(f"{self._path} is empty, but there are topics")
         return contents
+
+    def _has_topics(self) -> bool:
+        topics = self._path.parent / "topics"
+        return topics.is_dir() and any(topics.iterdir())
+
+    def _backup_version(self) -> int:
+        """The backup is written second: it is never ahead, unless the catalog has lost something."""
+        try:
+            with closing(_connect(self._backup_path)) as backup:
+                return _load(backup).version
+        except (sqlite3.DatabaseError, DataDamaged) as error:
+            _raise_unless_damage(error)
+            return -1
+
+    def _open_backup(self) -> sqlite3.Connection:
+        """One that is damaged or behind is made again from the catalog, which is whole."""
+        assert self._main is not None
+        version = self._backup_version()
+        if version < 0:
+            log.error("%s is damaged and is made again", self._backup_path)
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._backup_path}{suffix}").unlink(missing_ok=True)
+        backup = _connect(self._backup_path)
+        if version < self._version:
+            self._main.backup(backup)
+        return backup
 
     def _restore(self, damage: Exception) -> Contents:
         self._close_main()
@@ -143,6 +192,7 @@ class Catalog:
             if not contents.cluster_id:
                 raise DataDamaged("the backup is empty")
         except (sqlite3.DatabaseError, DataDamaged) as error:
+            _raise_unless_damage(error)
             raise DataDamaged(
                 f"{self._path} is damaged ({damage}) and so is {self._backup_path.name} ({error}). "
                 "The records are still under topics/; restore either file from a copy to serve them."
@@ -190,30 +240,37 @@ class Catalog:
 
     def checkpoint(self, snapshot: Snapshot) -> None:
         def write(connection: sqlite3.Connection) -> None:
-            _put_partitions(connection, snapshot.partitions)
             _put_segments(connection, snapshot.segments, snapshot.first_segments)
-            _put_state(connection, snapshot.state)
             _put_meta(connection, {"frame": str(snapshot.frame)})
 
-        self._write(write)
-        if snapshot.state:
-            self._back_up(lambda connection: _put_state(connection, snapshot.state))
+        def write_shared(connection: sqlite3.Connection) -> None:
+            _put_partitions(connection, snapshot.partitions)
+            _put_state(connection, snapshot.state)
+
+        self._define(write_shared, write)
         self._keep_reserve()
 
-    def _define(self, write: Callable[[sqlite3.Connection], None]) -> None:
-        """A change of what exists: the catalog decides, the backup follows."""
-        self._write(write)
-        self._back_up(write)
+    def _define(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
+        """A change that both files have: the catalog decides, the backup follows."""
+        self._version += 1
 
-    def _back_up(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        def write_version(connection: sqlite3.Connection) -> None:
+            write(connection)
+            _put_meta(connection, {"version": str(self._version)})
+
+        def write_catalog(connection: sqlite3.Connection) -> None:
+            in_catalog_only(connection)
+            write_version(connection)
+
+        self._write(write_catalog)
         assert self._backup is not None
         try:
             with _transaction(self._backup):
-                write(self._backup)
+                write_version(self._backup)
         except sqlite3.Error as error:
             log.warning("the catalog's backup could not be written: %s", error)
 
-    def _write(self, write: Callable[[sqlite3.Connection], None]) -> None:
+    def _write(self, write: Write) -> None:
         try:
             self._try(write)
         except StorageFull:
@@ -223,13 +280,13 @@ class Catalog:
             self._reserve.unlink()
             self._try(write)
 
-    def _try(self, write: Callable[[sqlite3.Connection], None]) -> None:
+    def _try(self, write: Write) -> None:
         assert self._main is not None
         try:
             with _transaction(self._main):
                 write(self._main)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+        except sqlite3.Error as error:
+            if _primary_code(error) == sqlite3.SQLITE_FULL:
                 raise StorageFull(f"no space left for the catalog: {error}") from error
             raise Unavailable(f"the catalog could not be written: {error}") from error
 
@@ -245,8 +302,36 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.executescript(_SCHEMA)
+    if not _schema(connection):
+        connection.executescript(_SCHEMA)
+    elif _schema(connection) != _expected_schema():
+        raise DataDamaged("its tables are not what they were")
     return connection
+
+
+def _schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute(
+        "SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY name"
+    ).fetchall()
+
+
+def _expected_schema() -> list[tuple[str, str]]:
+    """A flipped bit in a table's name would otherwise look like a table that was never made."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_SCHEMA)
+        return _schema(connection)
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _raise_unless_damage(error: sqlite3.Error | DataDamaged) -> None:
+    """A disk that is full or a file that may not be opened says nothing about what the file holds."""
+    if isinstance(error, sqlite3.Error) and _primary_code(error) in _NO_DAMAGE:
+        if _primary_code(error) == sqlite3.SQLITE_FULL:
+            raise StorageFull(f"no space left to open the catalog: {error}") from error
+        raise Unavailable(f"the catalog cannot be opened: {error}") from error
 
 
 @contextmanager
@@ -352,6 +437,7 @@ def _load(connection: sqlite3.Connection) -> Contents:
         partitions=[_partition_row(values) for values in rows("partitions", "topic, partition")],
         segments=[_segment_row(values) for values in rows("segments", "topic, partition, base_offset")],
         state=_load_state(connection),
+        version=int(meta.get("version", "0")),
     )
 
 

@@ -19,6 +19,7 @@ MANY_FILES = 64
 
 @dataclass(slots=True)
 class _IndexBlock:
+    segment_path: str
     path: str
     position: int
     data: bytes
@@ -69,7 +70,7 @@ def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment)
     position = segment.index_size
     if position or index.is_complete:
         block = index.take_block()
-        checkpoint._blocks.append(_IndexBlock(segment.index_path, position, block))
+        checkpoint._blocks.append(_IndexBlock(segment.path, segment.index_path, position, block))
         segment.index_size = position + len(block)
     segment.is_changed = False
     checkpoint.segments.append(segment)
@@ -85,6 +86,8 @@ def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment)
 
 
 def _write_block(disk: Disk, block: _IndexBlock) -> None:
+    if disk.size(block.segment_path) < 0:
+        return  # let go by retention or with its topic since the snapshot was taken
     handle = disk.open(block.path, create=True)
     try:
         disk.write(handle, [block.data], block.position)

@@ -18,6 +18,7 @@ from posthouse.model.errors import (
     PosthouseError,
     StorageClosed,
     StorageFenced,
+    Unavailable,
     UnknownPartition,
 )
 from posthouse.model.ids import PartitionId, TopicId
@@ -97,6 +98,7 @@ class FileStorage:
         self._journalled = 0
         self._data_written = 0
         self._checkpointing: asyncio.Task[None] | None = None
+        self._one_checkpoint = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
@@ -119,7 +121,7 @@ class FileStorage:
         self._frame = recovered.next_frame - 1
         self._flusher.start()
         self._state = None
-        if self._changed or recovered.next_frame > 1:
+        if self._changed or self._state_changes or self._journal.has_old_files:
             await self.checkpoint()
         self._schedule_checkpoint()
 
@@ -138,11 +140,13 @@ class FileStorage:
                 self._disk, self._files, str(self._directory), self._topics, self._clock.now_ms()
             )
             recovered = recovery.run(contents)
-            self._catalog.set_clean(False)
             self._journal.start(recovered.next_frame)
-        except BaseException:
+            self._catalog.set_clean(False)
+        except BaseException as error:
             self._catalog.close()
             self._lock.release()
+            if isinstance(error, OSError | SyncFailed):
+                raise Unavailable(f"{self._directory} cannot be opened: {error}") from error
             raise
         return recovered
 
@@ -169,19 +173,24 @@ class FileStorage:
         await self._on_flusher(lambda: None)
         if self._checkpointing is not None:
             await self._checkpointing
-        await self.checkpoint()
+        if not fenced:  # a sync that is asked for again after it failed would lie
+            await self.checkpoint()
         await self._in_clerk(self._close, not fenced and not self._changed and not self._state_changes)
         self._clerk.shutdown()
         self._reads.close()
 
     def _close(self, clean: bool) -> None:
         self._flusher.stop()
-        if clean:
-            self._catalog.set_clean(True)
-        self._journal.close(everything_checkpointed=clean)
-        self._catalog.close()
-        self._files.close()
-        self._lock.release()
+        try:
+            if clean:
+                self._catalog.set_clean(True)
+            self._journal.close(everything_checkpointed=clean)
+        except (OSError, PosthouseError) as error:
+            log.warning("the next start has to look at the journal: %s", error)
+        finally:
+            self._catalog.close()
+            self._files.close()
+            self._lock.release()
 
     async def create_topics(self, topics: Sequence[Topic]) -> None:
         self._check_writable()
@@ -219,8 +228,12 @@ class FileStorage:
         except PosthouseError:
             self._topics |= {topic.id: topic for topic in doomed}
             self._logs |= logs
+            for owner in logs.values():
+                owner.roll_back()  # it was not there when others were
             raise
         self._changed -= set(logs.values())
+        for owner in logs.values():
+            owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
         await self._in_clerk(self._finish_deleting, [topic.id for topic in doomed])
 
     def _finish_deleting(self, topics: Sequence[TopicId]) -> None:
@@ -251,7 +264,9 @@ class FileStorage:
                 steps.append(placement)
                 size += operation.header.length
             elif isinstance(operation, Trim):
-                steps.append(Trimming(self._log(operation.partition), operation.offset))
+                owner = self._log(operation.partition)
+                # Bounded now, not when it is written: replay must come to the same result.
+                steps.append(Trimming(owner, min(operation.offset, owner.next_offset)))
             else:
                 steps.append(operation)
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
@@ -359,6 +374,10 @@ class FileStorage:
 
     async def checkpoint(self) -> None:
         """Make everything that is committed independent of the journal."""
+        async with self._one_checkpoint:  # one that fails must not be overtaken by one that counts on it
+            await self._checkpoint()
+
+    async def _checkpoint(self) -> None:
         changed, self._changed = self._changed, set()
         state, self._state_changes = self._state_changes, {}
         taken = checkpoint.take(self._frame, changed, state)
@@ -369,7 +388,7 @@ class FileStorage:
             await self._on_flusher(lambda: self._journal.release(taken.snapshot.frame))
         except (SyncFailed, OSError, PosthouseError) as error:
             taken.undo()
-            self._changed |= changed
+            self._changed |= {owner for owner in changed if self._logs.get(owner.id) is owner}
             self._state_changes = state | self._state_changes
             if isinstance(error, SyncFailed):
                 self._state = self._flusher.fence(str(error))
@@ -423,7 +442,7 @@ class FileStorage:
         def run() -> None:
             try:
                 work()
-            except (OSError, SyncFailed) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it
                 self._loop.call_soon_threadsafe(report, error)
             else:
                 self._loop.call_soon_threadsafe(report, None)

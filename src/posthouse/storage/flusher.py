@@ -79,6 +79,7 @@ class Flusher:
         self._on_written = on_written
         self._queue: queue.SimpleQueue[list[Commit] | Job] = queue.SimpleQueue()
         self._void_generation = -1
+        self._void_reason: PosthouseError = Unavailable("nothing has failed")
         self._fenced: StorageFenced | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -129,8 +130,7 @@ class Flusher:
     def _write(self, group: list[Commit]) -> None:
         void = [commit for commit in group if commit.generation <= self._void_generation]
         if void:
-            error = StorageFull("the commits before this one could not be written")
-            self._on_written(Written(void, error=error))
+            self._on_written(Written(void, error=self._void_reason))
             group = group[len(void) :]
         if group:
             self._on_written(self._attempt(group))
@@ -146,9 +146,15 @@ class Flusher:
             self._void_generation = group[-1].generation
             self._cut(group)
             if error.errno in DISK_FULL:
-                return Written(group, error=StorageFull(f"no space left: {error}"))
+                self._void_reason = StorageFull(f"no space left: {error}")
+            else:
+                log.exception("a group of commits could not be written")
+                self._void_reason = Unavailable(f"the log could not be written: {error}")
+            return Written(group, error=self._void_reason)
+        except Exception as error:
+            # A mistake of ours: without this thread nobody would ever be answered again.
             log.exception("a group of commits could not be written")
-            return Written(group, error=Unavailable(f"the log could not be written: {error}"))
+            return Written(group, error=self.fence(repr(error)))
 
     def fence(self, reason: str) -> StorageFenced:
         """Accept nothing more: after a failed sync, nobody knows what the disk holds."""
@@ -161,29 +167,36 @@ class Flusher:
         """Take back what a failed group may have left in segments, so that its space is free again."""
         for commit in group:
             for step in commit.steps:
-                if isinstance(step, Placement) and self._disk.size(step.segment.path) > step.position:
-                    file = self._files.acquire(step.segment.path)
+                if isinstance(step, Placement):
                     try:
-                        self._disk.truncate(file.handle, step.position)
+                        self._cut_segment(step.segment.path, step.position)
                     except OSError:
                         log.exception("%s could not be cut", step.segment.path)
-                    finally:
-                        self._files.release(file)
+
+    def _cut_segment(self, path: str, size: int) -> None:
+        if self._disk.size(path) > size:
+            file = self._files.acquire(path)
+            try:
+                self._disk.truncate(file.handle, size)
+            finally:
+                self._files.release(file)
 
     def _write_group(self, group: list[Commit]) -> Written:
         runs: dict[Segment, list[Placement]] = {}
         operations: list[Buffer] = []
+        trims: list[Buffer] = []
         for commit in group:
             for step in commit.steps:
                 if isinstance(step, Placement):
                     runs.setdefault(step.segment, []).append(step)
                 elif isinstance(step, Trimming):
-                    operations.append(_trim_operation(step))
+                    trims.append(_trim_operation(step))
                 else:
                     operations.append(_put_operation(step))
-        sync = bool(operations)
+        sync = bool(operations or trims)
         for segment, run in runs.items():
             sync |= self._write_run(segment, run, operations)
+        operations += trims  # last, because they may name offsets of this very group
         size = sum(map(len, operations))
         frame = self._journal.write(operations, size, sync=sync)
         return Written(group, frame=frame, journalled=size)
@@ -194,7 +207,7 @@ class Flusher:
         buffers = [placement.batch for placement in run]
         size = sum(map(len, buffers))
         lasting = first.log.config.durability is Durability.FSYNC
-        file = self._files.acquire(segment.path) if first.position else self._create(segment, first.log)
+        file = self._open(segment) if first.position else self._create(segment, first.log)
         try:
             self._disk.write(file.handle, buffers, first.position)
         finally:
@@ -207,16 +220,26 @@ class Flusher:
             operations.append(placement.batch)
         return True
 
+    def _open(self, segment: Segment) -> OpenFile:
+        """A file that somebody has taken away comes back with a hole: reads report it, writes go on."""
+        return self._files.acquire(segment.path, create=True)
+
     def _create(self, segment: Segment, owner: PartitionLog) -> OpenFile:
         self._fresh_directories.update(self._disk.make_directory(owner.directory))
         self._fresh_directories.add(owner.directory)
+        self._cut_segment(segment.path, 0)  # a crash may have left one that was never counted
         return self._files.acquire(segment.path, create=True)
 
     def sync_fresh_directories(self) -> None:
         """Make the names of new files durable. On this thread only."""
         while self._fresh_directories:
-            self._disk.sync_directory(next(iter(self._fresh_directories)))
-            self._fresh_directories.pop()
+            directory = self._fresh_directories.pop()
+            try:
+                self._disk.sync_directory(directory)
+            except FileNotFoundError:
+                continue  # its topic was deleted
+            except OSError as error:
+                raise SyncFailed(str(error)) from error
 
 
 def _operation(kind: int, first: Placement, last: Placement, size: int) -> bytes:

@@ -92,6 +92,12 @@ class SparseIndex:
         index = bisect_right(self._offsets, offset) - 1
         return self._positions[index] if index >= 0 else self.start
 
+    def offset_at(self, position: int, otherwise: int) -> int:
+        """The offset of the batch that begins at `position`, if there is an entry for it."""
+        index = bisect_left(self._positions, position)
+        known = index < len(self._positions) and self._positions[index] == position
+        return self._offsets[index] if known else otherwise
+
     def position_of_time(self, timestamp: int) -> int:
         """Where to begin to look for the first batch that has `timestamp` or a later one."""
         index = bisect_left(self._times, timestamp) - 1
@@ -142,11 +148,14 @@ def encode_block(entries: Iterable[tuple[int, int, int]], covered: int, max_time
 
 
 def decode_blocks(data: bytes, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
-    """The index in `data` as far as it can be trusted, and whether that was all of it."""
+    """The index of `segment_size` bytes as far as `data` can be trusted, and whether that was all of it.
+
+    Blocks that were added since the segment was of that size are not looked at.
+    """
     index = SparseIndex(interval)
     view = memoryview(data)
     position = 0
-    while position < len(data):
+    while position < len(data) and (index.covered < segment_size or not position):
         size = _block_size(view[position:])
         if size == 0:
             return index, False

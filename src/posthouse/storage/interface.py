@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader
@@ -55,6 +56,15 @@ class Put:
 
 
 Operation = Append | Trim | Put
+
+
+class OperationRefused(PosthouseError):
+    """One operation of a commit must not be done; nothing was. The others may be tried without it."""
+
+    def __init__(self, operation: Append, reason: PosthouseError) -> None:
+        super().__init__(str(reason))
+        self.operation = operation
+        self.reason = reason
 
 
 @dataclass(slots=True)

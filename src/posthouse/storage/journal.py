@@ -40,6 +40,7 @@ their content is checkpointed. The random salt in a file's name keeps apart the 
 frames from bytes that a client sent to look like one.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from posthouse.storage.disk import Buffer, Disk, synced
+from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed, synced
+
+log = logging.getLogger(__name__)
 
 FRAME_MAGIC = b"PHFR"
 FRAME_HEADER = Struct(">4sIQI")
@@ -133,9 +136,28 @@ class Journal:
     def start(self, number: int) -> None:
         """Begin a new file whose first frame is `number`; files that are there already count as old."""
         for file in journal_files(self._disk, self._directory):
+            self._sync_old(file.path)
             self._old.append(_File(file.path, file.salt, number - 1))
         self._next = number
-        self._roll()
+        try:
+            self._roll()
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            log.warning("there is no space for a journal: nothing can be written until there is")
+
+    @property
+    def has_old_files(self) -> bool:
+        """Whether a checkpoint would give any back."""
+        return bool(self._old)
+
+    def _sync_old(self, path: str) -> None:
+        """What was replayed from it will be served, and being readable does not mean being durable."""
+        handle = self._disk.open(path)
+        try:
+            synced(self._disk, handle)
+        finally:
+            self._disk.close(handle)
 
     def write(self, operations: Sequence[Buffer], size: int, *, sync: bool) -> int:
         """Write one frame and return its number. It counts only if this returns."""
@@ -205,7 +227,10 @@ class Journal:
             self._disk.remove(spare)  # what it got of a nearly full disk is needed elsewhere
             raise
         synced(self._disk, handle)
-        self._disk.sync_directory(self._directory)
+        try:
+            self._disk.sync_directory(self._directory)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
         return handle
 
 
@@ -233,10 +258,13 @@ def read_journal(disk: Disk, directory: str, after: int | None) -> Iterator[Fram
     """
     wanted = None if after is None else after + 1
     for file in journal_files(disk, directory):
+        if wanted is not None and file.first > wanted:
+            yield Gap(file.path, 0, wanted, file.first)
+        wanted = file.first if wanted is None else max(wanted, file.first)
         for position, number, entries in _frames(disk, file):
-            if wanted is not None and number < wanted:
+            if number < wanted:
                 continue
-            if wanted is not None and number > wanted:
+            if number > wanted:
                 yield Gap(file.path, position, wanted, number)
             yield Frame(number, entries)
             wanted = number + 1

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from posthouse.model.errors import CorruptBatch, OffsetOutOfRange, PosthouseError
+from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, PosthouseError, Unavailable
 from posthouse.records.batch import HEADER_SIZE, parse_header
 from posthouse.records.record import iter_records
 from posthouse.storage.disk import Disk
@@ -16,7 +16,7 @@ from posthouse.storage.interface import Slice, TimestampedOffset
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.segment import Damage, Segment
-from posthouse.storage.segment_reader import Checked, Reader, build_index, read_checked, walk
+from posthouse.storage.segment_reader import Checked, Reader, build_index, header_at, read_checked, walk
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +68,14 @@ class Reads:
             return None
         try:
             file = self._files.acquire(segment.path)
-        except FileNotFoundError:
+        except OSError:
             return None
         try:
             if end <= first:
                 return self._read_one_now(file.handle, first, segment.size, offset, max_bytes, at_least_one)
             data = self._disk.read_now(file.handle, end - first, first)
+        except OSError:
+            return None
         finally:
             self._files.release(file)
         return None if data is None else _from_offset(data, offset)
@@ -86,7 +88,9 @@ class Reads:
             start = self._disk.read_now(handle, HEADER_SIZE, position)
             if start is None:
                 return None
-            header = parse_header(start)
+            header = header_at(start, 0)
+            if header is None:
+                return None
             if header.next_offset > offset:
                 if header.length > max_bytes and not at_least_one:
                     return bytearray()
@@ -102,6 +106,7 @@ class Reads:
         if not owner.has(segment):
             return None
         start = segment.index.position_of(offset)
+        start_offset = segment.index.offset_at(start, segment.base_offset)
         end = segment.size
         end_offset = owner.end_offset_of(segment)
 
@@ -112,7 +117,7 @@ class Reads:
                 offset,
                 max_bytes,
                 at_least_one,
-                base_offset=segment.base_offset,
+                base_offset=start_offset,
                 end=end,
                 end_offset=end_offset,
             )
@@ -158,11 +163,12 @@ class Reads:
         if not owner.has(segment):
             return None
         start = 0 if timestamp is None else segment.index.position_of_time(timestamp)
+        start_offset = segment.index.offset_at(start, segment.base_offset)
         end, end_offset, log_start = segment.size, owner.end_offset_of(segment), owner.start
 
         def work(read: Reader) -> TimestampedOffset | None:
             best: TimestampedOffset | None = None
-            for step in walk(read, start, end, segment.base_offset, end_offset):
+            for step in walk(read, start, end, start_offset, end_offset):
                 if step.header is None or step.header.last_offset < log_start:
                     continue
                 least = best.timestamp + 1 if best else timestamp
@@ -187,14 +193,17 @@ class Reads:
         def work(read: Reader) -> tuple[SparseIndex, bool, list[Damage]]:
             stored_index, whole = self._load_index(segment.index_path, stored, interval, end)
             whole = whole and stored_index.covered == end
+            if not whole:
+                stored_index = SparseIndex(interval)
             damage = build_index(read, stored_index, end, segment.base_offset, end_offset)
             return stored_index, whole, damage
 
         loaded = await self._in_worker(segment, work)
         if segment.index is not index:  # unloaded meanwhile
-            return await self._complete_index(owner, segment)
+            await self._complete_index(owner, segment)
+            return
         if loaded is None or index.is_complete:
-            return None
+            return
         earlier, whole, damage = loaded
         segment.index.prepend(earlier)
         self._report(segment, damage)
@@ -215,7 +224,7 @@ class Reads:
         finally:
             self._disk.close(handle)
         index, whole = decode_blocks(data, interval, segment_size)
-        return index, whole and len(data) == size
+        return index, whole
 
     async def _in_worker(self, segment: Segment, work: Callable[[Reader], T]) -> T | None:
         """Do `work` with the segment's file on a worker thread; None if the file is not there."""
@@ -225,8 +234,12 @@ class Reads:
                 file = self._files.acquire(segment.path)
             except FileNotFoundError:
                 return None
+            except OSError as error:
+                raise Unavailable(f"{segment.path} cannot be opened: {error}") from error
             try:
                 return work(lambda size, position: self._disk.read(file.handle, size, position))
+            except OSError as error:
+                raise DataDamaged(f"{segment.path} cannot be read: {error}") from error
             finally:
                 self._files.release(file)
 

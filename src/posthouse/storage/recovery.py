@@ -1,9 +1,9 @@
 """Bringing a data directory back to what was acknowledged.
 
 Catalog first: it says how far every segment counted at the last checkpoint. Then the journal: what was
-committed since. Then, after a crash, the bytes behind: whole batches that go on exactly where the log
-ends are kept, because a damaged journal frame must not cost what the segment still has; the rest is cut.
-The work is bounded by the journal, whatever the size of the log.
+committed since. Bytes behind that were never acknowledged and are cut. Only if frames are missing or the
+catalog is lost, whole batches that lie there are kept: damage must not cost what the segments still have.
+The work is bounded by the journal, whatever the size of the log, unless the catalog is lost.
 """
 
 import logging
@@ -13,10 +13,10 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.catalog import Contents
 from posthouse.storage.disk import Disk
-from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, read_journal
+from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, journal_files, read_journal
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
-from posthouse.storage.segment import Segment, segment_name
+from posthouse.storage.segment import Damage, Segment
 from posthouse.storage.segment_reader import Reader, header_at, walk
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class Recovery:
         self._now_ms = now_ms
         self._result = Recovered(empty_logs(directory, topics))
         self._fresh_directories: set[str] = set()
+        self._doubts: list[tuple[PartitionLog, int, str]] = []
 
     def run(self, contents: Contents) -> Recovered:
         result = self._result
@@ -53,7 +54,12 @@ class Recovery:
         else:
             self._load(contents)
         result.next_frame = (contents.frame or 0) + 1
-        for found in read_journal(self._disk, f"{self._directory}/journal", contents.frame):
+        journal = f"{self._directory}/journal"
+        is_damaged = contents.frame is None
+        if contents.frame and not contents.clean and not journal_files(self._disk, journal):
+            self._report(f"{journal} is empty: frames from {result.next_frame} on are missing")
+            is_damaged = True
+        for found in read_journal(self._disk, journal, contents.frame):
             if isinstance(found, Frame):
                 for entry in found.entries:
                     if isinstance(entry, PutEntry):
@@ -63,11 +69,19 @@ class Recovery:
                 result.next_frame = found.number + 1
             else:
                 self._report(f"the journal is damaged: {found}")
+                result.next_frame = found.next
+                is_damaged = True
         if not contents.clean:
+            finish = self._take_in_files if is_damaged else self._cut_tail
             for partition_log in result.logs.values():
-                self._adopt_tail(partition_log)
+                finish(partition_log)
+        if contents.frame is None:
+            self._keep_bounds(contents)
         for partition_log in result.logs.values():
             partition_log.next_offset = partition_log.end
+        for partition_log, next_offset, problem in self._doubts:
+            if next_offset > partition_log.start:
+                self._report(problem)
         for directory in self._fresh_directories:
             self._disk.sync_directory(directory)
         return result
@@ -103,19 +117,26 @@ class Recovery:
     def _walk_everything(self) -> None:
         """The catalog is lost: every segment is read from its first byte to its last."""
         for owner in self._result.logs.values():
-            bases = sorted(
-                int(name.removesuffix(".log"))
-                for name in self._disk.names(owner.directory)
-                if name.endswith(".log") and name.removesuffix(".log").isdigit()
-            )
-            if not bases:
+            self._take_in_files(owner)
+            if owner.segments:
+                owner.start = owner.segments[0].base_offset
+
+    def _keep_bounds(self, contents: Contents) -> None:
+        """No offset is given twice and nothing that was let go comes back, though the catalog was lost."""
+        for row in contents.partitions:
+            owner = self._result.logs.get(row.partition)
+            if owner is None:
                 continue
-            self._result.changed.add(owner)
-            owner.start = owner.end = bases[0]
-            for base_offset in bases:
-                segment = owner.add_segment(base_offset, self._now_ms)
-                owner.end = max(owner.end, base_offset)
-                self._take_in(owner, segment, self._disk.size(segment.path), NO_END)
+            if row.end > owner.end:
+                owner.end = row.end
+                owner.add_segment(row.end, self._now_ms)
+            self._trim(owner, row.start)
+
+    def _trim(self, owner: PartitionLog, offset: int) -> None:
+        self._result.changed.add(owner)
+        for segment in owner.trim(offset):
+            self._disk.remove(segment.path)
+            self._disk.remove(segment.index_path)
 
     def _replay(self, entry: Entry) -> None:
         owner = self._result.logs.get(PartitionId(TopicId(entry.topic), entry.partition))
@@ -123,19 +144,21 @@ class Recovery:
             return  # its topic was deleted later
         self._result.changed.add(owner)
         if entry.kind == TRIM:
-            for segment in owner.trim(entry.offset):
-                self._disk.remove(segment.path)
-                self._disk.remove(segment.index_path)
+            owner.end = max(owner.end, entry.offset)  # no trim goes beyond what there was
+            self._trim(owner, entry.offset)
             return
         if entry.next_offset <= owner.end:
             return  # found already by walking the segments
+        if entry.offset > owner.end:
+            self._take_in_files(owner, before=entry)
         segment = self._segment(owner, entry.segment)
+        if entry.offset > owner.end:
+            problem = f"{segment.path}: offsets {owner.end} to {entry.offset - 1} are missing"
+            self._report_later(owner, entry.offset, problem)
         if segment.size < entry.position:
-            self._report(
-                f"{segment.path}: the journal says nothing of offsets {owner.end} to {entry.offset - 1}"
-            )
-            self._take_in(owner, segment, entry.position, entry.offset)
-            segment.size = entry.position
+            segment.add_damage(Damage(segment.size, entry.position, owner.end, entry.offset))
+            segment.size = segment.next_position = entry.position
+        owner.end = max(owner.end, entry.offset)
         if entry.kind == APPEND:
             self._write_again(owner, segment, entry)
         else:
@@ -151,8 +174,9 @@ class Recovery:
         assert entry.batch is not None
         header = header_at(entry.batch, 0)
         assert header is not None, "the frame's checksum covers the batch"
+        self._fresh_directories.update(self._disk.make_directory(owner.directory))
         if entry.position == 0:
-            self._fresh_directories.update(self._disk.make_directory(owner.directory), [owner.directory])
+            self._fresh_directories.add(owner.directory)
         file = self._files.acquire(segment.path, create=True)
         try:
             self._disk.write(file.handle, [entry.batch], entry.position)
@@ -164,48 +188,64 @@ class Recovery:
     def _take_in(self, owner: PartitionLog, segment: Segment, end: int, end_offset: int) -> None:
         """Count the batches between the segment's size and `end` as far as they are whole."""
         if self._disk.size(segment.path) < 0:
-            self._report(f"{segment.path} is missing")
+            self._report_later(owner, end_offset, f"{segment.path} is missing")
             return
         file = self._files.acquire(segment.path)
         try:
             read = _reader(self._disk, file.handle)
-            for step in walk(read, segment.size, end, owner.end, end_offset):
+            first_offset = owner.end if segment.size else segment.base_offset
+            for step in walk(read, segment.size, end, first_offset, end_offset):
                 if step.header is not None:
                     header = step.header
+                    self._result.changed.add(owner)
                     segment.appended(header.base_offset, step.position, header.length, header.max_timestamp)
                     owner.end = header.next_offset
                 elif step.damage is not None and step.damage.next_offset != NO_END:
                     segment.add_damage(step.damage)
-                    self._report(f"{segment.path} is damaged: {step.damage}")
+                    problem = f"{segment.path} is damaged: {step.damage}"
+                    self._report_later(owner, step.damage.next_offset, problem)
         finally:
             self._files.release(file)
 
-    def _adopt_tail(self, owner: PartitionLog) -> None:
-        while True:
-            segment = owner.segments[-1] if owner.segments else None
-            if segment is not None and self._disk.size(segment.path) > segment.size:
-                self._adopt(owner, segment)
-            if segment is not None and segment.base_offset == owner.end:
-                return
-            if self._disk.size(f"{owner.directory}/{segment_name(owner.end)}") <= 0:
-                return
-            owner.add_segment(owner.end, self._now_ms)
+    def _take_in_files(self, owner: PartitionLog, before: Entry | None = None) -> None:
+        """Count what lies in files behind the end of the log and is whole; up to `before`, if given.
 
-    def _adopt(self, owner: PartitionLog, segment: Segment) -> None:
-        end = self._disk.size(segment.path)
-        file = self._files.acquire(segment.path)
-        try:
-            for step in walk(_reader(self._disk, file.handle), segment.size, end, owner.end, NO_END):
-                header = step.header
-                # A control batch is one part of a commit whose other parts may be missing.
-                if header is None or header.base_offset != owner.end or header.is_control:
-                    break
-                segment.appended(header.base_offset, step.position, header.length, header.max_timestamp)
-                owner.end = header.next_offset
-                self._result.changed.add(owner)
-            self._disk.truncate(file.handle, segment.size)
-        finally:
-            self._files.release(file)
+        Only where frames or the catalog are lost: otherwise nothing was acknowledged of what lies there, and
+        part of a commit must not appear without the rest of it.
+        """
+        end_offset = NO_END if before is None else before.offset
+        for base_offset in self._base_offsets(owner):
+            if base_offset >= end_offset:
+                break
+            newest = owner.segments[-1].base_offset if owner.segments else -1
+            if base_offset < newest or newest < base_offset < owner.end:
+                continue  # counted already, or left there by a crash long ago
+            segment = self._segment(owner, base_offset)
+            end = self._disk.size(segment.path)
+            if before is not None and before.segment == base_offset:
+                end = min(end, before.position)
+            self._take_in(owner, segment, end, end_offset)
+            if segment.size == 0:
+                owner.segments.remove(segment)
+
+    def _base_offsets(self, owner: PartitionLog) -> list[int]:
+        """Of the segment files that are there."""
+        stems = (name.removesuffix(".log") for name in self._disk.names(owner.directory) if ".log" in name)
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def _cut_tail(self, owner: PartitionLog) -> None:
+        """Remove bytes that were never acknowledged."""
+        segment = owner.segments[-1] if owner.segments else None
+        if segment is not None and self._disk.size(segment.path) > segment.size:
+            file = self._files.acquire(segment.path)
+            try:
+                self._disk.truncate(file.handle, segment.size)
+            finally:
+                self._files.release(file)
+
+    def _report_later(self, owner: PartitionLog, next_offset: int, problem: str) -> None:
+        """It is none if a trim that follows in the journal took those offsets away."""
+        self._doubts.append((owner, next_offset, problem))
 
     def _report(self, problem: str) -> None:
         log.error("%s", problem)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from posthouse.model.errors import CorruptBatch, UnsupportedFormat
-from posthouse.records.batch import HEADER_SIZE, BatchHeader, parse_header, verify_crc
+from posthouse.records.batch import HEADER_SIZE, BatchHeader, Readable, parse_header, verify_crc
 from posthouse.storage.index import SparseIndex
 from posthouse.storage.segment import Damage
 
@@ -33,7 +33,7 @@ class Checked:
     """No whole batch was left in the segment: look in the next one."""
 
 
-def header_at(data: bytes | memoryview, position: int) -> BatchHeader | None:
+def header_at(data: Readable, position: int) -> BatchHeader | None:
     """The batch header there, None if there can be none."""
     try:
         return parse_header(data, position)
@@ -44,7 +44,8 @@ def header_at(data: bytes | memoryview, position: int) -> BatchHeader | None:
 def walk(read: Reader, position: int, end: int, first_offset: int, end_offset: int) -> Iterator["Step"]:
     """Every batch from `position` to `end`, its checksum looked at; damaged stretches come as Damage.
 
-    `first_offset` is the lowest offset that may occur, `end_offset` the first that may not.
+    `first_offset` is the offset of the batch at `position`, `end_offset` the first that may not occur.
+    Offsets lie outside the checksum; that they follow on each other is what proves them.
     """
     expected = first_offset
     while position < end:
@@ -56,7 +57,11 @@ def walk(read: Reader, position: int, end: int, first_offset: int, end_offset: i
                 break  # the window may end inside this batch: look again with one that begins with it
             if header is not None and len(window) < header.length <= end - position:
                 window = read(header.length, position)
-            if header is None or not _is_whole(window, at, header, expected, end_offset):
+            if (
+                header is None
+                or header.base_offset != expected
+                or not _is_whole(window, at, header, expected, end_offset)
+            ):
                 damage = _find_next(read, position, end, expected, end_offset)
                 yield Step(position, None, damage)
                 position, expected = damage.end, damage.next_offset
@@ -90,6 +95,7 @@ def _is_whole(
         at + header.length <= len(window)
         and expected <= header.base_offset
         and header.last_offset_delta >= 0
+        and header.leader_epoch == 0
         and header.next_offset <= end_offset
         and verify_crc(window, at, header.length)
     )
@@ -97,6 +103,12 @@ def _is_whole(
 
 def _find_next(read: Reader, position: int, end: int, expected: int, end_offset: int) -> Damage:
     """From a position where no good batch begins, to the next where one does, or to the end."""
+    damaged = header_at(read(HEADER_SIZE, position), 0)
+    if damaged is not None:  # most often its length is right, and there is no need to search
+        behind = position + damaged.length
+        header = _good_batch(read, behind, end, expected, end_offset)
+        if header is not None or behind == end:
+            return Damage(position, behind, expected, header.base_offset if header else end_offset)
     at = position + 1
     while at + HEADER_SIZE <= end:
         window = read(min(CHUNK, end - at), at)
@@ -107,7 +119,7 @@ def _find_next(read: Reader, position: int, end: int, expected: int, end_offset:
             start = at + hook - EPOCH_AT
             if start > position:
                 header = _good_batch(read, start, end, expected, end_offset)
-                if header is not None:
+                if header is not None and _is_followed(read, start, end, header):
                     return Damage(position, start, expected, header.base_offset)
             hook = window.find(EPOCH_AND_MAGIC, hook + 1)
         if at + len(window) >= end:
@@ -124,6 +136,13 @@ def _good_batch(read: Reader, start: int, end: int, expected: int, end_offset: i
     return header if _is_whole(batch, 0, header, expected, end_offset) else None
 
 
+def _is_followed(read: Reader, start: int, end: int, header: BatchHeader) -> bool:
+    """Whether the next batch goes on where this one ends: one that lies inside a message's value does not."""
+    behind = start + header.length
+    following = header_at(read(HEADER_SIZE, behind), 0)
+    return behind == end or (following is not None and following.base_offset == header.next_offset)
+
+
 def read_checked(
     read: Reader,
     start: int,
@@ -137,7 +156,7 @@ def read_checked(
 ) -> Checked:
     """Good batches from the one that holds `offset`, or the next good one behind it, with no gap between.
 
-    `start` is a position at or before that batch.
+    `start` is a position at or before that batch, and `base_offset` the offset there.
     """
     result = Checked(is_last=True)
     chunks: list[memoryview] = []

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from posthouse.broker.broker import Appended, Produced
+from posthouse.broker.appending import Appended, Produced
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
@@ -26,7 +26,7 @@ _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
 _Results: TypeAlias = list[Appended | PosthouseError]
 
 
-def handle(context: Context, request: ProduceRequest) -> Deferred:
+def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceResponse | None:
     _check(request)
     by_id = context.version >= _FIRST_WITH_TOPIC_ID
     batches: list[Produced] = []
@@ -60,7 +60,10 @@ def handle(context: Context, request: ProduceRequest) -> Deferred:
         _check_all_taken(topics)
         return None
 
-    return Deferred(context.broker.append(batches), finish)
+    appending = context.broker.append(batches)
+    if appending.future is None:
+        return finish(appending.results([]))
+    return Deferred(appending.future, lambda outcomes: finish(appending.results(outcomes)))
 
 
 def _check(request: ProduceRequest) -> None:

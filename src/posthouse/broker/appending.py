@@ -1,0 +1,91 @@
+"""Batches on their way into the log, and what became of each."""
+
+import asyncio
+from dataclasses import dataclass
+
+from posthouse.broker.long_poll import LongPoll
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Put, Storage
+
+
+@dataclass(slots=True)
+class Produced:
+    """One batch on its way in. The bytes must be writable: offsets are stamped in place."""
+
+    topic: Topic
+    partition: int
+    batch: memoryview
+
+
+@dataclass(slots=True)
+class Appended:
+    """Where a batch went. `append_time` is -1 where the records keep their producer's timestamps."""
+
+    base_offset: int
+    log_start: int
+    append_time: int
+
+
+class Appending:
+    """One call of `Broker.append`.
+
+    Not a future of its own, because this is made for every produce request and each future costs a turn
+    of the event loop: whoever waits for `future` passes what it brought to `results`.
+    """
+
+    __slots__ = ("_appends", "_long_poll", "_positions", "_puts", "_results", "future")
+
+    def __init__(self, long_poll: LongPoll) -> None:
+        self._long_poll = long_poll
+        self._appends: list[Append] = []
+        self._positions: list[int] = []
+        self._puts: list[Put] = []
+        self._results: list[Appended | PosthouseError] = []
+        self.future: asyncio.Future[list[Outcome]] | None = None
+        """Done when everything that was accepted is durable; None if nothing was accepted."""
+
+    def accept(self, append: Append, append_time: int) -> None:
+        self._positions.append(len(self._results))
+        self._appends.append(append)
+        self._results.append(Appended(-1, -1, append_time))
+
+    def refuse(self, error: PosthouseError) -> None:
+        self._results.append(error)
+
+    def require(self, puts: list[Put]) -> None:
+        """State that has to become durable together with the batches."""
+        self._puts += puts
+
+    def commit(self, storage: Storage) -> None:
+        while self._appends:
+            operations: list[Operation] = [*self._appends, *self._puts]
+            try:
+                self.future = storage.commit(operations)
+            except OperationRefused as refusal:
+                self._drop(self._appends.index(refusal.operation), refusal.reason)
+            except PosthouseError as error:
+                while self._appends:
+                    self._drop(0, error)
+            else:
+                return
+
+    def _drop(self, number: int, error: PosthouseError) -> None:
+        del self._appends[number]
+        self._results[self._positions.pop(number)] = error
+
+    def results(self, outcomes: list[Outcome]) -> list[Appended | PosthouseError]:
+        """One entry per batch, in order: where it went, or why it was refused."""
+        results = self._results
+        arrived = self._long_poll.arrived
+        for position, append, outcome in zip(self._positions, self._appends, outcomes, strict=False):
+            appended = results[position]
+            assert isinstance(appended, Appended)
+            appended.base_offset = outcome.base_offset
+            appended.log_start = outcome.log_start
+            arrived(append.partition, append.header.length)
+        return results
+
+    async def wait(self) -> list[Appended | PosthouseError]:
+        """For callers that are not in a hurry. Raises Unavailable if storage could not keep the batches."""
+        return self.results(await self.future if self.future is not None else [])

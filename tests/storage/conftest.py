@@ -1,0 +1,33 @@
+"""The storages under test, with limits so small that every edge is met."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from posthouse.model.clock import ManualClock
+from posthouse.storage.engine import FileStorage
+from posthouse.storage.interface import Storage
+from posthouse.storage.memory import MemoryStorage
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["file", "file-tiny", "memory"])
+async def storage(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> AsyncIterator[Storage]:
+    """Every implementation, open and empty."""
+    made: Storage
+    if request.param == "memory":
+        made = MemoryStorage(clock)
+    elif request.param == "file":
+        made = FileStorage(tmp_path / "data", clock=clock, journal_bytes=64 * 1024, open_files=16)
+    else:
+        made = FileStorage(tmp_path / "data", clock=clock, journal_bytes=1024, open_files=2)
+    await made.open()
+    yield made
+    await made.close()
