@@ -326,8 +326,8 @@ async def test_offsets_are_not_given_again_when_the_catalog_is_lost(tmp_path: Pa
         await storage.commit([Trim(emptied, 10), Trim(trimmed, 7)])
     (tmp_path / "catalog.sqlite").write_bytes(b"gone")
     async with opened(tmp_path) as storage:
-        assert storage.bounds(emptied) == Bounds(10, 10)
-        assert storage.bounds(trimmed) == Bounds(7, 10)
+        assert storage.bounds(emptied) == Bounds(10, 10, 10)
+        assert storage.bounds(trimmed) == Bounds(7, 10, 10)
         await ledger.produce(storage, emptied, trimmed)
         assert set(await read_all(storage, emptied)) == {10}
         assert set(await read_all(storage, trimmed)) == {7, 8, 9, 10}

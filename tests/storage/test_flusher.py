@@ -52,13 +52,13 @@ async def test_nothing_is_visible_before_it_is_durable(tmp_path: Path) -> None:
         disk.sync_began.clear()
         commit = storage.commit([append(partition, b"unseen"), Trim(partition, 1)])
         await until_sync(disk)
-        assert storage.bounds(partition) == Bounds(0, 1)
+        assert storage.bounds(partition) == Bounds(0, 1, 1)
         assert await read_all(storage, partition) == {0: b"seen"}
         assert await storage.find_timestamp(partition, 0) is not None
         size = storage.size(partition)
         disk.sync_gate.set()
         await commit
-        assert storage.bounds(partition) == Bounds(1, 2)
+        assert storage.bounds(partition) == Bounds(1, 2, 2)
         assert storage.size(partition) > size
         assert await read_all(storage, partition) == {1: b"unseen"}
 

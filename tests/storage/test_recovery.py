@@ -118,10 +118,10 @@ async def test_a_trim_of_its_own_group_is_replayed_as_it_was(tmp_path: Path) -> 
         await storage.create_topics([topic])
         await storage.commit([append(partition, b"0"), append(partition, b"1"), Trim(partition, 2)])
         await storage.commit([Trim(partition, 10**12), append(partition, b"2")])
-        assert storage.bounds(partition) == Bounds(2, 3)
+        assert storage.bounds(partition) == Bounds(2, 3, 3)
         copy = await crash_copy(storage, tmp_path / "copy")
     async with opened(copy) as storage:
-        assert storage.bounds(partition) == Bounds(2, 3)
+        assert storage.bounds(partition) == Bounds(2, 3, 3)
         assert await read_all(storage, partition) == {2: b"2"}
 
 
@@ -138,7 +138,7 @@ async def test_an_emptied_partition_without_syncs_keeps_its_end(
         await storage.commit([Trim(partition, 10)])
         copy = await crash_copy(storage, tmp_path / "copy")
     async with opened(copy) as storage:
-        assert storage.bounds(partition) == Bounds(10, 10)
+        assert storage.bounds(partition) == Bounds(10, 10, 10)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -194,7 +194,7 @@ async def test_topics_and_their_settings_come_back(tmp_path: Path) -> None:
         assert storage.cluster_id == cluster_id
         found = storage.topics[topic.id]
         assert (found.name, found.partitions, found.config.retention_ms) == ("configured", 5, 54321)
-        assert storage.bounds(topic.partition(4)) == Bounds(0, 0)
+        assert storage.bounds(topic.partition(4)) == Bounds(0, 0, 0)
 
 
 async def test_a_first_start_that_was_interrupted_is_repeated(tmp_path: Path) -> None:

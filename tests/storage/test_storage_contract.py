@@ -19,7 +19,7 @@ async def partition_in(storage: Storage, **overrides: str) -> PartitionId:
 
 async def test_a_new_partition_is_empty(storage: Storage) -> None:
     partition = await partition_in(storage)
-    assert storage.bounds(partition) == Bounds(0, 0)
+    assert storage.bounds(partition) == Bounds(0, 0, 0)
     assert storage.size(partition) == 0
     assert not (await storage.read(partition, 0, 1000)).data
     assert await storage.find_timestamp(partition, 0) is None
@@ -50,7 +50,7 @@ async def test_operations_of_one_commit_take_effect_in_order(storage: Storage) -
     )
     assert outcomes == [Outcome(0, 0), Outcome(0, 0), Outcome(1, 0), Outcome(1, 1), Outcome(1, 1)]
     assert await read_all(storage, first) == {1: b"3", 2: b"4"}
-    assert storage.bounds(second) == Bounds(1, 1)
+    assert storage.bounds(second) == Bounds(1, 1, 1)
 
 
 async def test_a_commit_with_one_unknown_partition_does_nothing(storage: Storage) -> None:
@@ -75,7 +75,7 @@ async def test_reads_start_with_the_batch_that_holds_the_offset(storage: Storage
         base = offset - offset % 3
         assert found == {base + i: b"%d" % (base + i) for i in range(3)}
     slice_at_end = await storage.read(partition, 30, 1000)
-    assert not slice_at_end.data and slice_at_end.bounds == Bounds(0, 30)
+    assert not slice_at_end.data and slice_at_end.bounds == Bounds(0, 30, 30)
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 60, 80, 150, 10_000])
@@ -168,7 +168,7 @@ async def test_trimming_moves_the_start_and_never_back(storage: Storage) -> None
     for wanted, start in ((5, 5), (3, 5), (0, 5), (12, 12), (1000, 20)):
         [outcome] = await storage.commit([Trim(partition, wanted)])
         assert outcome.log_start == start
-        assert storage.bounds(partition) == Bounds(start, 20)
+        assert storage.bounds(partition) == Bounds(start, 20, 20)
         assert await read_all(storage, partition) == {n: b"%d" % n for n in range(start, 20)}
         assert storage.size(partition) <= size
     assert storage.size(partition) == 0
@@ -185,7 +185,7 @@ async def test_a_trim_leaves_alone_what_is_committed_behind_it(storage: Storage)
     await asyncio.sleep(0)
     pending += [storage.commit([append(partition, b"x" * 150)]) for _ in range(8)]
     await asyncio.gather(*pending)
-    assert storage.bounds(partition) == Bounds(2, 10)
+    assert storage.bounds(partition) == Bounds(2, 10, 10)
     assert await read_all(storage, partition) == dict.fromkeys(range(2, 10), b"x" * 150)
 
 
@@ -195,11 +195,11 @@ async def test_retention_by_time_keeps_what_is_young_enough(storage: Storage, cl
         await storage.commit([append(partition, b"%d" % number, timestamps=[clock.now_ms()])])
         clock.advance(10)
     await storage.enforce_retention()
-    assert storage.bounds(partition) == Bounds(4, 10)
+    assert storage.bounds(partition) == Bounds(4, 10, 10)
     assert await read_all(storage, partition) == {n: b"%d" % n for n in range(4, 10)}
     clock.advance(3600)
     await storage.enforce_retention()
-    assert storage.bounds(partition) == Bounds(10, 10)
+    assert storage.bounds(partition) == Bounds(10, 10, 10)
     [outcome] = await storage.commit([append(partition, b"next")])
     assert outcome.base_offset == 10
 
@@ -210,10 +210,10 @@ async def test_retention_counts_from_arrival_where_records_have_no_time(
     partition = await partition_in(storage, retention_ms="60000")
     await storage.commit([append(partition, b"timeless", timestamps=[-1])])
     await storage.enforce_retention()
-    assert storage.bounds(partition) == Bounds(0, 1)
+    assert storage.bounds(partition) == Bounds(0, 1, 1)
     clock.advance(61)
     await storage.enforce_retention()
-    assert storage.bounds(partition) == Bounds(1, 1)
+    assert storage.bounds(partition) == Bounds(1, 1, 1)
 
 
 async def test_retention_by_size_keeps_at_least_that_much(storage: Storage) -> None:
@@ -232,7 +232,7 @@ async def test_without_limits_retention_keeps_everything(storage: Storage, clock
         await storage.commit([append(partition, b"value")])
     clock.advance(10**9)
     await storage.enforce_retention()
-    assert storage.bounds(partition) == Bounds(0, 10)
+    assert storage.bounds(partition) == Bounds(0, 10, 10)
 
 
 async def test_a_deleted_topic_is_gone(storage: Storage) -> None:

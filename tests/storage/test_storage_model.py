@@ -207,7 +207,7 @@ class StorageMachine(RuleBasedStateMachine):
             bounds = self.storage.bounds(partition)
             assert bounds.end <= len(log.records) and bounds.start <= log.start
             if not self.pending:
-                assert bounds == Bounds(log.start, len(log.records))
+                assert bounds == Bounds(log.start, len(log.records), len(log.records))
 
     @rule(offset=st.integers(0, 60), max_bytes=st.integers(0, 500))
     def read(self, offset: int, max_bytes: int) -> None:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from posthouse.storage.catalog import Catalog, PartitionRow, SegmentRow, Snapshot
 from posthouse.storage.disk import Disk, SyncFailed, synced
+from posthouse.storage.interface import Space
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
+from posthouse.storage.producers import partition_key
 from posthouse.storage.segment import Segment
 
 MANY_FILES = 64
@@ -46,6 +48,8 @@ class Checkpoint:
 
     def undo(self) -> None:
         """It was not written: everything in it is as unsaved as before."""
+        for owner in self.logs:
+            owner.producers.is_changed = True
         for segment in self.segments:
             segment.is_changed = True
             segment.index.forget_stored()
@@ -53,10 +57,13 @@ class Checkpoint:
 
 
 def take(frame: int, logs: set[PartitionLog], state: dict[tuple[int, bytes], bytes | None]) -> Checkpoint:
-    checkpoint = Checkpoint(Snapshot(frame=frame, state=state), list(logs), [])
+    checkpoint = Checkpoint(Snapshot(frame=frame, state=dict(state)), list(logs), [])
     snapshot = checkpoint.snapshot
     for owner in logs:
         snapshot.partitions.append(PartitionRow(owner.id, owner.start, owner.end))
+        if owner.producers.is_changed:
+            snapshot.state[Space.PRODUCERS.value, partition_key(owner.id)] = owner.producers.encode()
+            owner.producers.is_changed = False
         first = owner.segments[0].base_offset if owner.segments else owner.end
         snapshot.first_segments[owner.id] = first
         for segment in owner.segments:

@@ -28,13 +28,14 @@ from posthouse.records.batch import stamp
 from posthouse.storage import checkpoint
 from posthouse.storage.catalog import Catalog, TopicRow
 from posthouse.storage.disk import Disk, OsDisk, SyncFailed
-from posthouse.storage.flusher import Commit, Flusher, Trimming, Written
+from posthouse.storage.flusher import Commit, Flusher, Step, Trimming, Written
 from posthouse.storage.index import SparseIndex
 from posthouse.storage.interface import (
     PUT_DONE,
     Append,
     Bounds,
     Operation,
+    OperationRefused,
     Outcome,
     Put,
     Slice,
@@ -45,7 +46,8 @@ from posthouse.storage.interface import (
 from posthouse.storage.journal import Journal
 from posthouse.storage.lock import DirectoryLock
 from posthouse.storage.open_files import OpenFiles
-from posthouse.storage.partition_log import PartitionLog, Placement
+from posthouse.storage.partition_log import PartitionLog, Placement, Repetition
+from posthouse.storage.producers import AbortedTransaction, Producer, partition_key
 from posthouse.storage.reads import Reads
 from posthouse.storage.recovery import Recovered, Recovery, partition_directory
 from posthouse.storage.segment import Segment
@@ -70,6 +72,7 @@ class FileStorage:
         journal_bytes: int = 64 * 1024 * 1024,
         open_files: int = 512,
         checkpoint_seconds: float = 60.0,
+        producer_expiry_ms: int = 24 * 3600 * 1000,
         disk: Disk | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -78,6 +81,7 @@ class FileStorage:
         self._defaults = defaults or TopicConfig()
         self._journal_bytes = journal_bytes
         self._checkpoint_seconds = checkpoint_seconds
+        self._producer_expiry_ms = producer_expiry_ms
         self._random_bytes = random_bytes
         self._disk = disk or OsDisk()
         self._files = OpenFiles(self._disk, open_files)
@@ -232,6 +236,7 @@ class FileStorage:
                 owner.roll_back()  # it was not there when others were
             raise
         self._changed -= set(logs.values())
+        self._state_changes |= {(int(Space.PRODUCERS), partition_key(id)): None for id in logs}
         for owner in logs.values():
             owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
         await self._in_clerk(self._finish_deleting, [topic.id for topic in doomed])
@@ -251,18 +256,18 @@ class FileStorage:
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         self._check_writable()
         for operation in operations:
-            if not isinstance(operation, Put):
-                self._log(operation.partition)
+            self._check_operation(operation)
         now = self._clock.now_ms()
-        steps: list[Placement | Trimming | Put] = []
+        steps: list[Step] = []
         size = 0
         for operation in operations:
             if isinstance(operation, Append):
                 owner = self._log(operation.partition)
-                placement = owner.place(operation.batch, operation.header, now)
-                stamp(operation.batch, placement.base_offset, LEADER_EPOCH)
-                steps.append(placement)
-                size += operation.header.length
+                placed = owner.place(operation.batch, operation.header, now)
+                if isinstance(placed, Placement):
+                    stamp(operation.batch, placed.base_offset, LEADER_EPOCH)
+                    size += operation.header.length
+                steps.append(placed)
             elif isinstance(operation, Trim):
                 owner = self._log(operation.partition)
                 # Bounded now, not when it is written: replay must come to the same result.
@@ -274,6 +279,17 @@ class FileStorage:
             self._loop.call_soon(self._submit)
         self._gathered.append(Commit(steps, size, self._generation, done))
         return done
+
+    def _check_operation(self, operation: Operation) -> None:
+        """Everything that could refuse it, before anything of the commit has had an effect."""
+        if isinstance(operation, Put):
+            return
+        owner = self._log(operation.partition)
+        if isinstance(operation, Append) and operation.header.producer_id >= 0:
+            try:
+                owner.producers.repeated(operation.header)
+            except PosthouseError as error:
+                raise OperationRefused(operation, error) from None
 
     def _submit(self) -> None:
         """Hand over what this turn of the event loop committed, as one."""
@@ -293,7 +309,7 @@ class FileStorage:
             self._data_written += commit.size
             if not commit.done.done():
                 commit.done.set_result(outcomes)
-        self._frame = written.frame
+        self._frame = max(self._frame, written.frame)
         self._journalled += written.journalled
         if (
             self._journalled >= self._journal_bytes
@@ -301,11 +317,13 @@ class FileStorage:
         ):
             self._start_checkpoint()
 
-    def _completed(self, step: Placement | Trimming | Put) -> Outcome:
+    def _completed(self, step: Step) -> Outcome:
         if isinstance(step, Put):
             self._state_changes[int(step.space), step.key] = step.value
             return PUT_DONE
         owner = step.log
+        if isinstance(step, Repetition):
+            return Outcome(step.base_offset, owner.start)
         self._changed.add(owner)
         if isinstance(step, Placement):
             step.durable()
@@ -348,10 +366,22 @@ class FileStorage:
         return self._log(partition).size
 
     async def read(
-        self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
     ) -> Slice:
         self._check_open()
-        return await self._reads.read(self._log(partition), offset, max_bytes, at_least_one)
+        return await self._reads.read(self._log(partition), offset, max_bytes, at_least_one, stable_only)
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        return self._log(partition).producers.aborted_between(start, end)
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        return self._log(partition).producers.active()
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
         self._check_open()
@@ -366,6 +396,7 @@ class FileStorage:
         now = self._clock.now_ms()
         trims: list[Operation] = []
         for id, owner in self._logs.items():
+            owner.producers.expire(now - self._producer_expiry_ms)
             start = owner.expired_before(now)
             if start > owner.start:
                 trims.append(Trim(id, start))

@@ -28,7 +28,7 @@ from posthouse.storage.journal import (
     Journal,
 )
 from posthouse.storage.open_files import OpenFile, OpenFiles
-from posthouse.storage.partition_log import PartitionLog, Placement
+from posthouse.storage.partition_log import PartitionLog, Placement, Repetition
 from posthouse.storage.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,12 @@ class Trimming:
     offset: int
 
 
+Step: TypeAlias = Placement | Repetition | Trimming | Put
+
+
 @dataclass(slots=True)
 class Commit:
-    steps: list[Placement | Trimming | Put]
+    steps: list[Step]
     size: int
     generation: int
     """Counts how often commits had to be rolled back; one that was placed before that is void."""
@@ -82,6 +85,7 @@ class Flusher:
         self._void_reason: PosthouseError = Unavailable("nothing has failed")
         self._fenced: StorageFenced | None = None
         self._stopping = False
+        self._frame = 0
         self._thread: threading.Thread | None = None
         self._fresh_directories: set[str] = set()
 
@@ -191,15 +195,17 @@ class Flusher:
                     runs.setdefault(step.segment, []).append(step)
                 elif isinstance(step, Trimming):
                     trims.append(_trim_operation(step))
-                else:
+                elif isinstance(step, Put):
                     operations.append(_put_operation(step))
         sync = bool(operations or trims)
         for segment, run in runs.items():
             sync |= self._write_run(segment, run, operations)
+        if not operations and not trims:  # repetitions only: what they repeat is in a frame before
+            return Written(group, frame=self._frame)
         operations += trims  # last, because they may name offsets of this very group
         size = sum(map(len, operations))
-        frame = self._journal.write(operations, size, sync=sync)
-        return Written(group, frame=frame, journalled=size)
+        self._frame = self._journal.write(operations, size, sync=sync)
+        return Written(group, frame=self._frame, journalled=size)
 
     def _write_run(self, segment: Segment, run: list[Placement], operations: list[Buffer]) -> bool:
         """Write consecutive batches of one segment and say so in `operations`; whether that needs a sync."""

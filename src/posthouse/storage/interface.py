@@ -14,11 +14,16 @@ from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader
+from posthouse.storage.producers import AbortedTransaction, Producer
 
 
 @dataclass(slots=True)
 class Append:
     """Add one batch to the end of a partition. `batch` is writable: its offset is stamped in place.
+
+    A batch of an idempotent producer that is there already is not added again: the outcome has its first
+    offset. One that does not follow the producer's last is refused. A commit has at most one batch per
+    partition.
 
     Not frozen: one is made per batch on the produce path, and a frozen one costs three times as much.
     """
@@ -44,6 +49,8 @@ class Space(IntEnum):
     TRANSACTION_OFFSETS = 3
     PRODUCER_IDS = 4
     GROUPS = 5
+    PRODUCERS = 6
+    """What partitions remember of their producers: storage's own."""
 
 
 @dataclass(slots=True)
@@ -83,10 +90,14 @@ PUT_DONE = Outcome(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The readable part of a partition: start ≤ offset < end. All of it is durable."""
+    """The readable part of a partition: start ≤ offset < end. All of it is durable.
+
+    Below `stable` every transaction is decided; it is the end where none is open.
+    """
 
     start: int
     end: int
+    stable: int
 
 
 @dataclass(slots=True)
@@ -142,13 +153,26 @@ class Storage(Protocol):
         """Bytes stored for the partition."""
 
     async def read(
-        self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
     ) -> Slice:
         """Batches from the one containing `offset` on, up to `max_bytes`.
 
-        The first batch is returned whole even when it is larger, unless `at_least_one` is false.
+        The first batch is returned whole even when it is larger, unless `at_least_one` is false. With
+        `stable_only` nothing from the first undecided transaction on is returned.
         Raises OffsetOutOfRange outside the bounds; at the end the slice is empty.
         """
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        """The transactions with a record from `start` to before `end` that were given up."""
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        """What the partition remembers of its producers, by their ids."""
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
         """The first record whose timestamp is at or after `timestamp`."""

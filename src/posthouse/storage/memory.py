@@ -4,10 +4,10 @@ import asyncio
 import base64
 import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import OffsetOutOfRange, StorageClosed, UnknownPartition
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError, StorageClosed, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader, stamp
@@ -17,6 +17,7 @@ from posthouse.storage.interface import (
     Append,
     Bounds,
     Operation,
+    OperationRefused,
     Outcome,
     Put,
     Slice,
@@ -24,6 +25,7 @@ from posthouse.storage.interface import (
     TimestampedOffset,
     Trim,
 )
+from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
 
 
 class _Batch:
@@ -44,6 +46,12 @@ class _Log:
         self.size = 0
         self.bases: list[int] = []
         self.batches: list[_Batch] = []
+        self.producers = ProducerTable()
+
+    @property
+    def bounds(self) -> Bounds:
+        first_open = self.producers.first_open()
+        return Bounds(self.start, self.end, self.end if first_open is None else first_open)
 
     def append(self, append: Append, now_ms: int) -> int:
         base = self.end
@@ -63,10 +71,14 @@ class _Log:
         )
         self.size -= sum(batch.header.length for batch in self.batches[:keep])
         del self.bases[:keep], self.batches[:keep]
+        self.producers.trim(self.start)
 
-    def from_offset(self, offset: int) -> list[_Batch]:
-        index = max(bisect_right(self.bases, offset) - 1, 0)
-        return self.batches[index:]
+    def between(self, offset: int, end: int) -> Iterator[_Batch]:
+        """The batches from the one that holds `offset` to the last that begins before `end`."""
+        for index in range(max(bisect_right(self.bases, offset) - 1, 0), len(self.batches)):
+            if self.bases[index] >= end:
+                return
+            yield self.batches[index]
 
 
 class MemoryStorage:
@@ -112,8 +124,7 @@ class MemoryStorage:
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         self._check_open()
         for operation in operations:
-            if not isinstance(operation, Put):
-                self._log(operation.partition)
+            self._check_operation(operation)
         now = self._clock.now_ms()
         outcomes = []
         for operation in operations:
@@ -130,31 +141,55 @@ class MemoryStorage:
         done.set_result(outcomes)
         return done
 
+    def _check_operation(self, operation: Operation) -> None:
+        if isinstance(operation, Put):
+            return
+        log = self._log(operation.partition)
+        if isinstance(operation, Append) and operation.header.producer_id >= 0:
+            try:
+                log.producers.repeated(operation.header)
+            except PosthouseError as error:
+                raise OperationRefused(operation, error) from None
+
     def take_state(self, space: Space) -> dict[bytes, bytes]:
         return {}
 
     def bounds(self, partition: PartitionId) -> Bounds:
         log = self._log(partition)
-        return Bounds(log.start, log.end)
+        return log.bounds
 
     def size(self, partition: PartitionId) -> int:
         return self._log(partition).size
 
     async def read(
-        self, partition: PartitionId, offset: int, max_bytes: int, *, at_least_one: bool = True
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
     ) -> Slice:
         self._check_open()
         log = self._log(partition)
         if not log.start <= offset <= log.end:
             raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        bounds = log.bounds
+        end = bounds.stable if stable_only else bounds.end
         chunks: list[bytes] = []
         room = max_bytes
-        for batch in log.from_offset(offset) if offset < log.end else ():
+        for batch in log.between(offset, end) if offset < end else ():
             if batch.header.length > room and (chunks or not at_least_one):
                 break
             chunks.append(batch.data)
             room -= batch.header.length
-        return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), Bounds(log.start, log.end))
+        return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), bounds)
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        return self._log(partition).producers.aborted_between(start, end)
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        return self._log(partition).producers.active()
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
         self._check_open()

@@ -43,8 +43,12 @@ class OpenFiles:
     def release(self, file: OpenFile) -> None:
         with self._lock:
             file.users -= 1
-            if file.dropped and file.users == 0:
+            if file.users:
+                return
+            if file.dropped:
                 self._disk.close(file.handle)
+            elif len(self._files) > self._limit:  # there was no idle one when this one was opened
+                self._retire(self._files.pop(file.path))
 
     def drop(self, path: str) -> None:
         """Forget a file that is about to be removed or replaced."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.records.batch import BatchHeader
+from posthouse.records.control import is_commit
 from posthouse.storage.interface import Bounds
+from posthouse.storage.producers import Producer, ProducerTable
 from posthouse.storage.segment import Segment
 
 
@@ -24,15 +26,28 @@ class Placement:
     base_offset: int
     batch: memoryview
     header: BatchHeader
+    producer: Producer | None
+    """Its producer after this batch, if it has one that is to be remembered."""
 
     def durable(self) -> None:
         header = self.header
         self.segment.appended(self.base_offset, self.position, header.length, header.max_timestamp)
         self.log.end = self.base_offset + header.last_offset_delta + 1
+        if self.producer is not None:
+            aborts = header.is_control and not is_commit(self.batch)
+            self.log.producers.written(header.producer_id, self.producer, self.base_offset, aborts=aborts)
+
+
+@dataclass(slots=True)
+class Repetition:
+    """A batch that is in the log already, or on its way there."""
+
+    log: "PartitionLog"
+    base_offset: int
 
 
 class PartitionLog:
-    __slots__ = ("config", "directory", "end", "id", "next_offset", "segments", "start")
+    __slots__ = ("config", "directory", "end", "id", "next_offset", "producers", "segments", "start")
 
     def __init__(
         self, id: PartitionId, directory: str, config: TopicConfig, *, start: int = 0, end: int = 0
@@ -41,13 +56,15 @@ class PartitionLog:
         self.directory = directory
         self.config = config
         self.segments: list[Segment] = []
+        self.producers = ProducerTable()
         self.start = start
         self.end = end
         self.next_offset = end
 
     @property
     def bounds(self) -> Bounds:
-        return Bounds(self.start, self.end)
+        first_open = self.producers.first_open()
+        return Bounds(self.start, self.end, self.end if first_open is None else first_open)
 
     @property
     def size(self) -> int:
@@ -58,12 +75,22 @@ class PartitionLog:
         """Nothing is on its way to the disk."""
         return self.next_offset == self.end
 
-    def place(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Placement:
-        """Give the batch the next offset and a place in the active segment, rolling it when due."""
+    def place(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Placement | Repetition:
+        """Give the batch the next offset and a place in the active segment, rolling it when due.
+
+        Raises if its producer may not write it.
+        """
+        producer = None
+        if header.producer_id >= 0:
+            repeated = self.producers.repeated(header)
+            if repeated is not None:
+                return Repetition(self, repeated)
+            producer = self.producers.place(header, self.next_offset, now_ms)
         segment = self.segments[-1] if self.segments else None
         if segment is None or self._is_due(segment, header.length, now_ms):
             segment = self.add_segment(self.next_offset, now_ms)
-        placement = Placement(self, segment, segment.next_position, self.next_offset, batch, header)
+        position, offset = segment.next_position, self.next_offset
+        placement = Placement(self, segment, position, offset, batch, header, producer)
         segment.next_position += header.length
         self.next_offset += header.last_offset_delta + 1
         return placement
@@ -85,6 +112,7 @@ class PartitionLog:
     def roll_back(self) -> None:
         """Give up everything that was placed and did not become durable."""
         self.next_offset = self.end
+        self.producers.roll_back()
         while self.segments and self.segments[-1].size == 0 and self.segments[-1].base_offset >= self.end:
             self.segments.pop()
         for segment in self.segments:
@@ -93,10 +121,21 @@ class PartitionLog:
     def trim(self, offset: int) -> list[Segment]:
         """Move the start up; the segments that nobody can read any more are taken out and returned."""
         self.start = max(self.start, min(offset, self.end))
+        self.producers.trim(self.start)
         gone = []
         while self.segments and self._end_of(0) <= self.start and self.segments[0].is_settled:
             gone.append(self.segments.pop(0))
         return gone
+
+    def found(
+        self, segment: Segment, position: int, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> None:
+        """Recovery found the next batch of the log."""
+        segment.appended(header.base_offset, position, header.length, header.max_timestamp)
+        self.end = header.next_offset
+        if header.producer_id >= 0:
+            aborts = header.is_control and not is_commit(batch)
+            self.producers.replay(header, header.base_offset, now_ms, aborts=aborts)
 
     def segment_number(self, offset: int) -> int:
         """Which segment holds `offset`."""

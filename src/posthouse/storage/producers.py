@@ -19,6 +19,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from posthouse.model.errors import OutOfOrderSequence, ProducerFenced
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
@@ -57,12 +58,13 @@ class AbortedTransaction:
 
 
 class ProducerTable:
-    __slots__ = ("_aborted", "_durable", "_placed", "is_changed")
+    __slots__ = ("_aborted", "_durable", "_open", "_placed", "is_changed")
 
     def __init__(self) -> None:
         self._durable: dict[int, Producer] = {}
         self._placed: dict[int, Producer] = {}
         self._aborted: list[AbortedTransaction] = []
+        self._open: dict[int, int] = {}
         self.is_changed = False
 
     def __len__(self) -> int:
@@ -111,17 +113,31 @@ class ProducerTable:
         if aborts and known is not None and known.open_since != NOT_OPEN:
             self._aborted.append(AbortedTransaction(producer_id, known.open_since, base_offset))
         self._durable[producer_id] = after
+        self._note_open(producer_id, after)
         if self._placed.get(producer_id) is after:
             del self._placed[producer_id]
         self.is_changed = True
+
+    def replay(self, header: BatchHeader, base_offset: int, now_ms: int, *, aborts: bool) -> None:
+        """A batch that recovery found in the log."""
+        known = self._durable.get(header.producer_id)
+        if known is not None and header.producer_epoch < known.epoch:
+            return  # only where the log was damaged between the two
+        after = _after(known, header, base_offset, now_ms)
+        self.written(header.producer_id, after, base_offset, aborts=aborts)
+
+    def _note_open(self, producer_id: int, producer: Producer) -> None:
+        if producer.open_since == NOT_OPEN:
+            self._open.pop(producer_id, None)
+        else:
+            self._open[producer_id] = producer.open_since
 
     def roll_back(self) -> None:
         self._placed.clear()
 
     def first_open(self) -> int | None:
         """The offset where the oldest open transaction begins."""
-        opened = [each.open_since for each in self._durable.values() if each.open_since != NOT_OPEN]
-        return min(opened, default=None)
+        return min(self._open.values()) if self._open else None
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with a record or marker at an offset from `start` to before `end`."""
@@ -168,7 +184,8 @@ class ProducerTable:
             position += _PRODUCER.size
             end = position + batches * _BATCH.size
             memory = tuple(BatchMemory(*batch) for batch in _BATCH.iter_unpack(data[position:end]))
-            table._durable[id] = Producer(epoch, memory, last_time, open_since)
+            producer = table._durable[id] = Producer(epoch, memory, last_time, open_since)
+            table._note_open(id, producer)
             position = end
         [count] = _COUNT.unpack_from(data, position)
         position += _COUNT.size
@@ -188,6 +205,15 @@ def _after(known: Producer | None, header: BatchHeader, base_offset: int, now_ms
         open_since = base_offset
     latest = BatchMemory(header.base_sequence, header.last_sequence, base_offset)
     return Producer(header.producer_epoch, (*batches, latest)[-REMEMBERED_BATCHES:], now_ms, open_since)
+
+
+def partition_key(partition: PartitionId) -> bytes:
+    """What a table is stored under."""
+    return partition.topic + partition.index.to_bytes(4, "big")
+
+
+def partition_of(key: bytes) -> PartitionId:
+    return PartitionId(TopicId(key[:16]), int.from_bytes(key[16:], "big"))
 
 
 def _following(sequence: int) -> int:

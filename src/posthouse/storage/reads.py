@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, PosthouseError, Unavailable
-from posthouse.records.batch import HEADER_SIZE, parse_header
+from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header
 from posthouse.records.record import iter_records
 from posthouse.storage.disk import Disk
 from posthouse.storage.index import SparseIndex, decode_blocks
@@ -33,7 +33,18 @@ class Reads:
     def close(self) -> None:
         self._workers.shutdown()
 
-    async def read(self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool) -> Slice:
+    async def read(
+        self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool, stable_only: bool
+    ) -> Slice:
+        stable = owner.bounds.stable
+        if stable_only and stable < owner.end:
+            if owner.start <= stable <= offset <= owner.end:
+                return Slice(b"", owner.bounds)
+            found = await self._read(owner, offset, max_bytes, at_least_one)
+            return Slice(_below(found.data, stable), found.bounds)
+        return await self._read(owner, offset, max_bytes, at_least_one)
+
+    async def _read(self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool) -> Slice:
         while True:
             if not owner.start <= offset <= owner.end:
                 raise OffsetOutOfRange(f"offset {offset} is outside {owner.start} to {owner.end}")
@@ -249,6 +260,16 @@ class Reads:
         for each in damage:
             if segment.add_damage(each):
                 log.error("%s is damaged: %s; the rest is served", segment.path, each)
+
+
+def _below(data: bytes | bytearray | memoryview, offset: int) -> memoryview:
+    """Without the batches from `offset` on."""
+    end = 0
+    for position, header in iter_headers(data):
+        if header.base_offset >= offset:
+            break
+        end = position + header.length
+    return memoryview(data)[:end]
 
 
 def _from_offset(data: bytearray, offset: int) -> bytearray | memoryview | None:

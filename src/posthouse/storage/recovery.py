@@ -13,9 +13,11 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.catalog import Contents
 from posthouse.storage.disk import Disk
+from posthouse.storage.interface import Space
 from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, journal_files, read_journal
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
+from posthouse.storage.producers import ProducerTable, partition_of
 from posthouse.storage.segment import Damage, Segment
 from posthouse.storage.segment_reader import Reader, header_at, walk
 
@@ -48,7 +50,7 @@ class Recovery:
 
     def run(self, contents: Contents) -> Recovered:
         result = self._result
-        result.state = contents.state
+        result.state = {space: each for space, each in contents.state.items() if space != Space.PRODUCERS}
         if contents.frame is None:
             self._walk_everything()
         else:
@@ -105,6 +107,10 @@ class Recovery:
                 index_size=row.index_size,
             )
             owner.segments.append(segment)
+        for key, value in contents.state.get(Space.PRODUCERS, {}).items():
+            owner = self._result.logs.get(partition_of(key))
+            if owner is not None:
+                owner.producers = ProducerTable.decode(value)
 
     def _put(self, entry: PutEntry) -> None:
         values = self._result.state.setdefault(entry.space, {})
@@ -182,8 +188,7 @@ class Recovery:
             self._disk.write(file.handle, [entry.batch], entry.position)
         finally:
             self._files.release(file)
-        segment.appended(entry.offset, entry.position, entry.length, header.max_timestamp)
-        owner.end = entry.next_offset
+        owner.found(segment, entry.position, entry.batch, header, self._now_ms)
 
     def _take_in(self, owner: PartitionLog, segment: Segment, end: int, end_offset: int) -> None:
         """Count the batches between the segment's size and `end` as far as they are whole."""
@@ -198,8 +203,7 @@ class Recovery:
                 if step.header is not None:
                     header = step.header
                     self._result.changed.add(owner)
-                    segment.appended(header.base_offset, step.position, header.length, header.max_timestamp)
-                    owner.end = header.next_offset
+                    owner.found(segment, step.position, step.batch, header, self._now_ms)
                 elif step.damage is not None and step.damage.next_offset != NO_END:
                     segment.add_damage(step.damage)
                     problem = f"{segment.path} is damaged: {step.damage}"

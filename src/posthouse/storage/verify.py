@@ -9,7 +9,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -91,7 +91,9 @@ class _Promises:
     segments: dict[str, _Expected]
     starts: dict[PartitionId, int]
     findings: list[Finding]
-    frames: int
+    frames: int = 0
+    clean: bool = False
+    """The broker was stopped well: nothing changes any more."""
 
 
 def read_segment(path: Path) -> Iterator[Step]:
@@ -99,16 +101,12 @@ def read_segment(path: Path) -> Iterator[Step]:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     disk = _ReadOnlyDisk()
-    handle = disk.open(str(path))
-    try:
-        read = _reader(disk, handle)
+    with _opened(disk, str(path)) as read:
         first = header_at(read(HEADER_SIZE, 0), 0)
         base = 0 if first is None else first.base_offset
         if path.stem.isdecimal():  # its name says more than bytes that may be damaged
             base = int(path.stem)
         yield from walk(read, 0, disk.size(str(path)), base, NO_END)
-    finally:
-        disk.close(handle)
 
 
 class Verification:
@@ -139,7 +137,7 @@ class Verification:
         paths = {str(path) for path in self._directory.glob("topics/*/*/*.log")} | set(promises.segments)
         for path in sorted(paths):
             found = list(self._check(path, promises, counting=True))
-            if found:
+            if found and not promises.clean:
                 # The broker may have trimmed, deleted or written it since the promises were read.
                 promises = self._promises()
                 found = list(self._check(path, promises, counting=False))
@@ -148,14 +146,15 @@ class Verification:
         self._progress(0, flush=True)
 
     def _promises(self) -> _Promises:
-        for _ in range(_ATTEMPTS):
+        """Read again where something seems wrong: a journal file may be given back while it is read."""
+        for _ in range(_ATTEMPTS - 1):
             try:
                 promises = self._read_promises()
             except FileNotFoundError:
-                continue  # a journal file was given back between listing and opening
-            if not promises.findings:
-                break
-        return promises
+                continue
+            if not promises.findings or promises.clean:
+                return promises
+        return self._read_promises()
 
     def _read_promises(self) -> _Promises:
         findings: list[Finding] = []
@@ -163,8 +162,9 @@ class Verification:
         backup = _read_catalog(self._directory / "catalog.backup.sqlite", findings)
         source = contents or backup
         rows = [row for row in source.topics if not row.deleted] if source is not None else []
-        promises = _Promises(contents is not None, {row.id: row for row in rows}, {}, {}, findings, frames=0)
+        promises = _Promises(contents is not None, {row.id: row for row in rows}, {}, {}, findings)
         if contents is not None:
+            promises.clean = contents.clean
             self._expect(promises, contents)
         after = None if contents is None else contents.frame
         for found in read_journal(self._disk, str(self._directory / "journal"), after):
@@ -207,29 +207,21 @@ class Verification:
 
     def _check(self, path: str, promises: _Promises, *, counting: bool) -> Iterator[Finding]:
         expected = promises.segments.get(path)
-        topic = TopicId(bytes.fromhex(Path(path).parts[-3])) if expected is None else expected.partition.topic
+        topic = _topic_of(path)
         if promises.topics and topic not in promises.topics:
             if Path(path).exists():
                 yield Finding(path=path, problem="it belongs to no topic", is_damage=False)
             return
         try:
-            handle = self._disk.open(path)
+            with _opened(self._disk, path) as read:
+                if expected is not None:
+                    yield from self._check_promised(path, read, expected, counting=counting)
+                elif not promises.known:
+                    yield from self._check_unpromised(path, read, counting=counting)
         except FileNotFoundError:
             yield from _missing(path, expected, promises)
-            return
-        except OSError as error:
-            yield Finding(path=path, problem=f"it cannot be opened: {error.strerror}")
-            return
-        try:
-            read = _reader(self._disk, handle)
-            if expected is not None:
-                yield from self._check_promised(path, read, expected, counting=counting)
-            elif not promises.known:
-                yield from self._check_unpromised(path, read, counting=counting)
         except OSError as error:
             yield Finding(path=path, problem=f"it cannot be read: {error.strerror}")
-        finally:
-            self._disk.close(handle)
 
     def _check_promised(
         self, path: str, read: Reader, expected: _Expected, *, counting: bool
@@ -305,6 +297,13 @@ class Verification:
         if flush or self._unreported >= _PROGRESS_BYTES:
             self._on_progress(self._unreported)
             self._unreported = 0
+
+
+def _topic_of(path: str) -> TopicId:
+    try:
+        return TopicId(bytes.fromhex(Path(path).parts[-3]))
+    except ValueError:
+        return TopicId(b"")  # of no topic
 
 
 def _read_catalog(path: Path, findings: list[Finding]) -> Contents | None:
@@ -389,8 +388,10 @@ def _gap_finding(gap: Gap) -> Finding:
     return Finding(path=gap.path, problem=f"{frames} cannot be read", end=gap.position)
 
 
-def _reader(disk: OsDisk, handle: int) -> Reader:
-    def read(size: int, position: int) -> bytes:
-        return disk.read(handle, size, position)
-
-    return read
+@contextmanager
+def _opened(disk: OsDisk, path: str) -> Iterator[Reader]:
+    handle = disk.open(path)
+    try:
+        yield lambda size, position: disk.read(handle, size, position)
+    finally:
+        disk.close(handle)

@@ -1,0 +1,132 @@
+"""The journal's files: what is written is read again, what is not whole is not."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posthouse.storage.disk import OsDisk
+from posthouse.storage.journal import (
+    FRAME_MAGIC,
+    PUT,
+    PUT_OPERATION,
+    SPARE,
+    Frame,
+    Gap,
+    Journal,
+    PutEntry,
+    journal_files,
+    read_journal,
+)
+from tests.storage.faults import FaultyDisk
+
+DISK = OsDisk()
+
+
+def put(key: bytes, value: bytes) -> bytes:
+    return PUT_OPERATION.pack(PUT, 1, len(key), len(value)) + key + value
+
+
+def make_journal(directory: Path, file_bytes: int = 200, *, number: int = 1) -> Journal:
+    journal = Journal(DISK, str(directory), file_bytes, os.urandom)
+    journal.start(number)
+    return journal
+
+
+def write(journal: Journal, value: bytes) -> int:
+    operation = put(b"key", value)
+    return journal.write([operation], len(operation), sync=False)
+
+
+def values(directory: Path, after: int | None = 0) -> list[bytes | None]:
+    found = []
+    for item in read_journal(DISK, str(directory), after):
+        assert isinstance(item, Frame)
+        for entry in item.entries:
+            assert isinstance(entry, PutEntry)
+            found.append(entry.value)
+    return found
+
+
+def test_frames_come_back_in_order_over_many_files(tmp_path: Path) -> None:
+    journal = make_journal(tmp_path)
+    written = [b"%d" % number * (number % 40) for number in range(100)]
+    assert [write(journal, value) for value in written] == list(range(1, 101))
+    assert len(journal_files(DISK, str(tmp_path))) > 10
+    assert values(tmp_path) == written
+    assert values(tmp_path, 60) == written[60:]
+    assert values(tmp_path, None) == written
+
+
+def test_files_are_used_again_and_their_old_frames_are_not_seen(tmp_path: Path) -> None:
+    journal = make_journal(tmp_path)
+    for number in range(1, 200):
+        write(journal, b"x" * 30)
+        journal.release(number)
+        assert len(list(tmp_path.iterdir())) <= 3
+        assert len(values(tmp_path, number)) == 0
+    assert (tmp_path / SPARE).exists()
+
+
+def test_nothing_is_left_to_read_after_a_clean_end(tmp_path: Path) -> None:
+    journal = make_journal(tmp_path)
+    last = write(journal, b"value")
+    journal.release(last)
+    journal.close(everything_checkpointed=True)
+    assert not journal_files(DISK, str(tmp_path))
+    assert not values(tmp_path, last)
+
+
+def test_a_missing_file_is_a_gap_even_if_nothing_follows(tmp_path: Path) -> None:
+    journal = make_journal(tmp_path)
+    for _ in range(20):
+        write(journal, b"x" * 30)
+    files = journal_files(DISK, str(tmp_path))
+    Path(files[1].path).unlink()
+    gaps = [item for item in read_journal(DISK, str(tmp_path), 0) if isinstance(item, Gap)]
+    assert [(gap.first, gap.next) for gap in gaps] == [(files[1].first, files[2].first)]
+    for file in files[2:-1]:
+        Path(file.path).unlink()
+    Path(files[-1].path).write_bytes(b"")
+    *_, gap = read_journal(DISK, str(tmp_path), 0)
+    assert isinstance(gap, Gap) and gap.next == files[-1].first
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    contents=st.lists(st.binary(max_size=50) | st.just(FRAME_MAGIC * 9), min_size=2, max_size=9),
+    where=st.floats(0, 1, exclude_max=True),
+    change=st.integers(1, 255),
+)
+def test_a_changed_byte_costs_one_frame(contents: list[bytes], where: float, change: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        journal = make_journal(place, 4096)
+        ends = []
+        for value in contents:
+            write(journal, value)
+            ends.append(journal._position)
+        journal.close(everything_checkpointed=False)
+        [file] = journal_files(DISK, name)
+        stored = bytearray(Path(file.path).read_bytes())
+        at = int(ends[-1] * where)
+        stored[at] ^= change
+        Path(file.path).write_bytes(stored)
+        hit = next(number for number, end in enumerate(ends) if at < end)
+        items = list(read_journal(DISK, name, 0))
+        frames = [item.number for item in items if isinstance(item, Frame)]
+        assert frames == [number + 1 for number in range(len(contents)) if number != hit]
+        gaps = [(item.first, item.next) for item in items if isinstance(item, Gap)]
+        assert gaps == ([] if hit == len(contents) - 1 else [(hit + 1, hit + 2)])
+
+
+def test_a_full_disk_at_the_start_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    disk.fail("allocate", number=28)
+    journal = Journal(disk, str(tmp_path), 200, os.urandom)
+    journal.start(1)
+    assert not list(tmp_path.iterdir()), "what it got of a full disk is given back"
+    assert write(journal, b"value") == 1
+    assert values(tmp_path) == [b"value"]
