@@ -6,10 +6,10 @@ DATA   ?= ./data
 KAFKA  ?= 127.0.0.1:9092
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest bench codec clean
+.PHONY: help run test lint types layers pytest bench conformance codec clean
 
 help:            ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/.runtime: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -45,6 +45,9 @@ pytest: $(BIN)/.dev
 
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench
+
+conformance: $(BIN)/.dev  ## the test suites of kafka-python and librdkafka against this broker
+	$(BIN)/python -m tools.conformance $(CONFORMANCE)
 
 codec: $(BIN)/.dev  ## regenerate the Kafka codec from kio's schemas
 	$(BIN)/python -m tools.kafka_codec

@@ -1,0 +1,205 @@
+"""`posthouse log …`: look into a broker's files. They are read only, so a running broker does not mind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from posthouse.cli.options import Json
+from posthouse.cli.output import counted, print_json, print_table, say, shown
+
+if TYPE_CHECKING:
+    from posthouse.records.record import Record
+    from posthouse.storage.verify import Finding, Step, Tally
+
+app = typer.Typer(
+    name="log",
+    help="Look into the files of a broker, running or not.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+_BATCH_COLUMNS = ("position", "bytes", "first", "last", "records", "codec", "newest", "producer", "notes")
+_RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+_NUMBERS = ("position", "bytes", "first", "last", "records", "newest", "offset", "timestamp")
+_SHOWN_BYTES = 60
+
+Segment = Annotated[Path, typer.Argument(metavar="SEGMENT", help="A file such as 00000000000000000000.log.")]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The directory that was given to 'posthouse serve --data'.")
+]
+Records = Annotated[
+    bool, typer.Option("--records", metavar="", help="Show the records, not only the batches.")
+]
+
+
+@app.command(epilog="`posthouse log dump data/topics/4f…/0/00000000000000000000.log --records`")
+def dump(segment: Segment, records: Records = False, json: Json = False) -> None:
+    """Show the batches of one segment file, and with --records what is in them."""
+    from posthouse.storage.verify import read_segment
+
+    steps = read_segment(segment)
+    if json:
+        for step in steps:
+            print_json(_step_fields(step, records))
+    elif records:
+        rows = (_record_row(each) for step in steps for each in _records_or_damage(step))
+        print_table(_RECORD_COLUMNS, rows, right=_NUMBERS)
+    else:
+        print_table(_BATCH_COLUMNS, map(_batch_row, steps), right=_NUMBERS)
+
+
+@app.command(epilog="`posthouse log verify /var/lib/posthouse`")
+def verify(directory: Directory, json: Json = False) -> None:
+    """Check every file of a data directory, and name what is damaged.
+
+    Reads the catalog, the journal, every batch of every segment with its checksum, and the indexes. Ends
+    with 0 if all is well and with 1 if something is damaged. Changes nothing.
+    """
+    from posthouse.storage.verify import Verification
+
+    damaged = False
+    with _progress() as (begin, advance):
+        verification = Verification(directory, advance)
+        begin(verification.total_bytes)
+        for finding in verification.findings():
+            damaged |= finding.is_damage
+            if json:
+                print_json({"event": "finding", **asdict(finding)})
+            else:
+                print(_finding_line(finding))
+    if json:
+        print_json({"event": "done", "damaged": damaged, **asdict(verification.tally)})
+    else:
+        say(_summary(verification.tally, damaged))
+    if damaged:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    """Two functions: one to say how much there is to do, one to say that some more is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield (
+            lambda total: progress.update(task, total=total),
+            lambda size: progress.advance(task, size),
+        )
+
+
+def _finding_line(finding: Finding) -> str:
+    parts = [f"{'DAMAGED' if finding.is_damage else 'note'} {finding.path}: {finding.problem}"]
+    if finding.position is not None and finding.end is not None:
+        parts.append(f"bytes {finding.position} to {finding.end - 1}")
+    elif finding.end is not None:
+        parts.append(f"before byte {finding.end}")
+    if finding.first_offset is not None:
+        last = "the end" if finding.next_offset is None else str(finding.next_offset - 1)
+        parts.append(f"offsets {finding.first_offset} to {last}")
+    return ", ".join(parts)
+
+
+def _summary(tally: Tally, damaged: bool) -> str:
+    verdict = "there is damage, see above" if damaged else "no damage was found"
+    looked_at = (
+        counted(tally.topics, "topic"),
+        counted(tally.segments, "segment"),
+        counted(tally.records, "record"),
+        counted(tally.bytes, "byte"),
+        counted(tally.frames, "journal frame"),
+    )
+    return f"{verdict}; looked at {', '.join(looked_at)}"
+
+
+def _batch_row(step: Step) -> tuple[object, ...]:
+    header, damage = step.header, step.damage
+    if header is None:
+        assert damage is not None
+        size = damage.end - damage.position
+        return (damage.position, size, damage.first_offset, "", "", "", "", "", "DAMAGED or not finished")
+    notes = [
+        text
+        for text, is_so in (
+            ("log-append time", header.is_log_append_time),
+            ("transactional", header.is_transactional),
+            ("control", header.is_control),
+        )
+        if is_so
+    ]
+    producer = f"{header.producer_id}/{header.producer_epoch}" if header.has_producer else ""
+    return (
+        step.position,
+        header.length,
+        header.base_offset,
+        header.last_offset,
+        header.count,
+        header.codec.name.lower(),
+        header.max_timestamp,
+        producer,
+        ", ".join(notes),
+    )
+
+
+def _records_or_damage(step: Step) -> Iterator[Record | str]:
+    from posthouse.model.errors import PosthouseError
+    from posthouse.records.record import iter_records
+
+    if step.header is None:
+        yield f"DAMAGED or not finished: {step.damage}"
+        return
+    try:
+        yield from iter_records(step.batch)
+    except PosthouseError as error:
+        yield f"DAMAGED: batch at byte {step.position}: {error}"
+
+
+def _record_row(each: Record | str) -> tuple[object, ...]:
+    if isinstance(each, str):
+        return ("", "", "", each, "")
+    headers = ", ".join(f"{name}={shown(value)}" for name, value in each.headers)
+    return (each.offset, each.timestamp, _short(each.key), _short(each.value), headers)
+
+
+def _short(data: bytes | None) -> str:
+    text = shown(data)
+    if text is None:
+        return "null"
+    printable = text.replace("\n", "\\n").replace("\r", "\\r").replace("\x1b", "\\x1b")
+    return printable if len(printable) <= _SHOWN_BYTES else printable[: _SHOWN_BYTES - 1] + "…"
+
+
+def _step_fields(step: Step, records: bool) -> dict[str, Any]:
+    header = step.header
+    if header is None:
+        assert step.damage is not None
+        return {"damaged": True, **asdict(step.damage)}
+    fields: dict[str, Any] = {
+        "position": step.position,
+        **header._asdict(),
+        "codec": header.codec.name.lower(),
+    }
+    if records:
+        fields["records"] = [
+            {"damaged": each}
+            if isinstance(each, str)
+            else {
+                "offset": each.offset,
+                "timestamp": each.timestamp,
+                "key": shown(each.key),
+                "value": shown(each.value),
+                "headers": [[name, shown(value)] for name, value in each.headers],
+            }
+            for each in _records_or_damage(step)
+        ]
+    return fields

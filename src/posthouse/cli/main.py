@@ -1,0 +1,51 @@
+"""The program `posthouse`: from the command line to an exit code. Light, because `serve` starts here."""
+
+import os
+import sys
+
+from posthouse.cli.invocation import Invocation
+from posthouse.cli.output import complain, give_up_stdout
+from posthouse.cli.serve_options import plain_values, start
+
+
+def main() -> None:
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_stdout()
+    sys.exit(status)
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code: 0 done, 1 failed, 2 misused."""
+    invocation = Invocation()
+    try:
+        return _run(arguments, invocation)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if invocation.debug:
+            raise
+        from posthouse.cli.sentences import explain
+
+        sentence, status = explain(error)
+        # Help that was asked for by saying nothing comes as an error without a message.
+        if sentence:
+            complain(sentence)
+        return status
+
+
+def _run(arguments: list[str], invocation: Invocation) -> int:
+    if arguments[:1] == ["serve"]:
+        values = plain_values(arguments[1:], os.environ)
+        if values is not None:
+            start(**values)
+            return 0
+    from posthouse.cli.program import execute
+
+    return execute(arguments, invocation)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Tables for people, JSON for machines, sentences on stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_WIDE = 10_000
+_RED, _PLAIN = "\x1b[31m", "\x1b[0m"
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """`right` names the columns that are aligned to the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    # In a pipe nobody sees columns, but `grep` and `awk` want lines that are whole.
+    console = Console() if terminal else Console(width=_WIDE)
+    table = Table(box=SIMPLE_HEAD if terminal else None, show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    console.print(table)
+
+
+def say(sentence: str) -> None:
+    """For people, and out of the way of what is piped on."""
+    print(sentence, file=sys.stderr)
+
+
+def complain(sentence: str) -> None:
+    text = f"posthouse: {sentence}"
+    print(f"{_RED}{text}{_PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr)
+
+
+def give_up_stdout() -> None:
+    """Whoever read our output is gone: what is still buffered must not fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def shown(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")

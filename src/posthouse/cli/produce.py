@@ -1,0 +1,140 @@
+"""`posthouse produce`: every line of the input becomes a message."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posthouse.cli.options import Bootstrap, TopicName, open_client
+from posthouse.cli.output import counted, say
+
+if TYPE_CHECKING:
+    from posthouse.client.producer import Producer
+
+_CHUNK = 256 * 1024
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Lines are key and value with this between them, for example ':'."),
+]
+File = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Read this file instead of stdin, with a progress bar.")
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="KEY=VALUE", help="A header for every message; may be repeated."),
+]
+CompressionOption = Annotated[Compression, typer.Option(help="How batches are compressed.")]
+Partition = Annotated[int | None, typer.Option(min=0, metavar="P", help="Write to this partition only.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog="`echo hello | posthouse produce greetings`\n\n"
+        "`posthouse produce users --key-separator : --file users.txt --compression zstd`"
+    )(produce)
+
+
+def produce(
+    context: typer.Context,
+    topic: TopicName,
+    key_separator: KeySeparator = None,
+    file: File = None,
+    header: Headers = None,
+    compression: CompressionOption = Compression.NONE,
+    partition: Partition = None,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Write every line of stdin, or of a file, to a topic as one message.
+
+    The topic is created if it is missing and the broker allows that. Messages with the same key go to the
+    same partition, the one that Kafka's own clients would choose.
+    """
+    from posthouse.records.compression import Codec
+
+    headers = tuple(_header(text) for text in header or ())
+    separator = None if key_separator is None else key_separator.encode()
+    if separator == b"":
+        raise typer.BadParameter("it is empty; give a text such as ':'", param_hint="--key-separator")
+    with _opened(file) as (source, advance), open_client(context, bootstrap) as client:
+        producer = client.producer(topic, codec=Codec[compression.name])
+        try:
+            with producer:
+                for number, line in _lines(source, producer, advance):
+                    key, value = (None, line) if separator is None else _split(line, separator, number)
+                    producer.send(value, key, headers, partition=partition)
+        finally:
+            say(f"{counted(producer.acknowledged, 'message')} written to {topic!r}")
+
+
+def _lines(source: int, producer: Producer, advance: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines without their ends. Whenever the input pauses, what was read is sent off."""
+    number, rest = 0, b""
+    while chunk := os.read(source, _CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            number += 1
+            yield number, line
+        advance(len(chunk))
+        if not select.select([source], [], [], 0)[0]:
+            producer.flush()
+    if rest:
+        yield number + 1, rest
+
+
+def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
+    from posthouse.client.errors import BadArgument
+
+    key, found, value = line.partition(separator)
+    if not found:
+        shown = separator.decode()
+        raise BadArgument(
+            f"line {number} has no {shown!r} between key and value; add it, or leave out --key-separator"
+        )
+    return key, value
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--header")
+    return key, value.encode()
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[tuple[int, Callable[[int], None]]]:
+    """The descriptor to read from, and whom to tell how far we are."""
+    if file is None:
+        yield sys.stdin.fileno(), lambda size: None
+        return
+    with file.open("rb") as opened, _progress(file) as advance:
+        yield opened.fileno(), advance
+
+
+@contextmanager
+def _progress(file: Path) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(file.name, total=file.stat().st_size)
+        yield lambda size: progress.advance(task, size)

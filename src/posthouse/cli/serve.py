@@ -1,0 +1,87 @@
+"""The broker as a process: what it says, which signals end it, how the interpreter is set up for it."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import sys
+
+import uvloop
+
+from posthouse.app import App
+from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
+from posthouse.cli.logs import configure_logging
+from posthouse.settings import Address, Settings
+
+log = logging.getLogger("posthouse")
+
+# The flusher thread holds up every acknowledgement: it must not wait Python's usual 5 ms for its turn.
+_SWITCH_INTERVAL = 0.0005
+
+
+def run(settings: Settings, *, hints: bool) -> None:
+    """Serve until a signal comes."""
+    configure_logging(settings.log_format, settings.log_level)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    _allow_many_files()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, hints))
+
+
+async def _serve(settings: Settings, hints: bool) -> None:
+    stop = _stop_on_signals()
+    app = App(settings)
+    await app.start()
+    print(_ready_line(app), flush=True)
+    log.info("ready: %s", ", ".join(f"{name} on {where}" for name, where in app.listeners.items()))
+    if hints:
+        print(_hints(settings, app.listeners["kafka"]), file=sys.stderr)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    await stop.wait()
+    log.info("stopping: letting requests finish")
+    await app.stop()
+    log.info("stopped")
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return stop
+
+
+def _ready_line(app: App) -> str:
+    listeners = {name: str(address) for name, address in app.listeners.items()}
+    return json.dumps({"event": "ready", "listeners": listeners}, separators=(",", ":"))
+
+
+def _hints(settings: Settings, kafka: Address) -> str:
+    program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
+    if str(kafka) != DEFAULT_BOOTSTRAP:
+        program += f" --bootstrap {kafka}"
+    place = "in memory" if settings.memory else f"in {settings.data}"
+    return (
+        f"\nPosthouse is ready for Kafka clients on {kafka}; records are kept {place}; Ctrl-C stops it.\n"
+        "Send a first message from another terminal, and read it:\n\n"
+        f"  echo hello | {program} produce greetings\n"
+        f"  {program} consume greetings --from-beginning\n"
+    )
+
+
+def _allow_many_files() -> None:
+    """Every connection and every open segment takes a descriptor; the usual limit is meant for desktops."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,105 @@
+"""The options of `posthouse serve`, from the declared settings, and a way around Typer for the usual case.
+
+Typer takes longer to import than the broker takes to start. So a command line that is nothing but options
+and their values is read here; whatever else it may be (help, a mistake, a completion) is left to Typer.
+"""
+
+import gc
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, get_args
+
+from posthouse.settings import Address, Settings, load_settings
+
+# These change what a command line means, in ways that only Typer knows.
+_TYPER_VARIABLES = ("POSTHOUSE_DEBUG", "_POSTHOUSE_COMPLETE")
+_METAVARS = {Path: "PATH", Address: "HOST:PORT", int: "N", float: "SECONDS", bool: "true|false"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOption:
+    name: str
+    doc: str
+    metavar: str = ""
+    default: str = ""
+    is_switch: bool = False
+    """Given by its name alone."""
+    is_hidden: bool = False
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+def _options() -> list[ServeOption]:
+    options = []
+    for setting in fields(Settings):
+        kind: Any = next((each for each in get_args(setting.type) if each is not type(None)), setting.type)
+        # What is off by default is switched on by its name; everything else takes a value.
+        is_switch = kind is bool and not setting.default
+        options.append(
+            ServeOption(
+                name=setting.name,
+                doc=setting.metadata["doc"],
+                metavar="" if is_switch else _metavar(kind),
+                default="" if is_switch or setting.default is None else _shown(setting.default),
+                is_switch=is_switch,
+            )
+        )
+    return options
+
+
+def _metavar(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return "|".join(kind)
+    return _METAVARS.get(kind, "TEXT")
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+OPTIONS = (
+    *_options(),
+    ServeOption(name="config", metavar="FILE.toml", doc="File with settings, in TOML; or POSTHOUSE_CONFIG."),
+    ServeOption(
+        name="hints", doc="Say on stderr how to send a first message.", is_switch=True, is_hidden=True
+    ),
+)
+_BY_FLAG = {option.flag: option for option in OPTIONS}
+
+
+def plain_values(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the arguments behind 'serve' say, if they are plain; None if Typer has to look at them."""
+    if any(name in environment for name in _TYPER_VARIABLES):
+        return None
+    values: dict[str, Any] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        option = _BY_FLAG.get(flag)
+        if option is None or (equals and option.is_switch):
+            return None
+        if not equals and not option.is_switch:
+            value = next(rest, "-")
+            if value.startswith("-"):
+                return None
+        values[option.name] = True if option.is_switch else value
+    return values
+
+
+def start(*, config: str | None = None, hints: bool = False, **flags: Any) -> None:
+    """Serve until a signal comes; `flags` are settings, with None for what was not given."""
+    file = config or os.environ.get("POSTHOUSE_CONFIG")
+    settings = load_settings(file=Path(file) if file else None, flags=flags)
+    settings.check()
+    gc.disable()  # nothing that is made until the broker is ready will ever be garbage
+    try:
+        from posthouse.cli.serve import run
+
+        run(settings, hints=bool(hints))
+    finally:
+        gc.enable()

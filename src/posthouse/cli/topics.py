@@ -1,0 +1,163 @@
+"""`posthouse topic …`: create, list, describe, change and delete topics."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from posthouse.cli.options import Bootstrap, Json, TopicName, open_client
+from posthouse.cli.output import counted, print_json, print_table, say
+
+app = typer.Typer(
+    name="topic",
+    help="Create, list, describe, change and delete topics.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+_SOURCES = {1: "topic", 4: "broker", 5: "default"}
+
+NewName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the new topic.")]
+Partitions = Annotated[int | None, typer.Option(min=1, metavar="N", help="How many partitions.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; may be given several times."
+    ),
+]
+Unset = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY", help="A setting to go back to its default; may be given several times."),
+]
+All = Annotated[
+    bool, typer.Option("--all", metavar="", help="Show also the settings that cannot be changed.")
+]
+
+
+@app.command(
+    epilog="`posthouse topic create orders --partitions 12 -c retention.ms=86400000`",
+)
+def create(
+    context: typer.Context,
+    topic: NewName,
+    partitions: Partitions = None,
+    config: Settings = None,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Create a topic."""
+    settings = _pairs(config)
+    with open_client(context, bootstrap) as client:
+        count = client.create_topic(topic, partitions=partitions, settings=settings)
+    if json:
+        print_json({"topic": topic, "partitions": count})
+    else:
+        say(f"created topic {topic!r} with {counted(count, 'partition')}")
+
+
+@app.command("list")
+def list_topics(context: typer.Context, json: Json = False, bootstrap: Bootstrap = None) -> None:
+    """List the topics with how much they hold."""
+    with open_client(context, bootstrap) as client:
+        topics = client.topics()
+        bounds = client.bounds(topics)
+    rows = []
+    for topic in topics:
+        places = [bounds[topic.name, index] for index in range(topic.partitions)]
+        rows.append((topic.name, topic.partitions, sum(place.end - place.start for place in places)))
+    columns = ("topic", "partitions", "records")
+    if json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif rows:
+        print_table(columns, rows, right=columns[1:])
+    else:
+        say("there are no topics yet; create one with 'posthouse topic create'")
+
+
+@app.command()
+def describe(
+    context: typer.Context,
+    topic: TopicName,
+    all: All = False,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Show the partitions and settings of a topic."""
+    with open_client(context, bootstrap) as client:
+        info = client.topic(topic)
+        bounds = client.bounds([info])
+        settings = [each for each in client.topic_settings(topic) if all or not each.read_only]
+    partitions = [(index, *bounds[topic, index]) for index in range(info.partitions)]
+    if json:
+        print_json(_described(topic, info.id, partitions, settings))
+        return
+    print(f"topic {topic}   id {info.id.hex()}\n")
+    rows = [(index, start, end, end - start) for index, start, end in partitions]
+    columns = ("partition", "start", "end", "records")
+    print_table(columns, rows, right=columns)
+    print()
+    shown = [(each.name, each.value, _SOURCES.get(each.source, "other"), each.doc) for each in settings]
+    print_table(("setting", "value", "set by", "meaning"), shown)
+
+
+@app.command()
+def delete(context: typer.Context, topic: TopicName, json: Json = False, bootstrap: Bootstrap = None) -> None:
+    """Delete a topic with all its records."""
+    with open_client(context, bootstrap) as client:
+        client.delete_topic(topic)
+    if json:
+        print_json({"topic": topic, "deleted": True})
+    else:
+        say(f"deleted topic {topic!r}")
+
+
+@app.command(
+    epilog="`posthouse topic alter orders --partitions 24 -c retention.ms=3600000 --unset segment.ms`",
+)
+def alter(
+    context: typer.Context,
+    topic: TopicName,
+    partitions: Partitions = None,
+    config: Settings = None,
+    unset: Unset = None,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Give a topic more partitions, or change its settings."""
+    settings = _pairs(config)
+    if partitions is None and not settings and not unset:
+        raise typer.BadParameter(
+            "nothing to change was given", ctx=context, param_hint="--partitions, -c or --unset"
+        )
+    with open_client(context, bootstrap) as client:
+        if settings or unset:
+            client.change_topic(topic, settings=settings, unset=unset or ())
+        if partitions is not None:
+            client.add_partitions(topic, partitions)
+    if json:
+        print_json({"topic": topic, "altered": True})
+    else:
+        say(f"changed topic {topic!r}")
+
+
+def _pairs(texts: Sequence[str] | None) -> dict[str, str]:
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="-c")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _described(topic: str, id: bytes, partitions: list[Any], settings: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "id": id.hex(),
+        "partitions": [{"partition": index, "start": start, "end": end} for index, start, end in partitions],
+        "settings": {
+            each.name: {"value": each.value, "set_by": _SOURCES.get(each.source, "other")}
+            for each in settings
+        },
+    }

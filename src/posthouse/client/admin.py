@@ -1,0 +1,129 @@
+"""Creating, describing, changing and deleting topics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from posthouse.client.connection import Connection
+from posthouse.client.errors import refused
+from posthouse.protocols.kafka.codec.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from posthouse.protocols.kafka.codec.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from posthouse.protocols.kafka.codec.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+_BROKER_DECIDES = -1
+_TOPIC = 2
+_SET = 0
+_DELETE = 1
+
+
+class Source(IntEnum):
+    """Who set a value; the numbers are the protocol's."""
+
+    TOPIC = 1
+    BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSetting:
+    name: str
+    value: str
+    source: int
+    read_only: bool
+    doc: str
+
+    @property
+    def is_own(self) -> bool:
+        """Set on the topic itself."""
+        return self.source == Source.TOPIC
+
+
+def create_topic(
+    connection: Connection,
+    name: str,
+    partitions: int | None,
+    settings: Mapping[str, str],
+    timeout: float,
+) -> int:
+    """How many partitions it got."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=_BROKER_DECIDES if partitions is None else partitions,
+        replication_factor=_BROKER_DECIDES,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout * 1000))
+    [result] = connection.ask(request, CreateTopicsResponse).topics
+    if result.error_code:
+        raise refused(result.error_code, result.error_message, name)
+    return result.num_partitions
+
+
+def delete_topic(connection: Connection, name: str, timeout: float) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=int(timeout * 1000))
+    [result] = connection.ask(request, DeleteTopicsResponse).responses
+    if result.error_code:
+        raise refused(result.error_code, result.error_message, name)
+
+
+def add_partitions(connection: Connection, name: str, total: int, timeout: float) -> None:
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=total)], timeout_ms=int(timeout * 1000)
+    )
+    [result] = connection.ask(request, CreatePartitionsResponse).results
+    if result.error_code:
+        raise refused(result.error_code, result.error_message, name)
+
+
+def topic_settings(connection: Connection, name: str) -> list[TopicSetting]:
+    resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=name)
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
+    [result] = connection.ask(request, DescribeConfigsResponse).results
+    if result.error_code:
+        raise refused(result.error_code, result.error_message, name)
+    return [
+        TopicSetting(
+            name=each.name,
+            value=each.value or "",
+            source=each.config_source,
+            read_only=each.read_only,
+            doc=each.documentation or "",
+        )
+        for each in result.configs
+    ]
+
+
+def change_settings(
+    connection: Connection, name: str, settings: Mapping[str, str], unset: Sequence[str]
+) -> None:
+    changes = [AlterableConfig(name=key, config_operation=_SET, value=settings[key]) for key in settings]
+    changes += [AlterableConfig(name=key, config_operation=_DELETE) for key in unset]
+    resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=changes)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    [result] = connection.ask(request, IncrementalAlterConfigsResponse).responses
+    if result.error_code:
+        raise refused(result.error_code, result.error_message, name)

@@ -1,0 +1,104 @@
+"""The client: one object for topics, writing and reading."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from posthouse.client import admin
+from posthouse.client.admin import TopicSetting
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.positions import Bounds, Start, bounds_of, first_offsets
+from posthouse.client.producer import BATCH_BYTES, Producer
+from posthouse.client.reading import Message, Reading
+from posthouse.records.compression import Codec
+
+TIMEOUT = 30.0
+
+
+class Client:
+    """Connects when first used. `bootstrap` is HOST:PORT, or several of them separated by commas."""
+
+    def __init__(self, bootstrap: str, *, timeout: float = TIMEOUT) -> None:
+        self._cluster = Cluster(bootstrap, timeout=timeout)
+        self._timeout = timeout
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def topics(self) -> list[TopicInfo]:
+        return self._cluster.topics()
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        return self._cluster.topic(name, create=create)
+
+    def create_topic(
+        self, name: str, *, partitions: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> int:
+        """How many partitions it got; without a wish the broker decides."""
+        return admin.create_topic(self._cluster.any(), name, partitions, settings or {}, self._timeout)
+
+    def delete_topic(self, name: str) -> None:
+        admin.delete_topic(self._cluster.any(), name, self._timeout)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        admin.add_partitions(self._cluster.any(), name, total, self._timeout)
+
+    def topic_settings(self, name: str) -> list[TopicSetting]:
+        return admin.topic_settings(self._cluster.any(), name)
+
+    def change_topic(
+        self, name: str, *, settings: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+    ) -> None:
+        admin.change_settings(self._cluster.any(), name, settings or {}, unset)
+
+    def bounds(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], Bounds]:
+        """Start and end of every partition, by topic name and partition."""
+        return bounds_of(self._cluster, topics)
+
+    def offsets(self, topic: str, start: Start, *, partitions: Iterable[int] | None = None) -> dict[int, int]:
+        """Where `start` lies in each partition."""
+        info = self.topic(topic)
+        return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
+
+    def producer(
+        self, topic: str, *, codec: Codec = Codec.NONE, acks: int = -1, batch_bytes: int = BATCH_BYTES
+    ) -> Producer:
+        """The topic is created if it is missing and the broker allows that."""
+        info = self.topic(topic, create=True)
+        return Producer(self._cluster, info, codec=codec, acks=acks, batch_bytes=batch_bytes)
+
+    def reading(
+        self,
+        topic: str,
+        start: Start,
+        *,
+        partitions: Iterable[int] | None = None,
+        follow: bool = False,
+    ) -> Reading:
+        """What was fetched, undecoded: for those who decode by themselves or in bulk."""
+        info = self.topic(topic)
+        positions = first_offsets(self._cluster, info, info.check_partitions(partitions), start)
+        return Reading(self._cluster, info, positions, follow=follow)
+
+    def messages(
+        self,
+        topic: str,
+        start: Start | None = None,
+        *,
+        partitions: Iterable[int] | None = None,
+        follow: bool = False,
+    ) -> Iterator[Message]:
+        """Every record from `start` (the beginning) on; with `follow` also those that are yet to come."""
+        for fetched in self.reading(topic, start or Start.beginning(), partitions=partitions, follow=follow):
+            yield from fetched.messages()

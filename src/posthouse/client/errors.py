@@ -1,0 +1,118 @@
+"""What can go wrong for a client. Every message is one sentence that says what to do.
+
+ClientError
+├── BadArgument            the caller asked for something that cannot be asked
+├── BrokerUnreachable      nobody answers, or the connection was lost
+│   └── BrokerSilent       connected, but no answer came in time
+├── IncompatibleBroker     whoever answers does not speak what this client needs
+└── RequestRefused         the broker said no; carries Kafka's error code
+    ├── TopicNotFound
+    ├── TopicExists
+    ├── PartitionNotFound
+    ├── OffsetGone
+    ├── MessageTooLarge
+    ├── RecordsDamaged
+    └── TopicNotReady      asking again soon may succeed
+"""
+
+from typing import ClassVar
+
+UNKNOWN_TOPIC_CODES = frozenset({3, 100})
+UNSUPPORTED_VERSION = 35
+
+
+class ClientError(Exception):
+    """Base of everything this client raises on purpose."""
+
+
+class BadArgument(ClientError):
+    pass
+
+
+class BrokerUnreachable(ClientError):
+    pass
+
+
+class BrokerSilent(BrokerUnreachable):
+    pass
+
+
+class IncompatibleBroker(ClientError):
+    pass
+
+
+class RequestRefused(ClientError):
+    codes: ClassVar[frozenset[int]] = frozenset()
+    """The protocol's error codes that this class stands for."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TopicNotFound(RequestRefused):
+    codes = UNKNOWN_TOPIC_CODES
+
+
+class TopicExists(RequestRefused):
+    codes = frozenset({36})
+
+
+class PartitionNotFound(RequestRefused):
+    pass
+
+
+class OffsetGone(RequestRefused):
+    codes = frozenset({1})
+
+
+class MessageTooLarge(RequestRefused):
+    codes = frozenset({10, 18})
+
+
+class RecordsDamaged(RequestRefused):
+    codes = frozenset({2})
+
+
+class TopicNotReady(RequestRefused):
+    codes = frozenset({5, 6})
+
+
+_KINDS: tuple[type[RequestRefused], ...] = (
+    TopicNotFound,
+    TopicExists,
+    OffsetGone,
+    MessageTooLarge,
+    RecordsDamaged,
+    TopicNotReady,
+)
+_BY_CODE = {code: kind for kind in _KINDS for code in kind.codes}
+
+_SENTENCES = {
+    TopicNotFound: "there is no topic {name!r}; create it with 'posthouse topic create {name}'",
+    TopicExists: "the topic {name!r} exists already; choose another name, or change it with "
+    "'posthouse topic alter {name}'",
+    MessageTooLarge: "a batch is larger than topic {name!r} takes; send smaller messages, or raise its limit "
+    "with 'posthouse topic alter {name} -c max.message.bytes=…'",
+    RecordsDamaged: "records of topic {name!r} are damaged; find out which with 'posthouse log verify' "
+    "on the broker's data directory",
+    TopicNotReady: "topic {name!r} is not ready yet; try again in a moment",
+    OffsetGone: "topic {name!r} has no such offset; see 'posthouse topic describe {name}' for those it has",
+}
+_PLAIN_CODES = {
+    7: "the broker did not finish in time; try again",
+    17: "{name!r} is not a valid topic name; use letters, digits, '.', '_' and '-'",
+    29: "you may not use topic {name!r}; ask whoever runs the broker",
+    56: "the broker's storage does not accept writes; look at its log",
+}
+
+
+def refused(code: int, message: str | None, name: str) -> RequestRefused:
+    """The error for `code` about the topic `name`; our sentence where it helps more than the broker's."""
+    kind = _BY_CODE.get(code, RequestRefused)
+    sentence = _SENTENCES.get(kind) or message or _PLAIN_CODES.get(code)
+    if sentence is None:
+        sentence = f"the broker refused with error {code}; look at its log"
+    elif sentence is not message:
+        sentence = sentence.format(name=name)
+    return kind(sentence.rstrip("."), code)

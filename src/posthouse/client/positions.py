@@ -1,0 +1,108 @@
+"""Places in a log: its two ends, an offset, a time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import OffsetGone, refused
+from posthouse.protocols.kafka.codec.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+LATEST = -1
+EARLIEST = -2
+_CONSUMER = -1
+_OUT_OF_RANGE = 1
+
+
+class Bounds(NamedTuple):
+    """The first offset that can be read, and the one that the next record will get."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin to read. Made by `beginning`, `end`, `at` and `since`."""
+
+    offset: int | None = None
+    timestamp: int | None = None
+
+    @classmethod
+    def beginning(cls) -> "Start":
+        return cls(timestamp=EARLIEST)
+
+    @classmethod
+    def end(cls) -> "Start":
+        return cls(timestamp=LATEST)
+
+    @classmethod
+    def at(cls, offset: int) -> "Start":
+        """That offset in every partition; below zero it is counted from the end."""
+        return cls(offset=offset)
+
+    @classmethod
+    def since(cls, timestamp_ms: int) -> "Start":
+        """The first record with that timestamp or a later one; the end where there is none."""
+        return cls(timestamp=timestamp_ms)
+
+
+def list_offsets(
+    cluster: Cluster, wanted: Iterable[tuple[TopicInfo, Iterable[int]]], timestamp: int
+) -> dict[tuple[str, int], int]:
+    """The offset for `timestamp` (or LATEST, EARLIEST) by topic and partition; -1 where there is none."""
+    by_leader: dict[int, list[ListOffsetsTopic]] = {}
+    for info, partitions in wanted:
+        for leader, indexes in info.by_leader(partitions).items():
+            places = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes]
+            topic = ListOffsetsTopic(name=info.name, partitions=places)
+            by_leader.setdefault(leader, []).append(topic)
+    found: dict[tuple[str, int], int] = {}
+    for leader, topics in by_leader.items():
+        request = ListOffsetsRequest(replica_id=_CONSUMER, topics=topics)
+        for answer in cluster.broker(leader).ask(request, ListOffsetsResponse).topics:
+            for partition in answer.partitions:
+                if partition.error_code:
+                    raise refused(partition.error_code, None, answer.name)
+                found[answer.name, partition.partition_index] = partition.offset
+    return found
+
+
+def bounds_of(cluster: Cluster, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], Bounds]:
+    wanted = [(info, range(info.partitions)) for info in topics]
+    starts = list_offsets(cluster, wanted, EARLIEST)
+    ends = list_offsets(cluster, wanted, LATEST)
+    return {place: Bounds(starts[place], ends[place]) for place in starts}
+
+
+def first_offsets(cluster: Cluster, info: TopicInfo, partitions: list[int], start: Start) -> dict[int, int]:
+    """Where `start` lies in each partition."""
+    wanted = [(info, partitions)]
+    if start.offset is None:
+        assert start.timestamp is not None
+        found = list_offsets(cluster, wanted, start.timestamp)
+        missing = [index for index in partitions if found[info.name, index] < 0]
+        if missing:
+            found |= list_offsets(cluster, [(info, missing)], LATEST)
+        return {index: found[info.name, index] for index in partitions}
+    lows = list_offsets(cluster, wanted, EARLIEST)
+    highs = list_offsets(cluster, wanted, LATEST)
+    furthest = max(highs.values())
+    if start.offset > furthest:
+        raise OffsetGone(
+            f"offset {start.offset} lies behind the end of topic {info.name!r} at {furthest}; "
+            "choose a lower one",
+            _OUT_OF_RANGE,
+        )
+    return {
+        index: _within(start.offset, lows[info.name, index], highs[info.name, index]) for index in partitions
+    }
+
+
+def _within(offset: int, low: int, high: int) -> int:
+    return max(low, min(offset if offset >= 0 else high + offset, high))

@@ -1,0 +1,156 @@
+"""Writing a topic: records gather in one batch per partition, batches go out in few requests.
+
+Several requests are under way at once; the broker keeps their order. A failure shows in the next call, at
+the latest in `flush`, and nothing is sent twice.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.connection import Connection
+from posthouse.client.errors import BadArgument, refused
+from posthouse.client.partitioner import partition_of
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from posthouse.records.batch import Readable
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.compression import Codec
+
+BATCH_BYTES = 512 * 1024
+REQUEST_BYTES = 4 * 1024 * 1024
+REQUESTS_UNDER_WAY = 4
+_ALL = -1
+
+
+class _Request(NamedTuple):
+    connection: Connection
+    records: int
+
+
+class Producer:
+    def __init__(
+        self,
+        cluster: Cluster,
+        info: TopicInfo,
+        *,
+        codec: Codec = Codec.NONE,
+        acks: int = _ALL,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        if acks not in (_ALL, 1):
+            raise BadArgument(f"acks {acks} would hide failures; use -1 or 1")
+        self._cluster = cluster
+        self._info = info
+        self._codec = codec
+        self._acks = acks
+        self._batch_bytes = batch_bytes
+        self._open: dict[int, BatchBuilder] = {}
+        self._open_bytes = 0
+        # Of its own, because answers are awaited later: nobody else may read them from the same socket.
+        self._connections: dict[int, Connection] = {}
+        self._under_way: deque[_Request] = deque()
+        self._sticky = time.monotonic_ns() % info.partitions
+        self.acknowledged = 0
+        """How many records the broker has confirmed."""
+
+    def send(
+        self,
+        value: Readable | None,
+        key: bytes | None = None,
+        headers: Iterable[tuple[str, Readable | None]] = (),
+        *,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Take a record; it is on its way when its batch is full, or after `flush`."""
+        if partition is None:
+            partition = self._sticky if key is None else partition_of(key, self._info.partitions)
+        elif not 0 <= partition < self._info.partitions:
+            self._info.check_partitions([partition])
+        builder = self._open.get(partition) or BatchBuilder(self._codec)
+        before = builder.size_estimate
+        now = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        try:
+            builder.add(key, value, headers, now)
+        except PosthouseError as error:
+            raise BadArgument(f"a record cannot be sent: {error}") from None
+        self._open[partition] = builder
+        size = builder.size_estimate
+        self._open_bytes += size - before
+        if size >= self._batch_bytes or self._open_bytes >= REQUEST_BYTES:
+            self._dispatch()
+
+    def flush(self) -> None:
+        """Return when the broker has confirmed everything that was taken; raises what it refused."""
+        if self._open:
+            self._dispatch()
+        while self._under_way:
+            self._settle_oldest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give up whatever is not confirmed."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._under_way.clear()
+        self._open.clear()
+
+    def _dispatch(self) -> None:
+        """Send every open batch: the full one must go, and the others then share its request."""
+        batches, self._open, self._open_bytes = self._open, {}, 0
+        # Records without keys stay in one partition for a whole batch and then move on: fewer, larger
+        # batches than if each record chose anew.
+        self._sticky = (self._sticky + 1) % self._info.partitions
+        for leader, partitions in self._info.by_leader(batches).items():
+            data = [PartitionProduceData(index=index, records=batches[index].build()) for index in partitions]
+            while len(self._under_way) >= REQUESTS_UNDER_WAY:
+                self._settle_oldest()
+            connection = self._connection(leader)
+            connection.send(
+                ProduceRequest(
+                    acks=self._acks,
+                    timeout_ms=int(self._cluster.timeout * 1000),
+                    topic_data=[TopicProduceData(topic_id=self._info.id, partition_data=data)],
+                )
+            )
+            records = sum(batches[index].count for index in partitions)
+            self._under_way.append(_Request(connection, records))
+
+    def _connection(self, leader: int) -> Connection:
+        connection = self._connections.get(leader)
+        if connection is None:
+            connection = self._connections[leader] = self._cluster.open(leader)
+        return connection
+
+    def _settle_oldest(self) -> None:
+        request = self._under_way.popleft()
+        response = request.connection.receive(ProduceResponse)
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    raise refused(partition.error_code, partition.error_message, self._info.name)
+        self.acknowledged += request.records

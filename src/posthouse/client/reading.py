@@ -1,0 +1,163 @@
+"""Reading a topic: fetches that yield the brokers' bytes as they came, decoded only when asked for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import ClientError, OffsetGone, RecordsDamaged, refused
+from posthouse.client.positions import EARLIEST, LATEST, list_offsets
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.codec.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from posthouse.records.batch import Readable, iter_headers
+from posthouse.records.record import Headers, decode_batches
+
+PARTITION_BYTES = 1024 * 1024
+FETCH_BYTES = 50 * 1024 * 1024
+_READ_COMMITTED = 1
+_CORRUPT = 2
+_FRUITLESS_FETCHES = 3
+
+
+class Message(NamedTuple):
+    """One record and where it lies."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """Whole batches of one partition, still encoded; `first` and `end` are what was asked for of them."""
+
+    partition: int
+    data: Readable
+    first: int
+    end: int | None
+
+    def messages(self) -> Iterator[Message]:
+        """The records from `first` to before `end`; a batch may begin earlier and go on longer."""
+        index, first, end = self.partition, self.first, self.end
+        try:
+            for offset, timestamp, key, value, headers in decode_batches(self.data):
+                if offset < first:
+                    continue
+                if end is not None and offset >= end:
+                    return
+                yield Message(index, offset, timestamp, key, value, headers)
+        except PosthouseError as error:
+            raise RecordsDamaged(
+                f"records of partition {index} from offset {first} on cannot be read ({error}); "
+                "find out more with 'posthouse log verify' on the broker's data directory",
+                _CORRUPT,
+            ) from None
+
+
+class Reading:
+    """Reads partitions of one topic from `positions` on: up to their ends of now, or on and on."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        info: TopicInfo,
+        positions: dict[int, int],
+        *,
+        follow: bool,
+        wait: float = 0.5,
+    ) -> None:
+        self._cluster = cluster
+        self._info = info
+        self._wait = wait
+        self.positions = positions
+        """The next offset of each partition that is still being read."""
+        self._ends: dict[int, int] | None = None
+        if not follow:
+            found = list_offsets(cluster, [(info, list(positions))], LATEST)
+            self._ends = {index: found[info.name, index] for index in positions}
+            self._drop_finished()
+
+    def __iter__(self) -> Iterator[Fetched]:
+        fruitless = 0
+        while self.positions:
+            some = False
+            for leader, partitions in self._info.by_leader(self.positions).items():
+                for fetched in self._fetch(leader, partitions):
+                    some = True
+                    yield fetched
+            self._drop_finished()
+            fruitless = 0 if some or self._ends is None else fruitless + 1
+            if fruitless == _FRUITLESS_FETCHES:
+                raise self._stuck()
+
+    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[Fetched]:
+        wanted = [
+            FetchPartition(
+                partition=index, fetch_offset=self.positions[index], partition_max_bytes=PARTITION_BYTES
+            )
+            for index in partitions
+        ]
+        request = FetchRequest(
+            max_wait_ms=int(self._wait * 1000),
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=_READ_COMMITTED,
+            topics=[FetchTopic(topic_id=self._info.id, partitions=wanted)],
+        )
+        response = self._cluster.broker(leader).ask(request, FetchResponse, wait=self._wait)
+        if response.error_code:
+            raise refused(response.error_code, None, self._info.name)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                fetched = self._taken(partition)
+                if fetched is not None:
+                    yield fetched
+
+    def _taken(self, answer: PartitionData) -> Fetched | None:
+        index = answer.partition_index
+        first = self.positions[index]
+        if answer.error_code:
+            self._recover(index, answer)
+            return None
+        if not answer.records:
+            return None
+        # The next offset comes from the headers alone, so that nobody has to decode what is passed on.
+        following = first
+        for _, header in iter_headers(answer.records):
+            following = max(following, header.next_offset)
+        self.positions[index] = following
+        end = None if self._ends is None else self._ends[index]
+        return Fetched(partition=index, data=answer.records, first=first, end=end)
+
+    def _recover(self, index: int, answer: PartitionData) -> None:
+        """Records may be let go while we read: go on with the first that is left."""
+        error = refused(answer.error_code, None, self._info.name)
+        if not isinstance(error, OffsetGone):
+            raise error
+        place = (self._info.name, index)
+        start = list_offsets(self._cluster, [(self._info, [index])], EARLIEST)[place]
+        if start <= self.positions[index]:
+            raise error
+        self.positions[index] = start
+
+    def _drop_finished(self) -> None:
+        if self._ends is not None:
+            ends = self._ends
+            self.positions = {index: at for index, at in self.positions.items() if at < ends[index]}
+
+    def _stuck(self) -> ClientError:
+        index, offset = next(iter(self.positions.items()))
+        return RecordsDamaged(
+            f"the broker gives no records of partition {index} from offset {offset} on, though it has some; "
+            "find out more with 'posthouse log verify' on its data directory",
+            _CORRUPT,
+        )
