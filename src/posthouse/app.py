@@ -1,10 +1,12 @@
 """The composition root: settings → storage → broker → listeners. The only place that knows them all."""
 
 import logging
+import resource
 
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.protocols.kafka.connection import KafkaConnections
+from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.listener import Listener
 from posthouse.settings import Address, Settings
@@ -23,7 +25,7 @@ class App:
         settings.check()
         clock = clock or SystemClock()
         self.settings = settings
-        self.broker = Broker(storage or _storage(settings, clock), settings, clock)
+        self.broker = Broker(storage or _storage(settings, clock), settings, clock, ConsumerProtocol())
         self._kafka = Listener(
             "Kafka",
             KafkaConnections(Dispatcher(self.broker), settings),
@@ -59,5 +61,5 @@ def _storage(settings: Settings, clock: Clock) -> Storage:
         clock=clock,
         defaults=settings.topic_defaults(),
         journal_bytes=settings.journal_bytes,
-        open_files=settings.open_files,
+        open_files=settings.open_files or resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2,
     )

@@ -82,13 +82,37 @@ class Settings:
     journal_bytes: int = _setting(
         64 * MIB, int, "Size of one journal file; also how much is written between two checkpoints."
     )
-    open_files: int = _setting(512, int, "How many segment files are kept open.")
+    open_files: int = _setting(
+        0, int, "How many segment files are kept open; 0 takes half of what the system allows."
+    )
     max_request_bytes: int = _setting(100 * MIB, int, "The largest request that is read.")
     max_connections: int = _setting(10_000, int, "How many clients may be connected at once.")
     connection_buffer_bytes: int = _setting(
         4 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
     )
     retention_check_seconds: float = _setting(60.0, float, "How often old records are looked for.")
+    group_initial_rebalance_ms: int = _setting(
+        100, int, "How long a new group waits for more members before it first shares partitions out."
+    )
+    group_min_session_ms: int = _setting(
+        6000, int, "The shortest session timeout a group member may ask for."
+    )
+    group_max_session_ms: int = _setting(
+        1_800_000, int, "The longest session timeout a group member may ask for."
+    )
+    group_max_size: int = _setting(10_000, int, "How many members a group may have.")
+    group_session_ms: int = _setting(
+        45_000, int, "How long a member whose partitions the broker assigns may be silent (KIP-848)."
+    )
+    group_heartbeat_ms: int = _setting(
+        1000, int, "How often members whose partitions the broker assigns report (KIP-848)."
+    )
+    offsets_retention_minutes: int = _setting(
+        10_080, int, "How long the offsets of a group without members are kept."
+    )
+    offset_metadata_bytes: int = _setting(
+        4096, int, "The largest text that may be stored with a committed offset."
+    )
     shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
     log_format: str = _setting("text", _log_format, "Log lines as text for people or json for machines.")
     log_level: str = _setting("info", str, "How much is logged: debug, info, warning or error.")
@@ -107,8 +131,8 @@ class Settings:
             raise InvalidConfig("default_partitions must be at least 1")
         if self.journal_bytes < 64 * 1024:
             raise InvalidConfig("journal_bytes must be at least 65536")
-        if self.open_files < 16:
-            raise InvalidConfig("open_files must be at least 16")
+        if self.open_files != 0 and self.open_files < 16:
+            raise InvalidConfig("open_files must be at least 16, or 0")
 
 
 ENVIRONMENT_PREFIX = "POSTHOUSE_"

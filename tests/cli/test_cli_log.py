@@ -46,7 +46,7 @@ def data(original: Path, tmp_path: Path) -> Path:
 
 
 def segments(data: Path) -> list[Path]:
-    return sorted(data.glob("topics/*/0/*.log"))
+    return sorted(data.glob("topics/*/0-*.log"))
 
 
 def findings(data: Path) -> list[Finding]:
@@ -173,7 +173,7 @@ def test_without_a_catalog_the_segments_are_still_checked(data: Path) -> None:
 
 
 def test_files_of_no_topic_are_worth_a_note(data: Path) -> None:
-    stray = data / "topics" / "00" / "0" / f"{0:020d}.log"
+    stray = data / "topics" / "00" / f"0-{0:020d}.log"
     stray.parent.mkdir(parents=True)
     stray.touch()
     [finding] = findings(data)

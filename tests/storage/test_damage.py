@@ -17,6 +17,7 @@ from posthouse.records.batch import iter_headers, stamp
 from posthouse.storage.disk import OsDisk
 from posthouse.storage.interface import Bounds, Put, Space, Trim
 from posthouse.storage.journal import PutEntry, _frames, journal_files
+from posthouse.storage.segment import parse_segment_name
 from tests.storage.batches import append, make_batch, make_topic, read_all
 from tests.storage.stores import Ledger, crash_copy, opened
 
@@ -113,8 +114,9 @@ def positions(size: int, count: int) -> list[int]:
 
 def batches_in(store: Store, source: Path, path: Path) -> list[tuple[int, int, Place]]:
     """Where each batch of a segment begins and ends, and its place in the log."""
-    topic, index, _ = path.relative_to(source / "topics").parts
-    partition = PartitionId(TopicId(bytes.fromhex(topic)), int(index))
+    named = parse_segment_name(path.name)
+    assert named is not None
+    partition = PartitionId(TopicId(bytes.fromhex(path.parent.name)), named[0])
     data = path.read_bytes()
     return [(at, at + header.length, (partition, header.base_offset)) for at, header in iter_headers(data)]
 
@@ -138,7 +140,7 @@ def frames_in(path: Path) -> list[tuple[int, set[Place]]]:
 
 
 def segments_of(source: Path) -> list[Path]:
-    return sorted(source.glob("topics/*/*/*.log"))
+    return sorted(source.glob("topics/*/*.log"))
 
 
 async def test_without_damage_everything_is_there(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -190,7 +192,7 @@ async def test_a_segment_that_is_gone_costs_what_it_held(store: Store, kind: str
 @pytest.mark.parametrize("kind", ["clean", "crashed"])
 async def test_indexes_are_never_relied_on(store: Store, kind: str) -> None:
     source: Path = getattr(store, kind)
-    for path in sorted(source.glob("topics/*/*/*.index"))[::4]:
+    for path in sorted(source.glob("topics/*/*.index"))[::4]:
         size = path.stat().st_size
         for change in (*damages_at(positions(size, 6)), lambda _: None, lambda _: b"", lambda d: d + d):
             lost, _ = await lost_after(store, source, path, change)

@@ -173,7 +173,7 @@ async def test_a_segment_that_was_taken_away_does_not_stop_writing(tmp_path: Pat
         one, two = topic.partition_ids()
         await storage.commit([append(one, b"lost")])
         await storage.commit([append(two, b"kept")])
-        [segment] = (tmp_path / "topics" / topic.id.hex() / "0").glob("*.log")
+        [segment] = (tmp_path / "topics" / topic.id.hex()).glob("0-*.log")
         segment.unlink()
         await storage.commit([append(one, b"next"), append(two, b"next")])
         assert await read_all(storage, two) == {0: b"kept", 1: b"next"}

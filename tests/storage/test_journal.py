@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from posthouse.storage.disk import OsDisk
 from posthouse.storage.journal import (
+    FRAME_HEADER,
     FRAME_MAGIC,
     PUT,
     PUT_OPERATION,
@@ -130,3 +132,18 @@ def test_a_full_disk_at_the_start_is_no_reason_not_to_start(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir()), "what it got of a full disk is given back"
     assert write(journal, b"value") == 1
     assert values(tmp_path) == [b"value"]
+
+
+def test_a_client_cannot_make_recovery_search_for_ever(tmp_path: Path) -> None:
+    """A damaged frame full of bytes that look like the headers of long frames: no checksum of each of them."""
+    journal = make_journal(tmp_path, 8 * 1024 * 1024)
+    fake = FRAME_HEADER.pack(FRAME_MAGIC, 1, 2**40, 2 * 1024 * 1024, 1)
+    write(journal, fake * (4 * 1024 * 1024 // len(fake)))
+    write(journal, b"behind")
+    [file] = journal_files(DISK, str(tmp_path))
+    with Path(file.path).open("r+b") as stored:
+        stored.write(b"x")
+    began = time.monotonic()
+    gap, frame = read_journal(DISK, str(tmp_path), 0)
+    assert time.monotonic() - began < 5
+    assert isinstance(gap, Gap) and isinstance(frame, Frame) and frame.number == 2

@@ -43,7 +43,7 @@ async def test_a_start_after_a_crash_reads_the_journal_and_touches_what_it_names
     async with opened(copy, disk=disk) as storage:
         assert all(path.endswith(".wal") for path in disk.bytes_read)
         touched = {path for path in disk.open_files if path.endswith(".log")}
-        assert all(f"/{named.topic.hex()}/{named.index}/" in path for path in touched)
+        assert all(f"/{named.topic.hex()}/{named.index}-" in path for path in touched)
         await ledger.check(storage)
 
 
@@ -150,7 +150,7 @@ async def test_part_of_a_commit_does_not_appear_without_the_rest(tmp_path: Path)
     async with opened(tmp_path / "data", disk=disk) as storage:
         await storage.create_topics([topic])
         await ledger.produce(storage, *topic.partition_ids())
-        disk.fail("write", "*/2/*.log")
+        disk.fail("write", "*/2-*.log")
         disk.fail("truncate", "*.log", for_ever=True)
         with pytest.raises(Unavailable):
             await storage.commit(

@@ -6,6 +6,7 @@ import json as json_module
 import sys
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from posthouse.client.positions import Start
     from posthouse.client.reading import Fetched, Message
 
+_LINES = 1000
 _FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 FromBeginning = Annotated[
@@ -99,15 +101,15 @@ def consume(
 
 def _print(reading: Iterable[Fetched], line: Callable[[Message], str], limit: int | None) -> None:
     out = sys.stdout.buffer
-    left = -1 if limit is None else limit
+    left = sys.maxsize if limit is None else limit
     for fetched in reading:
-        for message in fetched.messages():
-            out.write(line(message).encode(errors="replace"))
-            left -= 1
-            if left == 0:
-                break
+        messages = islice(fetched.messages(), left)
+        # Many lines in one write: it may be a system call.
+        while lines := [line(message) for message in islice(messages, _LINES)]:
+            out.write("".join(lines).encode(errors="replace"))
+            left -= len(lines)
         out.flush()
-        if left == 0:
+        if not left:
             return
 
 

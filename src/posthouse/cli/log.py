@@ -30,7 +30,9 @@ _RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _NUMBERS = ("position", "bytes", "first", "last", "records", "newest", "offset", "timestamp")
 _SHOWN_BYTES = 60
 
-Segment = Annotated[Path, typer.Argument(metavar="SEGMENT", help="A file such as 00000000000000000000.log.")]
+Segment = Annotated[
+    Path, typer.Argument(metavar="SEGMENT", help="A file such as 0-00000000000000000000.log.")
+]
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The directory that was given to 'posthouse serve --data'.")
 ]
@@ -39,7 +41,7 @@ Records = Annotated[
 ]
 
 
-@app.command(epilog="`posthouse log dump data/topics/4f…/0/00000000000000000000.log --records`")
+@app.command(epilog="`posthouse log dump data/topics/4f…/0-00000000000000000000.log --records`")
 def dump(segment: Segment, records: Records = False, json: Json = False) -> None:
     """Show the batches of one segment file, and with --records what is in them."""
     from posthouse.storage.verify import read_segment

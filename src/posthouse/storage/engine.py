@@ -49,7 +49,7 @@ from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog, Placement, Repetition
 from posthouse.storage.producers import AbortedTransaction, Producer, partition_key
 from posthouse.storage.reads import Reads
-from posthouse.storage.recovery import Recovered, Recovery, partition_directory
+from posthouse.storage.recovery import Recovered, Recovery, topic_directory
 from posthouse.storage.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class FileStorage:
         for id in topic.partition_ids():
             owner = self._logs.get(id)
             if owner is None:
-                directory = partition_directory(str(self._directory), id)
+                directory = topic_directory(str(self._directory), id.topic)
                 self._logs[id] = PartitionLog(id, directory, topic.config)
             else:
                 owner.config = topic.config
@@ -243,12 +243,10 @@ class FileStorage:
 
     def _finish_deleting(self, topics: Sequence[TopicId]) -> None:
         for topic in topics:
-            directory = f"{self._directory}/topics/{topic.hex()}"
-            for partition in self._disk.names(directory):
-                for name in self._disk.names(f"{directory}/{partition}"):
-                    self._files.drop(f"{directory}/{partition}/{name}")
-                    self._disk.remove(f"{directory}/{partition}/{name}")
-                self._disk.remove_directory(f"{directory}/{partition}")
+            directory = topic_directory(str(self._directory), topic)
+            for name in self._disk.names(directory):
+                self._files.drop(f"{directory}/{name}")
+                self._disk.remove(f"{directory}/{name}")
             self._disk.remove_directory(directory)
         if topics:
             self._catalog.forget_topics(topics)

@@ -1,6 +1,6 @@
 """The sparse index of one segment: offset → position and timestamp → position.
 
-File `<base offset>.index`, a sequence of blocks, one added per checkpoint, big-endian:
+File `<partition>-<base offset>.index`, a sequence of blocks, one added per checkpoint, big-endian:
 
     offset  size  field
          0     4  magic          "PHIX"

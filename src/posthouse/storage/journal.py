@@ -7,6 +7,8 @@ Files `journal/<first number>-<salt>.wal`: frames from byte 0 on, big-endian:
          4     4  crc           CRC32C of the file's salt, then byte 8 to the end
          8     8  number        one more than the frame before
         16     4  length        of the operations that follow
+        20     4  header crc    CRC32C of the file's salt, then byte 8 to 20: tells a frame from a client's bytes
+                                that look like many long ones, before their length is believed
 
 A frame is one group of commits and holds their operations one after the other:
 
@@ -54,11 +56,13 @@ from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed, synced
 log = logging.getLogger(__name__)
 
 FRAME_MAGIC = b"PHFR"
-FRAME_HEADER = Struct(">4sIQI")
+FRAME_HEADER = Struct(">4sIQII")
 OPERATION = Struct(">B16sIqqqqI")
 PUT_OPERATION = Struct(">BBHI")
-_UNDER_CRC = Struct(">QI")
+_NUMBER_AND_LENGTH = Struct(">QI")
+_HEADER_CRC = Struct(">I")
 _UNDER_CRC_AT = 8
+_HEADER_CRC_AT = 20
 
 APPEND = 1
 RANGE = 2
@@ -166,10 +170,11 @@ class Journal:
             self._roll()
         assert self._current is not None
         number = self._next
-        crc = crc32c(self._current.salt + _UNDER_CRC.pack(number, size))
+        header_crc = crc32c(self._current.salt + _NUMBER_AND_LENGTH.pack(number, size))
+        crc = crc32c(_HEADER_CRC.pack(header_crc), header_crc)
         for buffer in operations:
             crc = crc32c(buffer, crc)
-        header = FRAME_HEADER.pack(FRAME_MAGIC, crc, number, size)
+        header = FRAME_HEADER.pack(FRAME_MAGIC, crc, number, size, header_crc)
         self._disk.write(self._handle, [header, *operations], self._position)
         if sync:
             synced(self._disk, self._handle)
@@ -297,9 +302,11 @@ def _frame_size(data: memoryview, position: int, at_least: int, salt: bytes) -> 
     """The size of the good frame that begins here, 0 if there is none or its number is too low."""
     if position + FRAME_HEADER.size > len(data):
         return 0
-    magic, crc, number, length = FRAME_HEADER.unpack_from(data, position)
+    magic, crc, number, length, header_crc = FRAME_HEADER.unpack_from(data, position)
     size: int = FRAME_HEADER.size + length
     if magic != FRAME_MAGIC or number < at_least or position + size > len(data):
+        return 0
+    if crc32c(data[position + _UNDER_CRC_AT : position + _HEADER_CRC_AT], crc32c(salt)) != header_crc:
         return 0
     under_crc = data[position + _UNDER_CRC_AT : position + size]
     return size if crc32c(under_crc, crc32c(salt)) == crc else 0

@@ -105,7 +105,9 @@ class PartitionLog:
 
     def add_segment(self, base_offset: int, created_ms: int) -> Segment:
         interval = self.config.index_interval_bytes
-        segment = Segment(self.directory, base_offset, created_ms=created_ms, interval=interval)
+        segment = Segment(
+            self.directory, self.id.index, base_offset, created_ms=created_ms, interval=interval
+        )
         self.segments.append(segment)
         return segment
 

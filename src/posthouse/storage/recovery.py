@@ -7,6 +7,7 @@ The work is bounded by the journal, whatever the size of the log, unless the cat
 """
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from posthouse.model.ids import PartitionId, TopicId
@@ -18,7 +19,7 @@ from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, jour
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.producers import ProducerTable, partition_of
-from posthouse.storage.segment import Damage, Segment
+from posthouse.storage.segment import Damage, Segment, parse_segment_name
 from posthouse.storage.segment_reader import Reader, header_at, walk
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Recovery:
         self._now_ms = now_ms
         self._result = Recovered(empty_logs(directory, topics))
         self._fresh_directories: set[str] = set()
+        self._segment_files: dict[str, dict[int, list[int]]] = {}
         self._doubts: list[tuple[PartitionLog, int, str]] = []
 
     def run(self, contents: Contents) -> Recovered:
@@ -99,6 +101,7 @@ class Recovery:
                 continue
             segment = Segment(
                 owner.directory,
+                row.partition.index,
                 row.base_offset,
                 created_ms=row.created_ms,
                 interval=owner.config.index_interval_bytes,
@@ -234,8 +237,14 @@ class Recovery:
 
     def _base_offsets(self, owner: PartitionLog) -> list[int]:
         """Of the segment files that are there."""
-        stems = (name.removesuffix(".log") for name in self._disk.names(owner.directory) if ".log" in name)
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        if owner.directory not in self._segment_files:
+            found: defaultdict[int, list[int]] = defaultdict(list)
+            for name in self._disk.names(owner.directory):
+                parsed = parse_segment_name(name)
+                if parsed is not None:
+                    found[parsed[0]].append(parsed[1])
+            self._segment_files[owner.directory] = found
+        return sorted(self._segment_files[owner.directory].get(owner.id.index, ()))
 
     def _cut_tail(self, owner: PartitionLog) -> None:
         """Remove bytes that were never acknowledged."""
@@ -258,14 +267,14 @@ class Recovery:
 
 def empty_logs(directory: str, topics: dict[TopicId, Topic]) -> dict[PartitionId, PartitionLog]:
     return {
-        id: PartitionLog(id, partition_directory(directory, id), topic.config)
+        id: PartitionLog(id, topic_directory(directory, id.topic), topic.config)
         for topic in topics.values()
         for id in topic.partition_ids()
     }
 
 
-def partition_directory(directory: str, id: PartitionId) -> str:
-    return f"{directory}/topics/{id.topic.hex()}/{id.index}"
+def topic_directory(directory: str, id: TopicId) -> str:
+    return f"{directory}/topics/{id.hex()}"
 
 
 def _reader(disk: Disk, handle: int) -> Reader:

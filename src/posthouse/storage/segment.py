@@ -1,10 +1,11 @@
 """A segment: one file of consecutive batches of a partition, and what is known about it in memory.
 
-File `<base offset>.log`: batches as `records.batch` lays them out, one after the other, nothing between
-them. It is only ever appended to. The catalog and the journal say how many of its bytes are proven;
+File `<partition>-<base offset>.log`: batches as `records.batch` lays them out, one after the other, nothing
+between them. It is only ever appended to. The catalog and the journal say how many of its bytes are proven;
 bytes behind that were never acknowledged and are overwritten or cut.
 """
 
+import re
 from dataclasses import dataclass
 
 from posthouse.storage.index import NO_TIME, SparseIndex
@@ -24,8 +25,17 @@ class Damage:
         return f"bytes {self.position} to {self.end}, offsets {self.first_offset} to {self.next_offset - 1}"
 
 
-def segment_name(base_offset: int) -> str:
-    return f"{base_offset:020d}.log"
+_NAME = re.compile(r"(\d+)-(\d{20})\.log")
+
+
+def segment_name(partition: int, base_offset: int) -> str:
+    return f"{partition}-{base_offset:020d}.log"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """Partition and base offset, None if this is not the name of a segment."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 class Segment:
@@ -50,6 +60,7 @@ class Segment:
     def __init__(
         self,
         directory: str,
+        partition: int,
         base_offset: int,
         *,
         created_ms: int,
@@ -58,7 +69,7 @@ class Segment:
         max_timestamp: int = NO_TIME,
         index_size: int = 0,
     ) -> None:
-        self.path = f"{directory}/{segment_name(base_offset)}"
+        self.path = f"{directory}/{segment_name(partition, base_offset)}"
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.size = size

@@ -21,8 +21,8 @@ from posthouse.storage.disk import OsDisk
 from posthouse.storage.index import Entry as IndexEntry
 from posthouse.storage.index import decode_blocks
 from posthouse.storage.journal import APPEND, TRIM, Entry, Gap, read_journal
-from posthouse.storage.recovery import NO_END, partition_directory
-from posthouse.storage.segment import Damage, segment_name
+from posthouse.storage.recovery import NO_END, topic_directory
+from posthouse.storage.segment import Damage, parse_segment_name, segment_name
 from posthouse.storage.segment_reader import Reader, header_at, walk
 from posthouse.storage.segment_reader import Step as Step
 
@@ -102,10 +102,9 @@ def read_segment(path: Path) -> Iterator[Step]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     disk = _ReadOnlyDisk()
     with _opened(disk, str(path)) as read:
-        first = header_at(read(HEADER_SIZE, 0), 0)
-        base = 0 if first is None else first.base_offset
-        if path.stem.isdecimal():  # its name says more than bytes that may be damaged
-            base = int(path.stem)
+        first, named = header_at(read(HEADER_SIZE, 0), 0), parse_segment_name(path.name)
+        # Its name says more than bytes that may be damaged.
+        base = named[1] if named else first.base_offset if first else 0
         yield from walk(read, 0, disk.size(str(path)), base, NO_END)
 
 
@@ -127,14 +126,14 @@ class Verification:
     @property
     def total_bytes(self) -> int:
         """How much there is to look at, for a progress bar."""
-        return sum(path.stat().st_size for path in self._directory.glob("topics/*/*/*.log"))
+        return sum(path.stat().st_size for path in self._directory.glob("topics/*/*.log"))
 
     def findings(self) -> Iterator[Finding]:
         promises = self._promises()
         yield from promises.findings
         self.tally.frames = promises.frames
         self.tally.topics = len(promises.topics)
-        paths = {str(path) for path in self._directory.glob("topics/*/*/*.log")} | set(promises.segments)
+        paths = {str(path) for path in self._directory.glob("topics/*/*.log")} | set(promises.segments)
         for path in sorted(paths):
             found = list(self._check(path, promises, counting=True))
             if found and not promises.clean:
@@ -203,7 +202,8 @@ class Verification:
         expected.tail.append(entry)
 
     def _path(self, partition: PartitionId, base_offset: int) -> str:
-        return f"{partition_directory(str(self._directory), partition)}/{segment_name(base_offset)}"
+        directory = topic_directory(str(self._directory), partition.topic)
+        return f"{directory}/{segment_name(partition.index, base_offset)}"
 
     def _check(self, path: str, promises: _Promises, *, counting: bool) -> Iterator[Finding]:
         expected = promises.segments.get(path)
@@ -261,7 +261,8 @@ class Verification:
     def _check_unpromised(self, path: str, read: Reader, *, counting: bool) -> Iterator[Finding]:
         """Without a catalog nobody knows how much counts: an end that is torn may never have counted."""
         file_size = self._disk.size(path)
-        for step in walk(read, 0, file_size, int(Path(path).stem), NO_END):
+        named = parse_segment_name(Path(path).name)
+        for step in walk(read, 0, file_size, named[1] if named else 0, NO_END):
             self._count(step, counting)
             if step.damage is not None:
                 yield _damage_finding(path, step.damage, file_size, is_damage=step.damage.end < file_size)
@@ -301,7 +302,7 @@ class Verification:
 
 def _topic_of(path: str) -> TopicId:
     try:
-        return TopicId(bytes.fromhex(Path(path).parts[-3]))
+        return TopicId(bytes.fromhex(Path(path).parts[-2]))
     except ValueError:
         return TopicId(b"")  # of no topic
 
