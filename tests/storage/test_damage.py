@@ -30,6 +30,10 @@ def flip(data: bytes, position: int) -> bytes:
     return data[:position] + bytes([data[position] ^ 0x40]) + data[position + 1 :]
 
 
+def flip_bit(position: int, bit: int) -> Change:
+    return lambda data: data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
+
+
 def overwrite(data: bytes, position: int) -> bytes:
     """A sector of nonsense."""
     return data[:position] + b"\xa5" * min(64, len(data) - position) + data[position + 64 :]
@@ -175,6 +179,9 @@ async def test_every_byte_of_a_batch_header_is_guarded(store: Store) -> None:
     for position in range(first_end, first_end + 61):
         lost, _ = await lost_after(store, source, path, at(flip, position))
         assert lost == {second}, f"byte {position - first_end}"
+    for bit in range(8):
+        lost, _ = await lost_after(store, source, path, flip_bit(first_end + 7, bit))
+        assert lost == {second}, f"bit {bit} of the offset"
     assert second_end > first_end
 
 

@@ -222,9 +222,11 @@ async def test_deleting_a_topic_does_not_stop_checkpoints(tmp_path: Path) -> Non
         another = make_topic("another")
         await storage.create_topics([another])
         await storage.commit([append(another.partition(0), b"value")])
+        await storage.commit([append(kept.partition(0), b"value")])
         await storage.delete_topics([another.id])
         await storage.checkpoint()
         assert is_checkpointed(storage)
+        await storage.commit([append(kept.partition(0), b"value")])
 
 
 async def test_trimming_during_a_checkpoint_leaves_no_files(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_full_disk_at_the_start_is_no_reason_not_to_start(tmp_path: Path) -> N
 
 
 def test_a_client_cannot_make_recovery_search_for_ever(tmp_path: Path) -> None:
-    """A damaged frame full of bytes that look like the headers of long frames: no checksum of each of them."""
+    """A damaged frame is full of bytes that look like the headers of long frames."""
     journal = make_journal(tmp_path, 8 * 1024 * 1024)
     fake = FRAME_HEADER.pack(FRAME_MAGIC, 1, 2**40, 2 * 1024 * 1024, 1)
     write(journal, fake * (4 * 1024 * 1024 // len(fake)))

@@ -8,7 +8,7 @@ import pytest
 
 from posthouse.model.errors import Unavailable
 from posthouse.model.topics import Topic
-from posthouse.storage.catalog import TopicRow
+from posthouse.storage.catalog_rows import TopicRow
 from posthouse.storage.interface import Bounds, Put, Space, Trim
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.faults import FaultyDisk

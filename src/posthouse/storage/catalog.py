@@ -13,25 +13,34 @@ it comes from there and the rest is found again by walking the segments.
 Writes are synced before they return (`synchronous=FULL`). All calls block.
 """
 
-import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from crc32c import crc32c
-
 from posthouse.model.errors import DataDamaged, StorageFull, Unavailable
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import TopicId
+from posthouse.storage.catalog_rows import (
+    FORMAT,
+    SCHEMA,
+    Contents,
+    Snapshot,
+    TopicRow,
+    drop_orphans,
+    load_contents,
+    put_meta,
+    put_partitions,
+    put_segments,
+    put_state,
+    put_topics,
+)
 
 log = logging.getLogger(__name__)
 
 Write: TypeAlias = Callable[[sqlite3.Connection], None]
 
-FORMAT = "1"
 RESERVE_BYTES = 1024 * 1024
 
 _NO_DAMAGE = frozenset(
@@ -46,79 +55,6 @@ _NO_DAMAGE = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS topics (
-    id BLOB PRIMARY KEY, name TEXT NOT NULL, partitions INTEGER NOT NULL, overrides TEXT NOT NULL,
-    deleted INTEGER NOT NULL, crc INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS partitions (
-    topic BLOB, partition INTEGER, start INTEGER NOT NULL, end INTEGER NOT NULL, crc INTEGER NOT NULL,
-    PRIMARY KEY (topic, partition)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS state (
-    space INTEGER, key BLOB, value BLOB NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (space, key)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS segments (
-    topic BLOB, partition INTEGER, base_offset INTEGER, size INTEGER NOT NULL,
-    max_timestamp INTEGER NOT NULL, created_ms INTEGER NOT NULL, index_size INTEGER NOT NULL,
-    crc INTEGER NOT NULL, PRIMARY KEY (topic, partition, base_offset)
-) WITHOUT ROWID;
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRow:
-    id: TopicId
-    name: str
-    partitions: int
-    overrides: dict[str, str]
-    deleted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    partition: PartitionId
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentRow:
-    partition: PartitionId
-    base_offset: int
-    size: int
-    max_timestamp: int
-    created_ms: int
-    index_size: int
-
-
-@dataclass(slots=True, kw_only=True)
-class Snapshot:
-    """What a checkpoint writes: the partitions and segments that changed since the last one."""
-
-    frame: int
-    partitions: list[PartitionRow] = field(default_factory=list)
-    segments: list[SegmentRow] = field(default_factory=list)
-    first_segments: dict[PartitionId, int] = field(default_factory=dict)
-    """The lowest base offset that each of the partitions still has; segments below it were let go."""
-    state: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
-    """Values that were put or removed (None)."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Contents:
-    cluster_id: str
-    frame: int | None
-    """The last checkpointed frame; None if that is not known because the catalog was lost."""
-    clean: bool
-    topics: list[TopicRow]
-    partitions: list[PartitionRow]
-    segments: list[SegmentRow]
-    state: dict[int, dict[bytes, bytes]]
-    version: int
-    """Counts the changes that both files have."""
 
 
 class Catalog:
@@ -141,8 +77,8 @@ class Catalog:
         self._backup = self._open_backup()
         if not contents.cluster_id:
             contents.cluster_id = new_cluster_id()
-            self._define(lambda c: _put_meta(c, {"format": FORMAT, "cluster_id": contents.cluster_id}))
-        self._write(_drop_orphans)
+            self._define(lambda c: put_meta(c, {"format": FORMAT, "cluster_id": contents.cluster_id}))
+        self._write(drop_orphans)
         self._keep_reserve()
         return contents
 
@@ -151,7 +87,7 @@ class Catalog:
         [[verdict]] = self._main.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok":
             raise DataDamaged(f"{self._path}: {verdict}")
-        contents = _load(self._main)
+        contents = load_contents(self._main)
         if self._backup_version() > contents.version:
             raise DataDamaged(f"{self._path} lacks what its backup has")
         if not contents.cluster_id and self._has_topics():
@@ -166,7 +102,7 @@ class Catalog:
         """The backup is written second: it is never ahead, unless the catalog has lost something."""
         try:
             with closing(_connect(self._backup_path)) as backup:
-                return _load(backup).version
+                return load_contents(backup).version
         except (sqlite3.DatabaseError, DataDamaged) as error:
             _raise_unless_damage(error)
             return -1
@@ -188,7 +124,7 @@ class Catalog:
         self._close_main()
         try:
             backup = _connect(self._backup_path)
-            contents = _load(backup)
+            contents = load_contents(backup)
             if not contents.cluster_id:
                 raise DataDamaged("the backup is empty")
         except (sqlite3.DatabaseError, DataDamaged) as error:
@@ -223,7 +159,7 @@ class Catalog:
             self._main = None
 
     def put_topics(self, topics: Sequence[TopicRow]) -> None:
-        self._define(lambda connection: _put_topics(connection, topics))
+        self._define(lambda connection: put_topics(connection, topics))
 
     def forget_topics(self, topics: Sequence[TopicId]) -> None:
         """Their files are gone."""
@@ -236,16 +172,16 @@ class Catalog:
         self._define(write)
 
     def set_clean(self, clean: bool) -> None:
-        self._write(lambda connection: _put_meta(connection, {"clean": str(int(clean))}))
+        self._write(lambda connection: put_meta(connection, {"clean": str(int(clean))}))
 
     def checkpoint(self, snapshot: Snapshot) -> None:
         def write(connection: sqlite3.Connection) -> None:
-            _put_segments(connection, snapshot.segments, snapshot.first_segments)
-            _put_meta(connection, {"frame": str(snapshot.frame)})
+            put_segments(connection, snapshot.segments, snapshot.first_segments)
+            put_meta(connection, {"frame": str(snapshot.frame)})
 
         def write_shared(connection: sqlite3.Connection) -> None:
-            _put_partitions(connection, snapshot.partitions)
-            _put_state(connection, snapshot.state)
+            put_partitions(connection, snapshot.partitions)
+            put_state(connection, snapshot.state)
 
         self._define(write_shared, write)
         self._keep_reserve()
@@ -256,7 +192,7 @@ class Catalog:
 
         def write_version(connection: sqlite3.Connection) -> None:
             write(connection)
-            _put_meta(connection, {"version": str(self._version)})
+            put_meta(connection, {"version": str(self._version)})
 
         def write_catalog(connection: sqlite3.Connection) -> None:
             in_catalog_only(connection)
@@ -303,7 +239,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     if not _schema(connection):
-        connection.executescript(_SCHEMA)
+        connection.executescript(SCHEMA)
     elif _schema(connection) != _expected_schema():
         raise DataDamaged("its tables are not what they were")
     return connection
@@ -318,7 +254,7 @@ def _schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 def _expected_schema() -> list[tuple[str, str]]:
     """A flipped bit in a table's name would otherwise look like a table that was never made."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_SCHEMA)
+        connection.executescript(SCHEMA)
         return _schema(connection)
 
 
@@ -344,133 +280,3 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _crc(*values: object) -> int:
-    return crc32c(repr(values).encode())
-
-
-def _drop_orphans(connection: sqlite3.Connection) -> None:
-    """A checkpoint may have been under way while its topic was deleted."""
-    for table in ("partitions", "segments"):
-        connection.execute(f"DELETE FROM {table} WHERE topic NOT IN (SELECT id FROM topics)")
-
-
-def _state_crc(space: int, key: bytes, value: bytes) -> int:
-    """There may be a million of these; this is ten times as fast as `_crc`."""
-    return crc32c(value, crc32c(key, space))
-
-
-def _put_meta(connection: sqlite3.Connection, values: dict[str, str]) -> None:
-    rows = [(key, value, _crc(key, value)) for key, value in values.items()]
-    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", rows)
-
-
-def _put_topics(connection: sqlite3.Connection, topics: Sequence[TopicRow]) -> None:
-    rows = []
-    for topic in topics:
-        overrides = json.dumps(topic.overrides, sort_keys=True)
-        values = (topic.id, topic.name, topic.partitions, overrides, int(topic.deleted))
-        rows.append((*values, _crc(*values)))
-    connection.executemany("INSERT OR REPLACE INTO topics VALUES (?, ?, ?, ?, ?, ?)", rows)
-
-
-def _put_partitions(connection: sqlite3.Connection, partitions: Sequence[PartitionRow]) -> None:
-    rows = []
-    for row in partitions:
-        values = (row.partition.topic, row.partition.index, row.start, row.end)
-        rows.append((*values, _crc(*values)))
-    connection.executemany("INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?)", rows)
-
-
-def _put_segments(
-    connection: sqlite3.Connection, segments: Sequence[SegmentRow], first: dict[PartitionId, int]
-) -> None:
-    rows = []
-    for row in segments:
-        id = row.partition
-        values = (
-            id.topic,
-            id.index,
-            row.base_offset,
-            row.size,
-            row.max_timestamp,
-            row.created_ms,
-            row.index_size,
-        )
-        rows.append((*values, _crc(*values)))
-    connection.executemany(
-        "DELETE FROM segments WHERE topic = ? AND partition = ? AND base_offset < ?",
-        [(id.topic, id.index, base_offset) for id, base_offset in first.items()],
-    )
-    connection.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _put_state(connection: sqlite3.Connection, state: dict[tuple[int, bytes], bytes | None]) -> None:
-    removed = [name for name, value in state.items() if value is None]
-    kept = [
-        (space, key, value, _state_crc(space, key, value))
-        for (space, key), value in state.items()
-        if value is not None
-    ]
-    connection.executemany("DELETE FROM state WHERE space = ? AND key = ?", removed)
-    connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", kept)
-
-
-def _load(connection: sqlite3.Connection) -> Contents:
-    def rows(table: str, order: str) -> Iterator[tuple[object, ...]]:
-        for *values, crc in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
-            if _crc(*values) != crc:
-                raise DataDamaged(f"a row of the catalog's {table} has changed by itself")
-            yield tuple(values)
-
-    meta = {str(key): str(value) for key, value in rows("meta", "key")}
-    if meta and meta.get("format") != FORMAT:
-        raise Unavailable(
-            f"this data directory has format {meta.get('format')}; this version of Posthouse reads {FORMAT}"
-        )
-    return Contents(
-        cluster_id=meta.get("cluster_id", ""),
-        frame=int(meta.get("frame", "0")),
-        clean=meta.get("clean") == "1",
-        topics=[_topic_row(values) for values in rows("topics", "id")],
-        partitions=[_partition_row(values) for values in rows("partitions", "topic, partition")],
-        segments=[_segment_row(values) for values in rows("segments", "topic, partition, base_offset")],
-        state=_load_state(connection),
-        version=int(meta.get("version", "0")),
-    )
-
-
-def _load_state(connection: sqlite3.Connection) -> dict[int, dict[bytes, bytes]]:
-    state: dict[int, dict[bytes, bytes]] = {}
-    for space, key, value, crc in connection.execute("SELECT * FROM state"):
-        if _state_crc(space, key, value) != crc:
-            raise DataDamaged("a row of the catalog's state has changed by itself")
-        state.setdefault(space, {})[key] = value
-    return state
-
-
-def _topic_row(values: tuple[object, ...]) -> TopicRow:
-    id, name, partitions, overrides, deleted = values
-    assert isinstance(id, bytes) and isinstance(name, str) and isinstance(partitions, int)
-    return TopicRow(
-        id=TopicId(id),
-        name=name,
-        partitions=partitions,
-        overrides=json.loads(str(overrides)),
-        deleted=bool(deleted),
-    )
-
-
-def _partition_row(values: tuple[object, ...]) -> PartitionRow:
-    topic, partition, start, end = values
-    assert isinstance(topic, bytes) and isinstance(partition, int)
-    assert isinstance(start, int) and isinstance(end, int)
-    return PartitionRow(PartitionId(TopicId(topic), partition), start, end)
-
-
-def _segment_row(values: tuple[object, ...]) -> SegmentRow:
-    topic, partition, *numbers = values
-    assert isinstance(topic, bytes) and isinstance(partition, int)
-    assert all(isinstance(number, int) for number in numbers)
-    return SegmentRow(PartitionId(TopicId(topic), partition), *numbers)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ any more. If it fails half way, nothing was promised: the next one covers the sa
 
 from dataclasses import dataclass, field
 
-from posthouse.storage.catalog import Catalog, PartitionRow, SegmentRow, Snapshot
+from posthouse.storage.catalog import Catalog
+from posthouse.storage.catalog_rows import PartitionRow, SegmentRow, Snapshot
 from posthouse.storage.disk import Disk, SyncFailed, synced
 from posthouse.storage.interface import Space
 from posthouse.storage.open_files import OpenFiles
@@ -15,6 +16,9 @@ from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.producers import partition_key
 from posthouse.storage.segment import Segment
 
+INDEX_STRIDE = 8 * 1024 * 1024
+"""How much an open segment grows before its index is stored: with very many partitions, writing each index
+at each checkpoint costs more than walking so many bytes once after a restart."""
 MANY_FILES = 64
 """From so many files on, one sync of the whole file system costs less than a sync of each."""
 
@@ -50,10 +54,11 @@ class Checkpoint:
         """It was not written: everything in it is as unsaved as before."""
         for owner in self.logs:
             owner.producers.is_changed = True
+            owner.was_trimmed = True
         for segment in self.segments:
             segment.is_changed = True
             segment.index.forget_stored()
-            segment.index_size = 0
+            segment.index_size = segment.indexed_to = 0
 
 
 def take(frame: int, logs: set[PartitionLog], state: dict[tuple[int, bytes], bytes | None]) -> Checkpoint:
@@ -64,21 +69,29 @@ def take(frame: int, logs: set[PartitionLog], state: dict[tuple[int, bytes], byt
         if owner.producers.is_changed:
             snapshot.state[Space.PRODUCERS.value, partition_key(owner.id)] = owner.producers.encode()
             owner.producers.is_changed = False
-        first = owner.segments[0].base_offset if owner.segments else owner.end
-        snapshot.first_segments[owner.id] = first
+        if owner.was_trimmed:
+            first = owner.segments[0].base_offset if owner.segments else owner.end
+            snapshot.first_segments[owner.id] = first
+            owner.was_trimmed = False
         for segment in owner.segments:
             if segment.is_changed:
+                _take_index(checkpoint, segment, is_closed=segment is not owner.segments[-1])
                 _take_segment(checkpoint, owner, segment)
     return checkpoint
 
 
-def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment) -> None:
-    index = segment.index
-    position = segment.index_size
-    if position or index.is_complete:
-        block = index.take_block()
+def _take_index(checkpoint: Checkpoint, segment: Segment, *, is_closed: bool) -> None:
+    """What the file does not have yet, if it is time; of an index that was not loaded only readers know."""
+    is_due = is_closed or segment.size - segment.indexed_to >= INDEX_STRIDE
+    if is_due and segment.index.is_complete:
+        position = segment.index_size
+        block = segment.index.take_block()
         checkpoint._blocks.append(_IndexBlock(segment.path, segment.index_path, position, block))
         segment.index_size = position + len(block)
+        segment.indexed_to = segment.size
+
+
+def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment) -> None:
     segment.is_changed = False
     checkpoint.segments.append(segment)
     row = SegmentRow(

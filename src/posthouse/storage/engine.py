@@ -26,7 +26,8 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.records.batch import stamp
 from posthouse.storage import checkpoint
-from posthouse.storage.catalog import Catalog, TopicRow
+from posthouse.storage.catalog import Catalog
+from posthouse.storage.catalog_rows import TopicRow
 from posthouse.storage.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.flusher import Commit, Flusher, Step, Trimming, Written
 from posthouse.storage.index import SparseIndex
@@ -493,7 +494,7 @@ def _row(topic: Topic, *, deleted: bool = False) -> TopicRow:
 def _unload_indexes(owner: PartitionLog) -> None:
     """Closed segments that nobody has read since the last checkpoint need no index in memory."""
     for segment in owner.segments[:-1]:
-        if not segment.was_read and not segment.is_changed and segment.index_size:
+        if not segment.was_read and not segment.is_changed and segment.indexed_to == segment.size:
             interval = owner.config.index_interval_bytes
             segment.index = SparseIndex(interval, segment.size, segment.max_timestamp)
         segment.was_read = False

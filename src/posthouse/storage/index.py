@@ -1,6 +1,6 @@
 """The sparse index of one segment: offset → position and timestamp → position.
 
-File `<partition>-<base offset>.index`, a sequence of blocks, one added per checkpoint, big-endian:
+File `<partition>-<base offset>.index`, a sequence of blocks, added at checkpoints, big-endian:
 
     offset  size  field
          0     4  magic          "PHIX"
@@ -114,7 +114,7 @@ class SparseIndex:
     def prepend(self, earlier: "SparseIndex") -> None:
         """Take in the part of the index that lies before this one."""
         assert earlier.covered == self.start and earlier.is_complete
-        self._stored += len(earlier)
+        self._stored = earlier._stored
         self._offsets = earlier._offsets + self._offsets
         self._positions = earlier._positions + self._positions
         self._times = earlier._times + self._times

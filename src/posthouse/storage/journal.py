@@ -7,8 +7,8 @@ Files `journal/<first number>-<salt>.wal`: frames from byte 0 on, big-endian:
          4     4  crc           CRC32C of the file's salt, then byte 8 to the end
          8     8  number        one more than the frame before
         16     4  length        of the operations that follow
-        20     4  header crc    CRC32C of the file's salt, then byte 8 to 20: tells a frame from a client's bytes
-                                that look like many long ones, before their length is believed
+        20     4  header crc    CRC32C of the file's salt, then byte 8 to 20: bytes of a client that look like
+                                the headers of many long frames must not make recovery check them all
 
 A frame is one group of commits and holds their operations one after the other:
 

@@ -47,7 +47,17 @@ class Repetition:
 
 
 class PartitionLog:
-    __slots__ = ("config", "directory", "end", "id", "next_offset", "producers", "segments", "start")
+    __slots__ = (
+        "config",
+        "directory",
+        "end",
+        "id",
+        "next_offset",
+        "producers",
+        "segments",
+        "start",
+        "was_trimmed",
+    )
 
     def __init__(
         self, id: PartitionId, directory: str, config: TopicConfig, *, start: int = 0, end: int = 0
@@ -60,6 +70,8 @@ class PartitionLog:
         self.start = start
         self.end = end
         self.next_offset = end
+        self.was_trimmed = False
+        """The catalog has segments that are no longer there."""
 
     @property
     def bounds(self) -> Bounds:
@@ -127,6 +139,7 @@ class PartitionLog:
         gone = []
         while self.segments and self._end_of(0) <= self.start and self.segments[0].is_settled:
             gone.append(self.segments.pop(0))
+            self.was_trimmed = True
         return gone
 
     def found(

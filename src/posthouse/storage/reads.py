@@ -201,13 +201,11 @@ class Reads:
         interval = owner.config.index_interval_bytes
         end_offset = owner.end_offset_of(segment)
 
-        def work(read: Reader) -> tuple[SparseIndex, bool, list[Damage]]:
-            stored_index, whole = self._load_index(segment.index_path, stored, interval, end)
-            whole = whole and stored_index.covered == end
-            if not whole:
-                stored_index = SparseIndex(interval)
-            damage = build_index(read, stored_index, end, segment.base_offset, end_offset)
-            return stored_index, whole, damage
+        def work(read: Reader) -> tuple[SparseIndex, int, bool, list[Damage]]:
+            earlier, whole = self._load_index(segment.index_path, stored, interval, end)
+            known = earlier.covered
+            damage = build_index(read, earlier, end, segment.base_offset, end_offset)
+            return earlier, known, whole, damage
 
         loaded = await self._in_worker(segment, work)
         if segment.index is not index:  # unloaded meanwhile
@@ -215,19 +213,21 @@ class Reads:
             return
         if loaded is None or index.is_complete:
             return
-        earlier, whole, damage = loaded
-        segment.index.prepend(earlier)
+        earlier, segment.indexed_to, whole, damage = loaded
+        index.prepend(earlier)
         self._report(segment, damage)
         if not whole:
-            if stored:
-                log.warning("%s was damaged or missing and has been rebuilt", segment.index_path)
-            segment.index.forget_stored()
-            segment.index_size = 0
+            log.warning("%s was damaged or missing and has been rebuilt", segment.index_path)
+            index.forget_stored()
+            segment.index_size = segment.indexed_to = 0
+        if segment.indexed_to < segment.size and segment is not owner.segments[-1]:
             segment.is_changed = True
             self._on_stale_index(owner)
 
     def _load_index(self, path: str, size: int, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
-        if size == 0 or self._disk.size(path) < 0:
+        if size == 0:
+            return SparseIndex(interval), True
+        if self._disk.size(path) < 0:
             return SparseIndex(interval), False
         handle = self._disk.open(path)
         try:
@@ -235,7 +235,7 @@ class Reads:
         finally:
             self._disk.close(handle)
         index, whole = decode_blocks(data, interval, segment_size)
-        return index, whole
+        return (index, True) if whole and len(data) == size else (SparseIndex(interval), False)
 
     async def _in_worker(self, segment: Segment, work: Callable[[Reader], T]) -> T | None:
         """Do `work` with the segment's file on a worker thread; None if the file is not there."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.catalog import Contents
+from posthouse.storage.catalog_rows import Contents
 from posthouse.storage.disk import Disk
 from posthouse.storage.interface import Space
 from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, journal_files, read_journal

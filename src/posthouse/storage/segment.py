@@ -50,6 +50,7 @@ class Segment:
         "damage",
         "index",
         "index_size",
+        "indexed_to",
         "is_changed",
         "next_position",
         "path",
@@ -75,6 +76,8 @@ class Segment:
         self.size = size
         self.next_position = size
         self.index_size = index_size
+        self.indexed_to = size
+        """So many of its bytes the index file knows of, give or take what a start after a crash added."""
         self.is_changed = False
         """Differs from what the catalog says of it."""
         self.was_read = False

@@ -118,8 +118,13 @@ def _find_next(read: Reader, position: int, end: int, expected: int, end_offset:
         while hook >= 0:
             start = at + hook - EPOCH_AT
             if start > position:
-                header = _good_batch(read, start, end, expected, end_offset)
-                if header is not None and _is_followed(read, start, end, header):
+                header = header_at(read(HEADER_SIZE, start), 0)
+                # Whether it is followed costs little; its checksum may cover the whole rest of the file.
+                if (
+                    header is not None
+                    and _is_followed(read, start, end, header)
+                    and _good_batch(read, start, end, expected, end_offset) is not None
+                ):
                     return Damage(position, start, expected, header.base_offset)
             hook = window.find(EPOCH_AND_MAGIC, hook + 1)
         if at + len(window) >= end:

@@ -16,7 +16,7 @@ from pathlib import Path
 from posthouse.model.errors import DataDamaged, NotFound, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import HEADER_SIZE
-from posthouse.storage.catalog import Contents, TopicRow, _crc, _load, _state_crc
+from posthouse.storage.catalog_rows import TABLES, Contents, TopicRow, is_sound, load_contents
 from posthouse.storage.disk import OsDisk
 from posthouse.storage.index import Entry as IndexEntry
 from posthouse.storage.index import decode_blocks
@@ -26,13 +26,6 @@ from posthouse.storage.segment import Damage, parse_segment_name, segment_name
 from posthouse.storage.segment_reader import Reader, header_at, walk
 from posthouse.storage.segment_reader import Step as Step
 
-_CHECKSUMS: dict[str, Callable[..., int]] = {
-    "meta": _crc,
-    "topics": _crc,
-    "partitions": _crc,
-    "segments": _crc,
-    "state": _state_crc,
-}
 _ATTEMPTS = 3
 _PROGRESS_BYTES = 1024 * 1024
 
@@ -321,7 +314,7 @@ def _read_catalog(path: Path, findings: list[Finding]) -> Contents | None:
             connection.execute("BEGIN")
             problems += _wrong_rows(connection)
             if not problems:
-                contents = _load(connection)
+                contents = load_contents(connection)
     except (sqlite3.DatabaseError, DataDamaged) as error:
         problems.append(f"SQLite cannot read it ({error})")
     except PosthouseError as error:
@@ -334,9 +327,9 @@ def _wrong_rows(connection: sqlite3.Connection) -> Iterator[str]:
     for (verdict,) in connection.execute("PRAGMA integrity_check(10)"):
         if verdict != "ok":
             yield str(verdict)
-    for table, checksum in _CHECKSUMS.items():
+    for table in TABLES:
         for *values, crc in connection.execute(f"SELECT * FROM {table}"):
-            if checksum(*values) != crc:
+            if not is_sound(table, values, crc):
                 shown = ", ".join(each.hex() if isinstance(each, bytes) else str(each) for each in values[:2])
                 yield f"a row of table {table} ({shown}) does not match its checksum"
 
