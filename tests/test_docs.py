@@ -1,0 +1,41 @@
+"""The documentation knows everything that can be set or run."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from posthouse.model.topic_config import CONFIG_KEYS
+from posthouse.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+
+
+def row(name: str) -> str:
+    match = re.search(rf"^\| `{re.escape(name)}` \| .*$", CONFIGURATION, re.MULTILINE)
+    assert match, f"docs/configuration.md says nothing of {name}"
+    return match[0]
+
+
+@pytest.mark.parametrize("setting", fields(Settings), ids=lambda setting: setting.name)
+def test_every_setting_is_documented(setting: object) -> None:
+    name, doc = setting.name, setting.metadata["doc"]  # type: ignore[attr-defined]
+    assert doc in row(name)
+
+
+@pytest.mark.parametrize("name", CONFIG_KEYS)
+def test_every_topic_setting_is_documented(name: str) -> None:
+    line = row(name)
+    assert CONFIG_KEYS[name].doc in line
+    assert f"`{CONFIG_KEYS[name].default}`" in line
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
