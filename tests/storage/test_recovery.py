@@ -1,12 +1,13 @@
 """Starting again: what is read, what is written, what is finished."""
 
+import asyncio
 import errno
 import logging
 from pathlib import Path
 
 import pytest
 
-from posthouse.model.errors import Unavailable
+from posthouse.model.errors import StorageClosed, Unavailable
 from posthouse.model.topics import Topic
 from posthouse.storage.catalog_rows import TopicRow
 from posthouse.storage.interface import Bounds, Put, Space, Trim
@@ -220,3 +221,30 @@ async def test_state_comes_back_after_any_end(tmp_path: Path) -> None:
                 assert storage.take_state(Space.OFFSETS) == {b"a": b"2", b"b": b""}
                 assert storage.take_state(Space.GROUPS) == {}
                 assert storage.take_state(Space.OFFSETS) == {}
+
+
+async def test_an_abandoned_creation_is_known_here_and_in_the_catalog(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        creating = asyncio.create_task(storage.create_topics([make_topic()]))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        creating.cancel()
+        await asyncio.wait([creating])
+        known = set(storage.topics)
+    async with opened(tmp_path) as storage:
+        assert set(storage.topics) == known
+        assert known
+
+
+async def test_reads_under_way_when_the_storage_closes_leave_nothing_open(tmp_path: Path) -> None:
+    ledger = Ledger()
+    topic = await build(tmp_path, ledger)
+    disk = FaultyDisk()
+    storage = file_storage(tmp_path, disk=disk)
+    await storage.open()
+    reads = [asyncio.create_task(read_all(storage, partition)) for partition in topic.partition_ids()]
+    await asyncio.sleep(0)
+    await storage.close()
+    for result in await asyncio.gather(*reads, return_exceptions=True):
+        assert isinstance(result, dict | StorageClosed)
+    assert not disk.open_files

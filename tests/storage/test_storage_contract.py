@@ -351,3 +351,25 @@ async def test_readers_beside_a_moving_start_get_data_or_out_of_range(storage: S
             await asyncio.sleep(0)
 
     await asyncio.gather(trim(), read(), read())
+
+
+async def test_a_caller_that_goes_away_leaves_topics_whole(storage: Storage) -> None:
+    """A client hangs up while its topic is being made or deleted: it is there everywhere or nowhere."""
+    for turns in range(4):
+        topic = make_topic(f"topic-{turns}")
+        creating = asyncio.create_task(storage.create_topics([topic]))
+        await abandon(creating, turns)
+        if topic.id not in storage.topics:
+            await storage.create_topics([topic])
+        await storage.commit([append(topic.partition(0), b"value")])
+        deleting = asyncio.create_task(storage.delete_topics([topic.id]))
+        await abandon(deleting, turns)
+        await storage.delete_topics([topic.id])
+        assert not storage.topics
+
+
+async def abandon(task: asyncio.Task[None], turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -180,9 +180,9 @@ class FileStorage:
             await self._checkpointing
         if not fenced:  # a sync that is asked for again after it failed would lie
             await self.checkpoint()
+        await self._in_clerk(self._reads.close)  # before the files that they read from
         await self._in_clerk(self._close, not fenced and not self._changed and not self._state_changes)
         self._clerk.shutdown()
-        self._reads.close()
 
     def _close(self, clean: bool) -> None:
         self._flusher.stop()
@@ -199,14 +199,16 @@ class FileStorage:
 
     async def create_topics(self, topics: Sequence[Topic]) -> None:
         self._check_writable()
-        await self._in_clerk(self._catalog.put_topics, [_row(topic) for topic in topics])
-        for topic in topics:
-            self._learn(topic)
+        await _to_its_end(self._define(topics))
 
     async def update_topic(self, topic: Topic) -> None:
         self._check_writable()
-        await self._in_clerk(self._catalog.put_topics, [_row(topic)])
-        self._learn(topic)
+        await _to_its_end(self._define([topic]))
+
+    async def _define(self, topics: Sequence[Topic]) -> None:
+        await self._in_clerk(self._catalog.put_topics, [_row(topic) for topic in topics])
+        for topic in topics:
+            self._learn(topic)
 
     def _learn(self, topic: Topic) -> None:
         self._topics[topic.id] = topic
@@ -220,6 +222,9 @@ class FileStorage:
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
         self._check_open()
+        await _to_its_end(self._delete(topics))
+
+    async def _delete(self, topics: Sequence[TopicId]) -> None:
         doomed = [self._topics[id] for id in topics if id in self._topics]
         logs = {id: self._logs[id] for topic in doomed for id in topic.partition_ids()}
         for topic in doomed:
@@ -479,6 +484,16 @@ class FileStorage:
 
         self._flusher.run(run)
         await done
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Topics change in the catalog and in memory, or in neither, even if the caller goes away meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _row(topic: Topic, *, deleted: bool = False) -> TopicRow:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, PosthouseError, Unavailable
+from posthouse.model.errors import (
+    CorruptBatch,
+    DataDamaged,
+    OffsetOutOfRange,
+    PosthouseError,
+    StorageClosed,
+    Unavailable,
+)
 from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header
 from posthouse.records.record import iter_records
 from posthouse.storage.disk import Disk
@@ -28,9 +35,12 @@ class Reads:
         self._disk = disk
         self._files = files
         self._on_stale_index = on_stale_index
+        self._closed = False
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="posthouse-reader")
 
     def close(self) -> None:
+        """Wait for reads that have begun; those that go on later find it closed."""
+        self._closed = True
         self._workers.shutdown()
 
     async def read(
@@ -254,6 +264,8 @@ class Reads:
             finally:
                 self._files.release(file)
 
+        if self._closed:
+            raise StorageClosed("the storage is closed")
         return await asyncio.get_running_loop().run_in_executor(self._workers, run)
 
     def _report(self, segment: Segment, damage: list[Damage]) -> None:
