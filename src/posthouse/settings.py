@@ -88,7 +88,7 @@ class Settings:
     max_request_bytes: int = _setting(100 * MIB, int, "The largest request that is read.")
     max_connections: int = _setting(10_000, int, "How many clients may be connected at once.")
     connection_buffer_bytes: int = _setting(
-        4 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
+        8 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
     )
     retention_check_seconds: float = _setting(60.0, float, "How often old records are looked for.")
     group_initial_rebalance_ms: int = _setting(

@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
 
-from posthouse.model.errors import StorageFenced, Unavailable
+from posthouse.model.errors import StorageFenced, StorageFull, Unavailable
 from posthouse.storage.engine import FileStorage
+from posthouse.storage.flusher import PARALLEL_BYTES
 from posthouse.storage.interface import Bounds, Put, Space, Trim
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.faults import FaultyDisk
@@ -243,3 +245,22 @@ async def test_trimming_during_a_checkpoint_leaves_no_files(tmp_path: Path) -> N
 
 def is_checkpointed(storage: FileStorage) -> bool:
     return not storage._changed
+
+
+async def test_a_large_group_that_finds_no_space_for_its_segment_is_taken_back(tmp_path: Path) -> None:
+    """Large groups write segments and journal at once: the frame must not count when the segment fails."""
+    disk = FaultyDisk()
+    async with opened(tmp_path, disk=disk, journal_bytes=8 * 1024 * 1024) as storage:
+        topic = make_topic(partitions=1, max_message_bytes="5000000")
+        await storage.create_topics([topic])
+        [partition] = topic.partition_ids()
+        await storage.commit([append(partition, b"first")])
+        disk.fail("write", "*.log", errno.ENOSPC)
+        with pytest.raises(StorageFull):
+            await storage.commit([append(partition, b"x" * (2 * PARALLEL_BYTES))])
+        disk.heal()
+        await storage.commit([append(partition, b"second")])
+        assert await read_all(storage, partition) == {0: b"first", 1: b"second"}
+        copy = shutil.copytree(tmp_path, tmp_path.with_name("copy"))
+    async with opened(copy) as storage:
+        assert await read_all(storage, partition) == {0: b"first", 1: b"second"}

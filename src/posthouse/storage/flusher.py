@@ -3,6 +3,10 @@
 While one group is being synced the next one gathers, so the cost of a sync is shared by however many
 commits arrive meanwhile. The order within a group is what makes a crash harmless: first the segments
 (bytes that nobody counts yet), then the journal frame (which makes them count), then the acknowledgement.
+
+A large group writes its segments on a second thread while the journal is written and synced: copying into
+the page cache costs as much as the sync. The journal has all of the bytes, so a crash between the two is
+as harmless; if the segments cannot be written, the frame is taken back before anybody is told.
 """
 
 import asyncio
@@ -10,6 +14,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -35,6 +40,8 @@ log = logging.getLogger(__name__)
 
 GROUP_BYTES = 32 * 1024 * 1024
 """A group is closed at this size, so that its acknowledgements do not wait for ever more bytes."""
+PARALLEL_BYTES = 256 * 1024
+"""Below this, handing the segments to another thread costs more than writing them."""
 
 
 @dataclass(slots=True)
@@ -87,6 +94,7 @@ class Flusher:
         self._stopping = False
         self._frame = 0
         self._thread: threading.Thread | None = None
+        self._helper = ThreadPoolExecutor(1, thread_name_prefix="posthouse-segments")
         self._fresh_directories: set[str] = set()
 
     def start(self) -> None:
@@ -106,6 +114,7 @@ class Flusher:
             self._queue.put(self._stop)
             self._thread.join()
             self._thread = None
+        self._helper.shutdown()
 
     def _stop(self) -> None:
         self._stopping = True
@@ -198,33 +207,49 @@ class Flusher:
                 elif isinstance(step, Put):
                     operations.append(_put_operation(step))
         sync = bool(operations or trims)
-        for segment, run in runs.items():
-            sync |= self._write_run(segment, run, operations)
+        has_ranges = False
+        for run in runs.values():
+            if run[0].log.config.durability is Durability.FSYNC:
+                sync = True
+                for placement in run:
+                    operations.append(_operation(APPEND, placement, placement, placement.header.length))
+                    operations.append(placement.batch)
+            else:
+                has_ranges = True
+                operations.append(_operation(RANGE, run[0], run[-1], _size(run)))
         if not operations and not trims:  # repetitions only: what they repeat is in a frame before
             return Written(group, frame=self._frame)
         operations += trims  # last, because they may name offsets of this very group
         size = sum(map(len, operations))
-        self._frame = self._journal.write(operations, size, sync=sync)
+        if size < PARALLEL_BYTES or has_ranges:  # a range says that its bytes are there already
+            self._write_segments(runs)
+            self._frame = self._journal.write(operations, size, sync=sync)
+        else:
+            self._frame = self._write_in_parallel(runs, operations, size)
         return Written(group, frame=self._frame, journalled=size)
 
-    def _write_run(self, segment: Segment, run: list[Placement], operations: list[Buffer]) -> bool:
-        """Write consecutive batches of one segment and say so in `operations`; whether that needs a sync."""
-        first = run[0]
-        buffers = [placement.batch for placement in run]
-        size = sum(map(len, buffers))
-        lasting = first.log.config.durability is Durability.FSYNC
-        file = self._open(segment) if first.position else self._create(segment, first.log)
+    def _write_in_parallel(
+        self, runs: dict[Segment, list[Placement]], operations: list[Buffer], size: int
+    ) -> int:
+        segments = self._helper.submit(self._write_segments, runs)
         try:
-            self._disk.write(file.handle, buffers, first.position)
+            frame = self._journal.write(operations, size, sync=True)
         finally:
-            self._files.release(file)
-        if not lasting:
-            operations.append(_operation(RANGE, first, run[-1], size))
-            return False
-        for placement in run:
-            operations.append(_operation(APPEND, placement, placement, placement.header.length))
-            operations.append(placement.batch)
-        return True
+            wait([segments])
+        error = segments.exception()
+        if error is not None:
+            self._journal.retract()
+            raise error
+        return frame
+
+    def _write_segments(self, runs: dict[Segment, list[Placement]]) -> None:
+        for segment, run in runs.items():
+            first = run[0]
+            file = self._open(segment) if first.position else self._create(segment, first.log)
+            try:
+                self._disk.write(file.handle, [placement.batch for placement in run], first.position)
+            finally:
+                self._files.release(file)
 
     def _open(self, segment: Segment) -> OpenFile:
         """A file that somebody has taken away comes back with a hole: reads report it, writes go on."""
@@ -246,6 +271,10 @@ class Flusher:
                 continue  # its topic was deleted
             except OSError as error:
                 raise SyncFailed(str(error)) from error
+
+
+def _size(run: list[Placement]) -> int:
+    return sum(placement.header.length for placement in run)
 
 
 def _operation(kind: int, first: Placement, last: Placement, size: int) -> bytes:

@@ -135,6 +135,7 @@ class Journal:
         self._current: _File | None = None
         self._handle = -1
         self._position = 0
+        self._written_at = 0
         self._next = 1
 
     def start(self, number: int) -> None:
@@ -178,10 +179,23 @@ class Journal:
         self._disk.write(self._handle, [header, *operations], self._position)
         if sync:
             synced(self._disk, self._handle)
+        self._written_at = self._position
         self._position += total
         self._next = number + 1
         self._current.last = number
         return number
+
+    def retract(self) -> None:
+        """Take back the last frame, of which nobody was told. If that fails, nothing can go on."""
+        assert self._current is not None
+        try:
+            self._disk.write(self._handle, [bytes(FRAME_HEADER.size)], self._written_at)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        synced(self._disk, self._handle)
+        self._position = self._written_at
+        self._next -= 1
+        self._current.last -= 1
 
     def release(self, number: int) -> None:
         """Frames up to `number` are checkpointed: give their files back, one as a spare."""

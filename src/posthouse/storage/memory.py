@@ -11,6 +11,7 @@ from posthouse.model.errors import OffsetOutOfRange, PosthouseError, StorageClos
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader, stamp
+from posthouse.records.control import is_commit
 from posthouse.records.record import iter_records
 from posthouse.storage.interface import (
     PUT_DONE,
@@ -55,8 +56,16 @@ class _Log:
 
     def append(self, append: Append, now_ms: int) -> int:
         base = self.end
+        header = append.header
+        if header.producer_id >= 0:
+            repeated = self.producers.repeated(header)
+            if repeated is not None:
+                return repeated
+            after = self.producers.place(header, base, now_ms)
+            aborts = header.is_control and not is_commit(append.batch)
+            self.producers.written(header.producer_id, after, base, aborts=aborts)
         stamp(append.batch, base, 0)
-        header = append.header._replace(base_offset=base)
+        header = header._replace(base_offset=base)
         self.bases.append(base)
         self.batches.append(_Batch(bytes(append.batch), header, now_ms))
         self.end = base + header.last_offset_delta + 1
