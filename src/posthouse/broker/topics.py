@@ -1,14 +1,17 @@
 """The topics by name and by id, and the rules for making, changing and removing them."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from posthouse.model.errors import InvalidPartitions, PosthouseError, TopicExists, UnknownTopic
 from posthouse.model.ids import TopicId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic, check_topic_name
 from posthouse.storage.interface import Storage
+
+T = TypeVar("T")
 
 MAX_PARTITIONS = 100_000
 
@@ -57,6 +60,9 @@ class Topics:
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | PosthouseError]:
         """Create those that can be, in one durable step; each gets its topic or what is wrong with it."""
+        return await _to_its_end(self._create(wanted, validate_only))
+
+    async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[Topic | PosthouseError]:
         results: list[Topic | PosthouseError] = []
         accepted: dict[str, Topic] = {}
         async with self._changing:
@@ -92,6 +98,9 @@ class Topics:
         )
 
     async def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
+        return await _to_its_end(self._grow(name, partitions, validate_only))
+
+    async def _grow(self, name: str, partitions: int, validate_only: bool) -> Topic:
         async with self._changing:
             topic = self.get(name)
             if partitions <= topic.partitions:
@@ -106,6 +115,11 @@ class Topics:
         self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
     ) -> Topic:
         """Make what `change` returns for the topic its own settings; what it had besides, is gone."""
+        return await _to_its_end(self._configure(name, change, validate_only))
+
+    async def _configure(
+        self, name: str, change: Callable[[Topic], Mapping[str, str]], validate_only: bool
+    ) -> Topic:
         async with self._changing:
             topic = self.get(name)
             overrides = dict(change(topic))
@@ -120,6 +134,9 @@ class Topics:
 
     async def delete(self, topics: Sequence[Topic]) -> None:
         """Gone for clients at once; storage then frees the space."""
+        await _to_its_end(self._delete(topics))
+
+    async def _delete(self, topics: Sequence[Topic]) -> None:
         async with self._changing:
             for topic in topics:
                 self._by_name.pop(topic.name, None)
@@ -128,3 +145,8 @@ class Topics:
             except PosthouseError:
                 self.load()
                 raise
+
+
+async def _to_its_end(change: Coroutine[Any, Any, T]) -> T:
+    """A client that leaves in the middle must not leave a change that only storage knows of."""
+    return await asyncio.shield(asyncio.create_task(change))
