@@ -10,8 +10,8 @@ from bench.processes import Served, broker, copier
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 BATCH = 16 * 1024
-WINDOW_BYTES = 2 * MIB
-"""So much is sent before an answer is awaited, whatever the size of a request."""
+WINDOW_BYTES = 4 * MIB
+"""So much is sent before an answer is awaited, but never less than eight requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +105,17 @@ def latency(scale: float) -> Iterator[Row]:
 
 
 def partitions(scale: float) -> Iterator[Row]:
-    """The same requests, one 16 KiB batch each, spread over ever more partitions."""
+    """The same requests, one 16 KiB batch each, spread over ever more partitions that have records already."""
     section = "Many partitions: 16 KiB batches, one per request"
     rates: dict[int, list[float]] = {1: [], 100: [], 10_000: []}
     for _ in range(3):
         for count, measured in rates.items():
             with broker() as served:
                 librdkafka.create_topic(served.address, "bench", count)
-                frames = _frames(wire.topic_id(served.port, "bench"), count, BATCH)
+                topic = wire.topic_id(served.port, "bench")
+                first = [wire.produce_frame(topic, each, wire.batch(100, 1)) for each in range(count)]
+                wire.push(served.port, first, sum(map(len, first)), 100)
+                frames = _frames(topic, count, BATCH)
                 measured.append(_push(served, frames, int(scale * GIB / 2)).mb_per_second)
     single = statistics.median(rates[1])
     for count, measured in rates.items():
@@ -162,4 +165,4 @@ def _frames(topic: bytes, partitions: int, size: int) -> list[bytes]:
 
 
 def _push(served: Served, frames: list[bytes], total: int) -> wire.Load:
-    return wire.push(served.port, frames, total, max(WINDOW_BYTES // len(frames[0]), 2))
+    return wire.push(served.port, frames, total, max(WINDOW_BYTES // len(frames[0]), 8))
