@@ -1,0 +1,196 @@
+"""Committing, reading and letting go of a group's offsets: who may, and how it becomes durable."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from posthouse.broker.groups.membership import NO_GENERATION, MemberIdentity
+from posthouse.broker.groups.offsets import NO_LEADER_EPOCH, CommittedOffset, Offsets, topic_of
+from posthouse.broker.groups.registry import Registry
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    IllegalGeneration,
+    OffsetMetadataTooLarge,
+    PosthouseError,
+    UnknownPartition,
+    UnstableOffset,
+)
+from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.settings import Settings
+from posthouse.storage.interface import Outcome, Put, Space, Storage
+
+_WITHOUT_OFFSETS_MS = 600_000
+"""How long a group that has neither members nor offsets can still be seen."""
+
+_GROUPS_PER_TURN = 500
+"""How many groups are looked through before others get the event loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOffset:
+    partition: PartitionId
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+def never_unstable(group: GroupId, partition: PartitionId) -> bool:
+    return False
+
+
+class GroupOffsets:
+    def __init__(self, storage: Storage, registry: Registry, settings: Settings, clock: Clock) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._clock = clock
+        self._metadata_bytes = settings.offset_metadata_bytes
+        self._retention_ms = settings.offsets_retention_minutes * 60_000
+        self._offsets = Offsets()
+        self._last_commit: asyncio.Future[list[Outcome]] | None = None
+        self.unstable: Callable[[GroupId, PartitionId], bool] = never_unstable
+        """Says whether an open transaction is about to change the offset."""
+
+    def load(self) -> None:
+        leftovers = self._offsets.load(self._storage.take_state(Space.OFFSETS), self._storage.topics.keys())
+        if leftovers:
+            self._store(leftovers)
+
+    def has(self, group: GroupId) -> bool:
+        return group in self._offsets
+
+    def groups(self) -> list[GroupId]:
+        return list(self._offsets)
+
+    def commit(
+        self, group: GroupId, identity: MemberIdentity, offsets: Sequence[NewOffset]
+    ) -> "asyncio.Future[list[PosthouseError | None]]":
+        """All that are valid become durable together. One result for each: None, or what is wrong with it.
+
+        Raises where the member may not commit at all.
+        """
+        self.check_member(group, identity)
+        results = [self.wrong_with(offset) for offset in offsets]
+        puts = self.puts(
+            group, [offset for offset, wrong in zip(offsets, results, strict=True) if wrong is None]
+        )
+        done: asyncio.Future[list[PosthouseError | None]] = asyncio.get_running_loop().create_future()
+        if not puts:
+            done.set_result(results)
+            return done
+
+        def finish(committed: "asyncio.Future[list[Outcome]]") -> None:
+            error = committed.exception()
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(results)
+            else:
+                done.set_exception(error)
+
+        self._store(puts).add_done_callback(finish)
+        return done
+
+    def check_member(
+        self, group_id: GroupId, identity: MemberIdentity, *, transactional: bool = False
+    ) -> None:
+        """Raises unless this member, or nobody in particular, may commit offsets of the group."""
+        group = self._registry.get(group_id)
+        if group is not None:
+            group.check_commit(identity, self._clock.monotonic(), transactional=transactional)
+        elif identity.generation != NO_GENERATION:
+            raise IllegalGeneration("the group has no members")
+
+    def puts(self, group: GroupId, offsets: Sequence[NewOffset]) -> list[Put]:
+        """The operations that store these offsets, for whoever commits them with something else.
+
+        When that is durable, they must be given to `apply`.
+        """
+        now = self._clock.now_ms()
+        return self._offsets.puts(
+            group,
+            {
+                each.partition: CommittedOffset(
+                    offset=each.offset,
+                    leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
+                    committed_ms=now,
+                )
+                for each in offsets
+            },
+        )
+
+    def apply(self, puts: Sequence[Put]) -> None:
+        """A topic may have been deleted while its offsets were on their way: they go with it."""
+        topics = self._storage.topics
+        self._offsets.apply([put for put in puts if put.value is None or topic_of(put.key) in topics])
+
+    def get(self, group: GroupId, partition: PartitionId, *, stable: bool = False) -> CommittedOffset | None:
+        """With `stable`, raises UnstableOffset where a transaction that is open may yet change it."""
+        if stable and self.unstable(group, partition):
+            raise UnstableOffset(f"a transaction may commit an offset for {partition}")
+        return self._offsets.get(group, partition)
+
+    def partitions(self, group: GroupId) -> list[PartitionId]:
+        """Those that have an offset."""
+        return self._offsets.partitions(group)
+
+    async def remove(self, group_id: GroupId, partitions: Sequence[PartitionId]) -> None:
+        if partitions:
+            await self._store(self._offsets.removals(group_id, partitions))
+
+    async def forget_group(self, group_id: GroupId) -> None:
+        """The group and everything that is stored of it."""
+        await self._settle()
+        puts = self._offsets.removals(group_id, self._offsets.partitions(group_id))
+        puts += self._registry.forget(group_id)
+        if puts:
+            await self._store(puts)
+
+    async def forget_topics(self, topics: Iterable[TopicId]) -> None:
+        await self._settle()
+        gone = list(topics)
+        for count, group in enumerate(list(self._offsets)):
+            partitions = [partition for topic in gone for partition in self._offsets.of_topic(group, topic)]
+            if partitions:
+                self._store(self._offsets.removals(group, partitions))
+            if count % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        await self._settle()
+
+    async def expire(self) -> None:
+        """Let go of groups that have had no members, and committed nothing, for the time of retention."""
+        now = self._clock.now_ms()
+        known = [group_id for group_id, group in self._registry if group.is_empty]
+        for count, group_id in enumerate(dict.fromkeys([*self._offsets, *known])):
+            group = self._registry.get(group_id)
+            if group is not None and not group.is_empty:
+                continue
+            last_use = max(self._registry.empty_since(group_id) or 0, self._offsets.last_commit_ms(group_id))
+            kept_ms = self._retention_ms if self.has(group_id) else _WITHOUT_OFFSETS_MS
+            if now - last_use >= kept_ms:
+                await self.forget_group(group_id)
+            if count % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
+                await asyncio.sleep(0)
+
+    def wrong_with(self, new: NewOffset) -> PosthouseError | None:
+        """Why this offset cannot be committed; None if it can."""
+        topic = self._storage.topics.get(new.partition.topic)
+        if topic is None or not 0 <= new.partition.index < topic.partitions:
+            return UnknownPartition(f"there is no partition {new.partition}")
+        if len(new.metadata.encode()) > self._metadata_bytes:
+            return OffsetMetadataTooLarge(f"the text may have {self._metadata_bytes} bytes")
+        return None
+
+    def _store(self, puts: list[Put]) -> "asyncio.Future[list[Outcome]]":
+        def finish(done: "asyncio.Future[list[Outcome]]") -> None:
+            if not done.cancelled() and done.exception() is None:
+                self.apply([put for put in puts if put.space is Space.OFFSETS])
+
+        self._last_commit = self._storage.commit(puts)
+        self._last_commit.add_done_callback(finish)
+        return self._last_commit
+
+    async def _settle(self) -> None:
+        """Wait for commits that are under way: what they bring must be seen before it can be removed."""
+        if self._last_commit is not None:
+            await asyncio.wait([self._last_commit])

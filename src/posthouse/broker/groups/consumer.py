@@ -1,0 +1,339 @@
+"""A group whose partitions the broker assigns (KIP-848): members report, and learn what to read.
+
+Three epochs tell how far everybody is. The group's grows whenever members, subscriptions or topics
+change; the target's is the group's epoch for which the target assignment was made; each member's follows
+as the member gets there. `reconcile` in `consumer_member` is one member's step.
+
+A plain object like `ClassicGroup`: `wake_at` says when to call `tick` next.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from posthouse.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment, Subscriber
+from posthouse.broker.groups.consumer_member import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    NOTHING,
+    Beat,
+    BeatAnswer,
+    ConsumerMember,
+    Progress,
+)
+from posthouse.broker.groups.membership import NO_GENERATION, MemberIdentity
+from posthouse.broker.groups.topic_view import NO_TOPICS, TopicView
+from posthouse.model.errors import (
+    BadRequest,
+    FencedInstance,
+    FencedMemberEpoch,
+    GroupFull,
+    IllegalGeneration,
+    StaleMemberEpoch,
+    UnknownMember,
+    UnreleasedInstance,
+    UnsupportedAssignor,
+)
+from posthouse.model.ids import InstanceId, MemberId, PartitionId, TopicId
+
+
+class ConsumerState(Enum):
+    EMPTY = auto()
+    ASSIGNING = auto()
+    RECONCILING = auto()
+    STABLE = auto()
+    DEAD = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerRules:
+    session_seconds: float
+    max_size: int
+
+
+class ConsumerGroup:
+    def __init__(self, rules: ConsumerRules) -> None:
+        self._rules = rules
+        self._members: dict[MemberId, ConsumerMember] = {}
+        self._static: dict[InstanceId, MemberId] = {}
+        self._holders: dict[PartitionId, MemberId] = {}
+        self._topics = NO_TOPICS
+        self._resolved: dict[MemberId, dict[TopicId, int]] = {}
+        self._deleted = False
+        self.expected: dict[MemberId, float] = {}
+        """Ids that were given out to guests and not yet used, and until when they can be."""
+        self.epoch = 0
+        self.target_epoch = 0
+        self.target: Assignment = {}
+        self.wake_at = math.inf
+
+    def __iter__(self) -> Iterator[ConsumerMember]:
+        return iter(self._members.values())
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._members
+
+    @property
+    def has_only_guests(self) -> bool:
+        return bool(self._members) and all(member.guest is not None for member in self)
+
+    @property
+    def state(self) -> ConsumerState:
+        if self._deleted:
+            return ConsumerState.DEAD
+        if not self._members:
+            return ConsumerState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerState.ASSIGNING
+        settled = all(
+            member.epoch in (self.target_epoch, LEAVING_FOR_A_WHILE) and member.progress is Progress.STABLE
+            for member in self
+        )
+        return ConsumerState.STABLE if settled else ConsumerState.RECONCILING
+
+    @property
+    def assignor(self) -> str:
+        """The one that most members ask for."""
+        votes = Counter(member.assignor for member in self if member.assignor is not None)
+        return votes.most_common(1)[0][0] if votes else DEFAULT_ASSIGNOR
+
+    def beat(self, beat: Beat, topics: TopicView, now: float) -> BeatAnswer:
+        if self._deleted:
+            raise UnknownMember("the group has been deleted")
+        if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
+            return self._leave(beat, now)
+        member = self._joining(beat) if beat.epoch == JOINING else self._reporting(beat)
+        member.guest = None
+        before = member.assigned
+        self.advance(member, beat, topics, now)
+        tell = beat.epoch == JOINING or beat.is_complete or member.assigned != before
+        return BeatAnswer(member=member.id, epoch=member.epoch, assignment=member.assigned if tell else None)
+
+    def advance(self, member: ConsumerMember, beat: Beat, topics: TopicView, now: float) -> None:
+        """Take in what the member says, and bring it one step closer to its target."""
+        is_new = member.id not in self._resolved
+        changed = member.update(beat)
+        self._resolve(topics, member if changed or is_new else None)
+        if is_new or changed:
+            self.epoch += 1
+        if self.epoch > self.target_epoch:
+            self._assign()
+        self._reconcile(member, beat.owned, now)
+        self.seen(member, now)
+
+    def seen(self, member: ConsumerMember, now: float) -> None:
+        seconds = member.guest.session_seconds if member.guest else self._rules.session_seconds
+        member.expires_at = now + seconds
+        self._wake(min(member.expires_at, member.give_up_until))
+
+    def check_commit(self, identity: MemberIdentity, now: float, *, transactional: bool = False) -> None:
+        """Raises unless this member, or nobody in particular, may commit offsets now."""
+        if identity.generation == NO_GENERATION and (
+            self.is_empty or (transactional and not identity.member)
+        ):
+            return
+        self.check_epoch(identity)
+
+    def check_epoch(self, identity: MemberIdentity) -> None:
+        member = self._members.get(identity.member)
+        if member is None:
+            raise UnknownMember(f"{identity.member!r} is not a member")
+        if identity.generation != member.epoch:
+            wrong = IllegalGeneration if member.guest else StaleMemberEpoch
+            raise wrong(f"the member is in epoch {member.epoch}, not {identity.generation}")
+
+    def tick(self, now: float) -> None:
+        """Members that have been silent, or have not let go, for too long are out."""
+        for member in [each for each in self if min(each.expires_at, each.give_up_until) <= now]:
+            self.remove(member)
+        self.expected = {member: until for member, until in self.expected.items() if until > now}
+        times = [min(member.expires_at, member.give_up_until) for member in self]
+        times += self.expected.values()
+        self.wake_at = min(times, default=math.inf)
+
+    def close(self) -> None:
+        """Nobody ever waits here."""
+
+    def delete(self) -> None:
+        self._deleted = True
+
+    def subscribed_topics(self) -> frozenset[TopicId]:
+        return frozenset(topic for resolved in self._resolved.values() for topic in resolved)
+
+    def get(self, member_id: MemberId | None) -> ConsumerMember | None:
+        return self._members.get(member_id) if member_id is not None else None
+
+    def holder(self, instance: InstanceId | None) -> ConsumerMember | None:
+        """The member that is now behind a static name."""
+        return self.get(self._static.get(instance)) if instance is not None else None
+
+    def can_gain(self, member: ConsumerMember) -> bool:
+        """Something that it waits for has become free."""
+        missing = self.target.get(member.id, NOTHING) - member.assigned
+        return any(partition not in self._holders for partition in missing)
+
+    def _joining(self, beat: Beat) -> ConsumerMember:
+        holder = self.holder(beat.instance)
+        if holder is not None and holder.id != beat.member:
+            if not holder.is_away:
+                raise UnreleasedInstance(f"{beat.instance!r} is held by another member")
+            return self.take_over(holder, beat.member)
+        member = self._members.get(beat.member)
+        if member is not None:
+            # Its answer was lost, or it begins anew: either way it holds nothing, and says so.
+            if member.epoch != JOINING:
+                self._release(member)
+                member.restart()
+            return member
+        return self.add(ConsumerMember(beat))
+
+    def add(self, member: ConsumerMember) -> ConsumerMember:
+        if len(self._members) >= self._rules.max_size:
+            raise GroupFull(f"the group has {self._rules.max_size} members already")
+        self._members[member.id] = member
+        if member.instance is not None:
+            self._static[member.instance] = member.id
+        self._hold(member)
+        return member
+
+    def adopt(self, member: ConsumerMember, topics: TopicView, now: float) -> None:
+        """A member that comes with what it reads, from another kind of group."""
+        self.add(member)
+        self._topics = topics
+        self._resolved[member.id] = topics.resolved(member.topics, member.pattern)
+        self.target[member.id] = member.assigned
+        self.seen(member, now)
+
+    def expect(self, member_id: MemberId, until: float) -> None:
+        self.expected[member_id] = until
+        self._wake(until)
+
+    def take_over(self, holder: ConsumerMember, member_id: MemberId) -> ConsumerMember:
+        """A static member is back under a new id; what it was to read is kept for it."""
+        old_id = holder.id
+        del self._members[old_id]
+        holder.id = member_id
+        holder.epoch = holder.previous_epoch = JOINING
+        self._members[holder.id] = holder
+        assert holder.instance is not None
+        self._static[holder.instance] = holder.id
+        self._resolved[holder.id] = self._resolved.pop(old_id)
+        if old_id in self.target:
+            self.target[holder.id] = self.target.pop(old_id)
+        for partition in holder.held:
+            self._holders[partition] = holder.id
+        return holder
+
+    def _reporting(self, beat: Beat) -> ConsumerMember:
+        if beat.instance is not None:
+            holder = self._static.get(beat.instance)
+            if holder is None:
+                raise UnknownMember(f"no member is called {beat.instance!r}")
+            if holder != beat.member:
+                raise FencedInstance(f"{beat.instance!r} is another member by now")
+        member = self._members.get(beat.member)
+        if member is None:
+            raise UnknownMember(f"{beat.member!r} is not a member")
+        if beat.epoch == member.epoch:
+            return member
+        # An answer that told of a new epoch may have been lost; the member then owns no more than it
+        # was given before.
+        missed_answer = beat.epoch == member.previous_epoch and (
+            beat.owned is not None and beat.owned <= member.assigned
+        )
+        if not missed_answer or member.is_away:
+            raise FencedMemberEpoch(f"the member is in epoch {member.epoch}, not {beat.epoch}")
+        return member
+
+    def _leave(self, beat: Beat, now: float) -> BeatAnswer:
+        member = self.holder(beat.instance) if beat.instance is not None else self.get(beat.member)
+        if member is None:
+            raise UnknownMember(f"{beat.member!r} is not a member")
+        if member.id != beat.member:
+            raise FencedInstance(f"{beat.instance!r} is another member by now")
+        if beat.epoch == LEAVING_FOR_A_WHILE:
+            self._release(member)
+            member.rest()
+            self._hold(member)
+            member.expires_at = now + self._rules.session_seconds
+            self._wake(member.expires_at)
+        else:
+            self.remove(member)
+        return BeatAnswer(member=beat.member, epoch=beat.epoch)
+
+    def remove(self, member: ConsumerMember) -> None:
+        self._release(member)
+        del self._members[member.id]
+        self._resolved.pop(member.id, None)
+        self.target.pop(member.id, None)
+        if member.instance is not None and self._static.get(member.instance) == member.id:
+            del self._static[member.instance]
+        self.epoch += 1
+
+    def _resolve(self, topics: TopicView, changed: ConsumerMember | None) -> None:
+        """Find out which topics are meant; a change in what there is counts as one of the group."""
+        if topics is not self._topics:
+            self._topics = topics
+            found = {member.id: topics.resolved(member.topics, member.pattern) for member in self}
+            if any(self._resolved.get(member, resolved) != resolved for member, resolved in found.items()):
+                self.epoch += 1
+            self._resolved = found
+        elif changed is not None:
+            self._resolved[changed.id] = topics.resolved(changed.topics, changed.pattern)
+
+    def _assign(self) -> None:
+        sizes: dict[TopicId, int] = {}
+        for resolved in self._resolved.values():
+            sizes |= resolved
+        subscribers = {
+            member.id: Subscriber(
+                topics=frozenset(self._resolved[member.id]),
+                current=self.target.get(member.id, NOTHING),
+                instance=member.instance,
+            )
+            for member in self
+        }
+        self.target = ASSIGNORS[self.assignor](subscribers, sizes)
+        self.target_epoch = self.epoch
+
+    def _reconcile(self, member: ConsumerMember, owned: frozenset[PartitionId] | None, now: float) -> None:
+        target = self.target.get(member.id, NOTHING)
+        taken = {each for each in target if self._holders.get(each, member.id) != member.id}
+        held = member.held
+        member.reconcile(target, self.target_epoch, owned, taken, now)
+        if member.held != held:
+            for partition in held:
+                self._holders.pop(partition, None)
+            self._hold(member)
+
+    def _hold(self, member: ConsumerMember) -> None:
+        for partition in member.held:
+            self._holders[partition] = member.id
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partition in member.held:
+            self._holders.pop(partition, None)
+
+    def _wake(self, at: float) -> None:
+        self.wake_at = min(self.wake_at, at)
+
+
+def check_beat(beat: Beat) -> None:
+    """Raises where a report makes no sense, whoever sends it to whatever group."""
+    if beat.assignor and beat.assignor not in ASSIGNORS:
+        raise UnsupportedAssignor(f"there is no assignor {beat.assignor!r}; there are {', '.join(ASSIGNORS)}")
+    if beat.epoch == LEAVING_FOR_A_WHILE and beat.instance is None:
+        raise BadRequest("only a static member can leave to come back")
+    if beat.epoch < LEAVING_FOR_A_WHILE:
+        raise BadRequest(f"there is no epoch {beat.epoch}")
+    if beat.epoch == JOINING:
+        if beat.rebalance_seconds is None or beat.owned is None:
+            raise BadRequest("a member that joins must say how long it may take, and what it owns")
+        if beat.owned:
+            raise BadRequest("a member that joins owns nothing")
+        if not beat.topics and not (beat.pattern and beat.pattern.text):
+            raise BadRequest("a member must subscribe to something")

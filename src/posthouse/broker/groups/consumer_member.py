@@ -1,0 +1,179 @@
+"""One member of a group whose partitions the broker assigns, on its way to its target.
+
+A member never holds a partition that another still holds: it first gives up what it is to lose, which it
+confirms by reporting what it has, and is only then given what others have given up. Its epoch follows
+the group's: it moves on when the member has nothing left to give up.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from posthouse.broker.groups.membership import Client, OfferedProtocol
+from posthouse.broker.groups.patterns import TopicPattern
+from posthouse.model.ids import InstanceId, MemberId, PartitionId
+
+JOINING = 0
+LEAVING = -1
+LEAVING_FOR_A_WHILE = -2
+"""A static member that goes away to come back."""
+
+NOTHING: frozenset[PartitionId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What a member reports. None means: as before."""
+
+    member: MemberId
+    epoch: int
+    instance: InstanceId | None = None
+    client: Client = Client()
+    rack: str | None = None
+    rebalance_seconds: float | None = None
+    topics: frozenset[str] | None = None
+    pattern: TopicPattern | None = None
+    """An expression without text takes back an earlier one."""
+    assignor: str | None = None
+    owned: frozenset[PartitionId] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """It says everything, because the member does not know what we know."""
+        subscribes = self.topics is not None or self.pattern is not None
+        return self.rebalance_seconds is not None and subscribes and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatAnswer:
+    member: MemberId
+    epoch: int
+    assignment: frozenset[PartitionId] | None = None
+    """None: no change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """What is known besides of a member that speaks the classic protocol; see `guests`."""
+
+    protocols: tuple[OfferedProtocol, ...]
+    session_seconds: float
+
+
+class Progress(Enum):
+    STABLE = auto()
+    GIVING_UP = auto()
+    """It has been told to let go of partitions and has not confirmed."""
+    WAITING = auto()
+    """Others have not let go yet of partitions that it is to have."""
+
+
+class ConsumerMember:
+    __slots__ = (
+        "assigned",
+        "assignor",
+        "client",
+        "epoch",
+        "expires_at",
+        "give_up_until",
+        "giving_up",
+        "guest",
+        "id",
+        "instance",
+        "pattern",
+        "previous_epoch",
+        "progress",
+        "rack",
+        "rebalance_seconds",
+        "topics",
+    )
+
+    def __init__(self, beat: Beat) -> None:
+        self.id = beat.member
+        self.instance = beat.instance
+        self.client = beat.client
+        self.rack = beat.rack
+        self.rebalance_seconds = 0.0
+        self.topics: frozenset[str] = frozenset()
+        self.pattern: TopicPattern | None = None
+        self.assignor: str | None = None
+        self.epoch = JOINING
+        self.previous_epoch = JOINING
+        self.progress = Progress.STABLE
+        self.assigned = NOTHING
+        self.giving_up = NOTHING
+        self.expires_at = math.inf
+        self.give_up_until = math.inf
+        self.guest: Guest | None = None
+
+    @property
+    def held(self) -> frozenset[PartitionId]:
+        """What nobody else may have."""
+        return self.assigned | self.giving_up
+
+    @property
+    def is_away(self) -> bool:
+        return self.epoch == LEAVING_FOR_A_WHILE
+
+    def update(self, beat: Beat) -> bool:
+        """Whether it subscribes to something else than before."""
+        before = (self.topics, self.pattern.text if self.pattern else "")
+        self.client = beat.client
+        if beat.rack is not None:
+            self.rack = beat.rack
+        if beat.rebalance_seconds is not None:
+            self.rebalance_seconds = beat.rebalance_seconds
+        if beat.topics is not None:
+            self.topics = beat.topics
+        if beat.pattern is not None:
+            self.pattern = beat.pattern if beat.pattern.text else None
+        if beat.assignor is not None:
+            self.assignor = beat.assignor or None
+        return before != (self.topics, self.pattern.text if self.pattern else "")
+
+    def restart(self) -> None:
+        """It begins anew and holds nothing."""
+        self.epoch = self.previous_epoch = JOINING
+        self._settle(NOTHING, NOTHING, Progress.STABLE)
+
+    def rest(self) -> None:
+        """Away for a while: what it was to read is kept, what it was to give up is free."""
+        self.epoch = self.previous_epoch = LEAVING_FOR_A_WHILE
+        self._settle(self.assigned, NOTHING, Progress.STABLE)
+
+    def reconcile(
+        self,
+        target: frozenset[PartitionId],
+        target_epoch: int,
+        owned: frozenset[PartitionId] | None,
+        taken: Collection[PartitionId],
+        now: float,
+    ) -> None:
+        """One step towards the target. `taken` is what others hold; `owned` what the member reports."""
+        if self.progress is Progress.GIVING_UP:
+            if owned is None or owned & self.giving_up:
+                return
+            self._settle(self.assigned, NOTHING, Progress.WAITING)
+        elif self.progress is Progress.STABLE and self.epoch == target_epoch:
+            return
+        keeps = self.assigned & target
+        loses = self.assigned - target
+        if loses and (owned is None or owned & loses):
+            self.give_up_until = now + self.rebalance_seconds
+            self._settle(keeps, loses, Progress.GIVING_UP)
+            return
+        gains = frozenset(partition for partition in target - keeps if partition not in taken)
+        waits = len(keeps) + len(gains) < len(target)
+        if self.epoch != target_epoch:
+            self.previous_epoch, self.epoch = self.epoch, target_epoch
+        self._settle(keeps | gains, NOTHING, Progress.WAITING if waits else Progress.STABLE)
+
+    def _settle(
+        self, assigned: frozenset[PartitionId], giving_up: frozenset[PartitionId], progress: Progress
+    ) -> None:
+        self.assigned = assigned
+        self.giving_up = giving_up
+        self.progress = progress
+        if progress is not Progress.GIVING_UP:
+            self.give_up_until = math.inf

@@ -1,0 +1,127 @@
+"""Groups as people and tools see them."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from posthouse.broker.groups.classic import ClassicGroup
+from posthouse.broker.groups.consumer import ConsumerGroup, ConsumerState
+from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.metadata import MemberMetadata
+from posthouse.broker.groups.states import State
+from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId
+
+
+class GroupKind(Enum):
+    CLASSIC = auto()
+    """The members share the partitions out."""
+    CONSUMER = auto()
+    """The broker does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    id: GroupId
+    kind: GroupKind
+    state: Enum
+    """A state of the kind's own machine."""
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedMember:
+    id: MemberId
+    instance: InstanceId | None
+    client: Client
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    state: State
+    protocol_type: str
+    protocol: str
+    members: tuple[DescribedMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumer:
+    id: MemberId
+    instance: InstanceId | None
+    rack: str | None
+    client: Client
+    epoch: int
+    topics: frozenset[str]
+    pattern: str | None
+    is_classic: bool
+    """It speaks the older protocol and was taken in all the same."""
+    assigned: frozenset[PartitionId]
+    target: frozenset[PartitionId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumerGroup:
+    state: ConsumerState
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumer, ...]
+
+
+NO_MEMBERS = DescribedGroup(state=State.EMPTY, protocol_type="", protocol="", members=())
+
+
+def describe_classic(group: ClassicGroup) -> DescribedGroup:
+    """While a group is not stable, what its members were assigned does not hold."""
+    settled = group.state is State.STABLE
+    return DescribedGroup(
+        state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol=(group.protocol or "") if settled else "",
+        members=tuple(
+            DescribedMember(
+                id=member.id,
+                instance=member.instance,
+                client=member.client,
+                metadata=member.metadata(group.protocol) if settled else b"",
+                assignment=member.assignment if settled else b"",
+            )
+            for member in group.members
+        ),
+    )
+
+
+def describe_consumer(group: ConsumerGroup) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        state=group.state,
+        epoch=group.epoch,
+        target_epoch=group.target_epoch,
+        assignor=group.assignor,
+        members=tuple(
+            DescribedConsumer(
+                id=member.id,
+                instance=member.instance,
+                rack=member.rack,
+                client=member.client,
+                epoch=member.epoch,
+                topics=member.topics,
+                pattern=member.pattern.text if member.pattern else None,
+                is_classic=member.guest is not None,
+                assigned=member.assigned,
+                target=group.target.get(member.id, frozenset()),
+            )
+            for member in group
+        ),
+    )
+
+
+def classic_subscription(group: ClassicGroup, metadata: MemberMetadata) -> frozenset[str] | None:
+    """All topics that the members read; None where one of them cannot be told."""
+    found: set[str] = set()
+    for member in group.members:
+        for offered in member.protocols:
+            subscription = metadata.subscription(group.protocol_type or "", offered.metadata)
+            if subscription is None:
+                return None
+            found |= subscription.topics
+    return frozenset(found)

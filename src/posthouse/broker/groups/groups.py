@@ -1,0 +1,303 @@
+"""The stream subscriptions of a broker: the one door to groups and their offsets.
+
+The groups themselves are plain objects; this gives them time and turns their replies into futures.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
+from posthouse.broker.groups.committing import GroupOffsets
+from posthouse.broker.groups.consumer import ConsumerGroup, ConsumerRules, check_beat
+from posthouse.broker.groups.consumer_member import JOINING, Beat, BeatAnswer
+from posthouse.broker.groups.descriptions import (
+    NO_MEMBERS,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    GroupKind,
+    ListedGroup,
+    classic_subscription,
+    describe_classic,
+    describe_consumer,
+)
+from posthouse.broker.groups.guests import GUEST_PROTOCOL_TYPE, Guests
+from posthouse.broker.groups.membership import (
+    NO_GENERATION,
+    Joined,
+    JoinRequest,
+    Leaving,
+    MemberIdentity,
+    Reply,
+    Synced,
+    SyncRequest,
+)
+from posthouse.broker.groups.metadata import MemberMetadata
+from posthouse.broker.groups.migration import downgraded, upgraded
+from posthouse.broker.groups.registry import Registry
+from posthouse.broker.groups.states import State
+from posthouse.broker.groups.topic_view import TopicView
+from posthouse.broker.topics import Topics
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    GroupNotEmpty,
+    GroupsClosed,
+    GroupSubscribed,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    MembershipError,
+    PosthouseError,
+    UnknownGroup,
+    UnknownMember,
+)
+from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.settings import Settings
+from posthouse.storage.interface import Storage
+
+ResultT = TypeVar("ResultT")
+
+
+class Groups:
+    """Owned by the event loop."""
+
+    def __init__(
+        self, storage: Storage, topics: Topics, settings: Settings, clock: Clock, metadata: MemberMetadata
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._registry = Registry(storage, clock, self._settled)
+        self.offsets = GroupOffsets(storage, self._registry, settings, clock)
+        self._topics = topics
+        self._metadata = metadata
+        self._rules = ClassicRules(
+            initial_seconds=settings.group_initial_rebalance_ms / 1000,
+            max_size=settings.group_max_size,
+            new_member_id=_new_member_id,
+            same_subscription=self._same_subscription,
+        )
+        self._consumer_rules = ConsumerRules(
+            session_seconds=settings.group_session_ms / 1000, max_size=settings.group_max_size
+        )
+        self._view: TopicView | None = None
+        self._closed = False
+
+    def load(self) -> None:
+        self.offsets.load()
+        self._registry.load(self.offsets.groups())
+
+    def close(self) -> None:
+        """Nobody is left waiting, and nobody can begin to."""
+        self._closed = True
+        self._registry.close()
+
+    def topics_changed(self) -> None:
+        self._view = None
+
+    async def forget_topics(self, topics: Sequence[TopicId]) -> None:
+        self.topics_changed()
+        await self.offsets.forget_topics(topics)
+
+    async def expire(self) -> None:
+        await self.offsets.expire()
+
+    def join(self, group_id: GroupId, request: JoinRequest) -> "asyncio.Future[Joined | PosthouseError]":
+        """The future itself never fails: the caller must tell a refusal from a defect."""
+
+        def start(reply: Reply[Joined]) -> None:
+            self._check_session(request)
+            group = self._registry.get(group_id)
+            if group is None or (isinstance(group, ConsumerGroup) and group.is_empty):
+                if request.member is not None:
+                    raise UnknownMember(f"{request.member!r} is not a member")
+                group = ClassicGroup(self._rules)
+                self._registry.put(group_id, group)
+            if isinstance(group, ConsumerGroup):
+                reply(self._guests(group).join(request, self._topics_now(), self._clock.monotonic()))
+            else:
+                group.join(request, self._clock.monotonic(), reply)
+
+        return self._asked(group_id, start)
+
+    def sync(self, group_id: GroupId, request: SyncRequest) -> "asyncio.Future[Synced | PosthouseError]":
+        def start(reply: Reply[Synced]) -> None:
+            group = self._known(group_id)
+            if isinstance(group, ConsumerGroup):
+                reply(self._guests(group).sync(request, self._topics_now(), self._clock.monotonic()))
+            else:
+                group.sync(request, self._clock.monotonic(), reply)
+
+        return self._asked(group_id, start)
+
+    def heartbeat(self, group_id: GroupId, identity: MemberIdentity) -> None:
+        self._check_usable(group_id)
+        group = self._known(group_id)
+        members = self._guests(group) if isinstance(group, ConsumerGroup) else group
+        members.heartbeat(identity, self._clock.monotonic())
+        self._registry.touched(group_id)
+
+    def leave(self, group_id: GroupId, leaving: Sequence[Leaving]) -> list[MembershipError | None]:
+        """One result per member: None where it has left."""
+        self._check_usable(group_id)
+        try:
+            group = self._known(group_id)
+            if isinstance(group, ConsumerGroup):
+                return self._guests(group).leave(leaving)
+            return group.leave(leaving, self._clock.monotonic())
+        finally:
+            self._registry.touched(group_id)
+
+    def beat(self, group_id: GroupId, beat: Beat) -> BeatAnswer:
+        """A member whose partitions the broker assigns joins, reports or leaves."""
+        self._check_usable(group_id)
+        check_beat(beat)
+        group = self._registry.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if beat.epoch != JOINING:
+                raise UnknownMember(f"{beat.member!r} is not a member")
+            group = self._taken_over(group)
+            self._registry.put(group_id, group)
+        try:
+            return group.beat(beat, self._topics_now(), self._clock.monotonic())
+        finally:
+            self._registry.touched(group_id)
+
+    def _taken_over(self, group: ClassicGroup | None) -> ConsumerGroup:
+        if group is None or group.is_empty:
+            return ConsumerGroup(self._consumer_rules)
+        now = self._clock.monotonic()
+        return upgraded(group, self._consumer_rules, self._metadata, self._topics_now(), now)
+
+    def _settled(self, group: ClassicGroup | ConsumerGroup) -> ClassicGroup | ConsumerGroup:
+        if isinstance(group, ConsumerGroup) and group.has_only_guests:
+            now = self._clock.monotonic()
+            return downgraded(group, self._rules, self._metadata, self._topics_now(), now)
+        return group
+
+    def _guests(self, group: ConsumerGroup) -> Guests:
+        return Guests(group, self._metadata, _new_member_id)
+
+    def _topics_now(self) -> TopicView:
+        if self._view is None:
+            self._view = TopicView(self._topics)
+        return self._view
+
+    def check_fetch(self, group_id: GroupId, identity: MemberIdentity) -> None:
+        """Raises where a member asks for offsets of a time that is over for it."""
+        group = self._registry.get(group_id)
+        if isinstance(group, ConsumerGroup) and identity.member and identity.generation != NO_GENERATION:
+            group.check_epoch(identity)
+
+    def listed(self) -> list[ListedGroup]:
+        groups = {group_id: _listed(group_id, group) for group_id, group in self._registry}
+        for group_id in self.offsets.groups():
+            if group_id not in groups:
+                groups[group_id] = _listed(group_id, None)
+        return list(groups.values())
+
+    def describe(self, group_id: GroupId) -> DescribedGroup:
+        """Of a classic group; raises UnknownGroup for others."""
+        group = self._registry.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return describe_classic(group)
+        if group is None and self.offsets.has(group_id):
+            return NO_MEMBERS
+        raise UnknownGroup(f"there is no classic group {group_id!r}")
+
+    def describe_consumer(self, group_id: GroupId) -> DescribedConsumerGroup:
+        group = self._registry.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return describe_consumer(group)
+        raise UnknownGroup(f"there is no group {group_id!r} whose partitions the broker assigns")
+
+    async def delete_offsets(
+        self, group_id: GroupId, partitions: Sequence[PartitionId]
+    ) -> list[PosthouseError | None]:
+        """One result for each. What the group's members read at present, keeps its offsets."""
+        group = self._registry.get(group_id)
+        if group is None and not self.offsets.has(group_id):
+            raise UnknownGroup(f"there is no group {group_id!r}")
+        in_use: frozenset[TopicId] = frozenset()
+        if group is not None and not group.is_empty:
+            in_use = self._topics_read(group_id, group)
+        free = [partition for partition in partitions if partition.topic not in in_use]
+        await self.offsets.remove(group_id, free)
+        return [
+            GroupSubscribed(f"the group {group_id!r} reads it") if partition.topic in in_use else None
+            for partition in partitions
+        ]
+
+    def _topics_read(self, group_id: GroupId, group: ClassicGroup | ConsumerGroup) -> frozenset[TopicId]:
+        if isinstance(group, ConsumerGroup):
+            return group.subscribed_topics()
+        names = classic_subscription(group, self._metadata)
+        if names is None:
+            raise GroupNotEmpty(f"the group {group_id!r} has members")
+        return frozenset(topic.id for topic in self._topics if topic.name in names)
+
+    async def delete(self, group_id: GroupId) -> None:
+        group = self._registry.get(group_id)
+        if group is None and not self.offsets.has(group_id):
+            raise UnknownGroup(f"there is no group {group_id!r}")
+        if group is not None:
+            if not group.is_empty:
+                raise GroupNotEmpty(f"the group {group_id!r} has members")
+            group.delete()
+        await self.offsets.forget_group(group_id)
+
+    def _asked(
+        self, group_id: GroupId, start: Callable[[Reply[ResultT]], None]
+    ) -> "asyncio.Future[ResultT | PosthouseError]":
+        answered: asyncio.Future[ResultT | PosthouseError] = asyncio.get_running_loop().create_future()
+
+        def reply(result: ResultT | PosthouseError) -> None:
+            if not answered.done():
+                answered.set_result(result)
+
+        try:
+            self._check_usable(group_id)
+            start(reply)
+        except PosthouseError as error:
+            reply(error)
+        self._registry.touched(group_id)
+        return answered
+
+    def _known(self, group_id: GroupId) -> ClassicGroup | ConsumerGroup:
+        group = self._registry.get(group_id)
+        if group is None:
+            raise UnknownMember(f"the group {group_id!r} has no members")
+        return group
+
+    def _check_usable(self, group_id: GroupId) -> None:
+        if self._closed:
+            raise GroupsClosed("the broker is stopping")
+        if not group_id:
+            # Offsets can be kept under no name, as very old clients do; members need one.
+            raise InvalidGroupId("a group must have a name")
+
+    def _same_subscription(self, protocol_type: str, old: bytes, new: bytes) -> bool:
+        before = self._metadata.subscription(protocol_type, old)
+        now = self._metadata.subscription(protocol_type, new)
+        return before is not None and now is not None and before.topics == now.topics
+
+    def _check_session(self, request: JoinRequest) -> None:
+        low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
+        if not low <= request.session_seconds * 1000 <= high:
+            raise InvalidSessionTimeout(f"a session timeout must be between {low} and {high} ms")
+
+
+def _listed(group_id: GroupId, group: ClassicGroup | ConsumerGroup | None) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            id=group_id, kind=GroupKind.CONSUMER, state=group.state, protocol_type=GUEST_PROTOCOL_TYPE
+        )
+    return ListedGroup(
+        id=group_id,
+        kind=GroupKind.CLASSIC,
+        state=State.EMPTY if group is None else group.state,
+        protocol_type="" if group is None else group.protocol_type or "",
+    )
+
+
+def _new_member_id(prefix: str) -> MemberId:
+    return MemberId(f"{prefix}-{uuid.uuid4()}")

@@ -1,0 +1,120 @@
+"""The groups that have or had members, their timers, and since when those without members are empty.
+
+Storage keeps the last in `Space.GROUPS`, so that a restart does not prolong the life of old offsets:
+
+    key    group in UTF-8
+    value  version u8 = 1 | empty since, in ms i64, big-endian
+
+A group without an entry had members when the broker last ran. Members themselves are not stored: after
+a restart they find themselves unknown, join again, and go on from their committed offsets.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+from posthouse.broker.groups.alarms import Alarms
+from posthouse.broker.groups.classic import ClassicGroup
+from posthouse.broker.groups.consumer import ConsumerGroup
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId
+from posthouse.storage.interface import Outcome, Put, Space, Storage
+
+log = logging.getLogger(__name__)
+
+_VERSION = 1
+_VALUE = struct.Struct(">Bq")
+
+Group = ClassicGroup | ConsumerGroup
+
+
+class Registry:
+    """Owned by the event loop."""
+
+    def __init__(self, storage: Storage, clock: Clock, settled: Callable[[Group], Group]) -> None:
+        """`settled` turns a group into one of the kind that it should be by now."""
+        self._storage = storage
+        self._settled = settled
+        self._clock = clock
+        self._groups: dict[GroupId, Group] = {}
+        self._empty_since: dict[GroupId, int] = {}
+        self._alarms = Alarms(clock, self._ring)
+
+    def load(self, with_offsets: Sequence[GroupId]) -> None:
+        """`with_offsets` are the groups that must be known; those not stored as empty are so from now."""
+        for key, value in self._storage.take_state(Space.GROUPS).items():
+            version, empty_since = _VALUE.unpack(value)
+            if version == _VERSION:
+                self._empty_since[GroupId(key.decode())] = empty_since
+        self._note_empty([group for group in with_offsets if group not in self._empty_since])
+
+    def __iter__(self) -> Iterator[tuple[GroupId, Group]]:
+        return iter(self._groups.items())
+
+    def __contains__(self, group_id: GroupId) -> bool:
+        return group_id in self._groups
+
+    def get(self, group_id: GroupId) -> Group | None:
+        return self._groups.get(group_id)
+
+    def put(self, group_id: GroupId, group: Group) -> None:
+        self._groups[group_id] = group
+
+    def forget(self, group_id: GroupId) -> list[Put]:
+        """Gone at once; returns what makes that durable."""
+        self._groups.pop(group_id, None)
+        self._alarms.drop(group_id)
+        if self._empty_since.pop(group_id, None) is None:
+            return []
+        return [Put(Space.GROUPS, group_id.encode(), None)]
+
+    def empty_since(self, group_id: GroupId) -> int | None:
+        """In ms; None while it has members or has never had any."""
+        return self._empty_since.get(group_id)
+
+    def touched(self, group_id: GroupId) -> None:
+        """To be called after every request: the group may have to be woken, or have become empty."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        group = self._groups[group_id] = self._settled(group)
+        self._alarms.plan(group_id, group.wake_at)
+        if group.is_empty != (group_id in self._empty_since):
+            if group.is_empty:
+                self._note_empty([group_id])
+            else:
+                del self._empty_since[group_id]
+                self._store([Put(Space.GROUPS, group_id.encode(), None)])
+
+    def close(self) -> None:
+        self._alarms.close()
+        for group in self._groups.values():
+            group.close()
+
+    def _ring(self, group_id: GroupId) -> None:
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.tick(self._clock.monotonic())
+            self.touched(group_id)
+
+    def _note_empty(self, group_ids: Sequence[GroupId]) -> None:
+        now = self._clock.now_ms()
+        value = _VALUE.pack(_VERSION, now)
+        self._empty_since |= dict.fromkeys(group_ids, now)
+        self._store([Put(Space.GROUPS, group_id.encode(), value) for group_id in group_ids])
+
+    def _store(self, puts: list[Put]) -> None:
+        """Nobody waits for it: if it is lost, offsets live longer than they need to."""
+        if not puts:
+            return
+        try:
+            self._storage.commit(puts).add_done_callback(_log_failure)
+        except PosthouseError as error:
+            log.warning("that a group is empty is not stored: %s", error)
+
+
+def _log_failure(done: "asyncio.Future[list[Outcome]]") -> None:
+    if not done.cancelled() and done.exception() is not None:
+        log.warning("that a group is empty is not stored: %s", done.exception())

@@ -1,0 +1,22 @@
+"""What Kafka calls the states and types of groups."""
+
+from enum import Enum
+
+from posthouse.broker.groups.consumer import ConsumerState
+from posthouse.broker.groups.descriptions import GroupKind
+from posthouse.broker.groups.states import State
+
+STATE_NAMES: dict[Enum, str] = {
+    State.EMPTY: "Empty",
+    State.GATHERING: "PreparingRebalance",
+    State.AWAITING_ASSIGNMENT: "CompletingRebalance",
+    State.STABLE: "Stable",
+    State.DEAD: "Dead",
+    ConsumerState.EMPTY: "Empty",
+    ConsumerState.ASSIGNING: "Assigning",
+    ConsumerState.RECONCILING: "Reconciling",
+    ConsumerState.STABLE: "Stable",
+    ConsumerState.DEAD: "Dead",
+}
+
+TYPE_NAMES = {GroupKind.CLASSIC: "classic", GroupKind.CONSUMER: "consumer"}

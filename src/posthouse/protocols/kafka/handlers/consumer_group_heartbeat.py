@@ -1,0 +1,83 @@
+"""ConsumerGroupHeartbeat: a member whose partitions the broker assigns joins, reports or leaves."""
+
+import uuid
+from collections import defaultdict
+
+from posthouse.broker.groups.consumer_member import Beat, BeatAnswer
+from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.patterns import TopicPattern
+from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId, TopicId
+from posthouse.protocols.kafka.codec.generated.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context, Handler
+
+_FIRST_WITH_CLIENT_MADE_ID = 1
+_NOT_GIVEN = -1
+
+
+def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    if not request.member_id:
+        if context.version >= _FIRST_WITH_CLIENT_MADE_ID:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a member must bring its id")
+        request.member_id = str(uuid.uuid4())
+    answer = context.broker.groups.beat(GroupId(request.group_id), _beat(context, request))
+    return ConsumerGroupHeartbeatResponse(
+        member_id=answer.member,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=context.broker.settings.group_heartbeat_ms,
+        assignment=_assignment(answer),
+    )
+
+
+def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
+    names, regex, owned = (
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.topic_partitions,
+    )
+    timeout = request.rebalance_timeout_ms
+    return Beat(
+        member=MemberId(request.member_id),
+        epoch=request.member_epoch,
+        instance=None if request.instance_id is None else InstanceId(request.instance_id),
+        client=Client(id=context.client_id or "", host=context.client_host),
+        rack=request.rack_id,
+        rebalance_seconds=None if timeout == _NOT_GIVEN else timeout / 1000,
+        topics=None if names is None else frozenset(names),
+        pattern=None if regex is None else TopicPattern(regex),
+        assignor=request.server_assignor,
+        owned=None if owned is None else _partitions(owned),
+    )
+
+
+def _partitions(topics: list[TopicPartitions]) -> frozenset[PartitionId]:
+    return frozenset(
+        PartitionId(TopicId(topic.topic_id), index) for topic in topics for index in topic.partitions
+    )
+
+
+def _assignment(answer: BeatAnswer) -> Assignment | None:
+    if answer.assignment is None:
+        return None
+    topics: defaultdict[TopicId, list[int]] = defaultdict(list)
+    for partition in answer.assignment:
+        topics[partition.topic].append(partition.index)
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic, partitions=sorted(indexes)) for topic, indexes in topics.items()
+        ]
+    )
+
+
+def _refuse(
+    context: Context, request: ConsumerGroupHeartbeatRequest, code: ErrorCode, message: str
+) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+HANDLER = Handler(key=68, handle=handle, refuse=_refuse)

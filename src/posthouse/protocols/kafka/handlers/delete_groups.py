@@ -1,0 +1,34 @@
+"""DeleteGroups: groups without members, with their offsets."""
+
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId
+from posthouse.protocols.kafka.codec.generated.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = []
+    for name in dict.fromkeys(request.groups_names):
+        code = ErrorCode.NONE
+        try:
+            await context.broker.groups.delete(GroupId(name))
+        except PosthouseError as error:
+            code = code_of(error)
+        results.append(DeletableGroupResult(group_id=name, error_code=code))
+    return DeleteGroupsResponse(results=results)
+
+
+def _refuse(
+    context: Context, request: DeleteGroupsRequest, code: ErrorCode, message: str
+) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
+    )
+
+
+HANDLER = Handler(key=42, handle=handle, refuse=_refuse)

@@ -1,0 +1,71 @@
+"""DescribeGroups: the members of classic groups and what they read."""
+
+from posthouse.broker.groups.descriptions import DescribedMember
+from posthouse.broker.groups.states import State
+from posthouse.model.errors import UnknownGroup
+from posthouse.model.ids import GroupId
+from posthouse.protocols.kafka.codec.generated.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.group_names import STATE_NAMES
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.operations import GROUP_OPERATIONS, NOT_ASKED
+
+_FIRST_WITH_UNKNOWN_AS_ERROR = 6
+
+
+def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = [_described(context, name) for name in request.groups]
+    for group in groups:
+        group.authorized_operations = operations
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(context: Context, name: str) -> DescribedGroup:
+    try:
+        group = context.broker.groups.describe(GroupId(name))
+    except UnknownGroup as error:
+        if context.version < _FIRST_WITH_UNKNOWN_AS_ERROR:
+            return DescribedGroup(group_id=name, group_state=STATE_NAMES[State.DEAD])
+        return DescribedGroup(
+            group_id=name,
+            group_state=STATE_NAMES[State.DEAD],
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=str(error),
+        )
+    return DescribedGroup(
+        group_id=name,
+        group_state=STATE_NAMES[group.state],
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[_member(member) for member in group.members],
+    )
+
+
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.id,
+        group_instance_id=member.instance,
+        client_id=member.client.id,
+        client_host=member.client.host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )
+
+
+def _refuse(
+    context: Context, request: DescribeGroupsRequest, code: ErrorCode, message: str
+) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[
+            DescribedGroup(group_id=name, error_code=code, error_message=message) for name in request.groups
+        ]
+    )
+
+
+HANDLER = Handler(key=15, handle=handle, refuse=_refuse)

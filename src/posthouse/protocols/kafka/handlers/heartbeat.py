@@ -1,0 +1,25 @@
+"""Heartbeat: a member is alive, and learns whether it has to join again."""
+
+from posthouse.broker.groups.membership import MemberIdentity
+from posthouse.model.ids import GroupId, InstanceId, MemberId
+from posthouse.protocols.kafka.codec.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+def handle(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    instance = request.group_instance_id
+    identity = MemberIdentity(
+        member=MemberId(request.member_id),
+        generation=request.generation_id,
+        instance=None if instance is None else InstanceId(instance),
+    )
+    context.broker.groups.heartbeat(GroupId(request.group_id), identity)
+    return HeartbeatResponse()
+
+
+def _refuse(context: Context, request: HeartbeatRequest, code: ErrorCode, message: str) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code)
+
+
+HANDLER = Handler(key=12, handle=handle, refuse=_refuse)

@@ -1,0 +1,41 @@
+"""ListGroups: all groups, or those of certain states and types."""
+
+from posthouse.protocols.kafka.codec.generated.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.group_names import STATE_NAMES, TYPE_NAMES
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = {each.lower() for each in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    found = [
+        ListedGroup(
+            group_id=group.id,
+            protocol_type=group.protocol_type,
+            group_state=STATE_NAMES[group.state],
+            group_type=TYPE_NAMES[group.kind],
+        )
+        for group in context.broker.groups.listed()
+    ]
+    return ListGroupsResponse(
+        groups=[
+            group
+            for group in found
+            if (not states or group.group_state.lower() in states)
+            and (not types or group.group_type.lower() in types)
+        ]
+    )
+
+
+def _refuse(
+    context: Context, request: ListGroupsRequest, code: ErrorCode, message: str
+) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=code)
+
+
+HANDLER = Handler(key=16, handle=handle, refuse=_refuse)

@@ -1,0 +1,170 @@
+"""OffsetFetch: how far groups have read. A group that nobody knows has simply read nothing.
+
+Up to version 7 a request names one group; a request of any version is answered as one of version 8 would
+be, and put into the older form at the end.
+"""
+
+from posthouse.broker.groups.membership import MemberIdentity
+from posthouse.model.errors import PosthouseError, UnknownTopic
+from posthouse.model.ids import GroupId, MemberId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.codec.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+
+_FIRST_WITH_GROUPS = 8
+_FIRST_WITH_IDS = 10
+_FIRST_WITH_GROUP_ERROR = 2
+_NOTHING = -1
+
+
+def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    groups = [_of_group(context, each, request.require_stable) for each in _groups(context, request)]
+    return _response(context, groups)
+
+
+def _groups(context: Context, request: OffsetFetchRequest) -> list[OffsetFetchRequestGroup]:
+    if context.version >= _FIRST_WITH_GROUPS:
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            for each in request.topics
+        ]
+    group = OffsetFetchRequestGroup(group_id=request.group_id)
+    group.topics = topics
+    return [group]
+
+
+def _of_group(context: Context, wanted: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+    answer = OffsetFetchResponseGroup(group_id=wanted.group_id)
+    group = GroupId(wanted.group_id)
+    identity = MemberIdentity(member=MemberId(wanted.member_id or ""), generation=wanted.member_epoch)
+    try:
+        context.broker.groups.check_fetch(group, identity)
+    except PosthouseError as error:
+        answer.error_code = code_of(error)
+        return answer
+    topics = _everything(context, group) if wanted.topics is None else wanted.topics
+    answer.topics = [_of_topic(context, group, topic, stable) for topic in topics]
+    return answer
+
+
+def _everything(context: Context, group: GroupId) -> list[OffsetFetchRequestTopics]:
+    found: dict[TopicId, list[int]] = {}
+    for partition in context.broker.groups.offsets.partitions(group):
+        found.setdefault(partition.topic, []).append(partition.index)
+    topics = []
+    for topic_id, indexes in found.items():
+        try:
+            name = context.broker.topic_by_id(topic_id).name
+        except UnknownTopic:
+            continue
+        topics.append(
+            OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=sorted(indexes))
+        )
+    return topics
+
+
+def _of_topic(
+    context: Context, group: GroupId, wanted: OffsetFetchRequestTopics, stable: bool
+) -> OffsetFetchResponseTopics:
+    answer = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
+    by_id = context.version >= _FIRST_WITH_IDS
+    try:
+        topic = (
+            context.broker.topic_by_id(TopicId(wanted.topic_id))
+            if by_id
+            else context.broker.topic(wanted.name)
+        )
+    except UnknownTopic as error:
+        # By name, a topic that is not there has no offset: clients ask before they create it.
+        code = code_of(error, by_id=True) if by_id else ErrorCode.NONE
+        answer.partitions = [_none(index, code) for index in wanted.partition_indexes]
+    else:
+        answer.partitions = [
+            _of_partition(context, group, topic, index, stable) for index in wanted.partition_indexes
+        ]
+    return answer
+
+
+def _of_partition(
+    context: Context, group: GroupId, topic: Topic, index: int, stable: bool
+) -> OffsetFetchResponsePartitions:
+    if not 0 <= index < topic.partitions:
+        return _none(index)
+    try:
+        committed = context.broker.groups.offsets.get(group, topic.partition(index), stable=stable)
+    except PosthouseError as error:
+        return _none(index, code_of(error))
+    if committed is None:
+        return _none(index)
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _none(index: int, code: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=_NOTHING, metadata="", error_code=code
+    )
+
+
+def _response(context: Context, groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    if context.version >= _FIRST_WITH_GROUPS:
+        return OffsetFetchResponse(groups=groups)
+    [group] = groups
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name, partitions=[_old(partition) for partition in topic.partitions]
+            )
+            for topic in group.topics
+        ],
+    )
+
+
+def _old(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
+
+
+def _refuse(
+    context: Context, request: OffsetFetchRequest, code: ErrorCode, message: str
+) -> OffsetFetchResponse:
+    groups = []
+    for wanted in _groups(context, request):
+        group = OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code)
+        if context.version < _FIRST_WITH_GROUP_ERROR:
+            group.topics = [
+                OffsetFetchResponseTopics(
+                    name=topic.name,
+                    partitions=[_none(index, code) for index in topic.partition_indexes],
+                )
+                for topic in wanted.topics or ()
+            ]
+        groups.append(group)
+    return _response(context, groups)
+
+
+HANDLER = Handler(key=9, handle=handle, refuse=_refuse)
