@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from posthouse.cli import main, topics
-from posthouse.cli.durations import parse_moment
+from posthouse.cli.durations import parse_date, parse_moment
 from posthouse.cli.sentences import explain
 from posthouse.settings import Settings
 from tests.cli.programs import posthouse
@@ -32,6 +32,20 @@ from tests.cli.programs import posthouse
         (["consume", "t", "--format", "{nope}"], "use {topic}, {partition}"),
         (["consume", "t", "--format", "{"], "use {topic}, {partition}"),
         (["consume", "t", "--max", "0"], "'--max'"),
+        (["group", "describe"], "missing argument 'GROUP'; see 'posthouse group describe --help'"),
+        (["group", "delete"], "missing argument 'GROUP"),
+        (["group", "reset-offsets", "g", "--to-latest"], "missing option '--topic'"),
+        (["group", "reset-offsets", "g", "--topic", "t"], "give exactly one of them"),
+        (
+            ["group", "reset-offsets", "g", "--topic", "t", "--to-latest", "--to-offset", "0"],
+            "give exactly one of them",
+        ),
+        (["group", "reset-offsets", "g", "--topic", "t:", "--to-latest"], "'t:' is no topic with partitions"),
+        (["group", "reset-offsets", "g", "--topic", "t:1,x", "--to-latest"], "orders or orders:0,3"),
+        (["group", "reset-offsets", "g", "--topic", ":1", "--to-latest"], "orders or orders:0,3"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--to-offset", "x"], "'--to-offset'"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--to-time", "1h"], "'1h' is no date; write"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--by-duration", "1"], "'1' is no duration; write"),
         (["--bootstrap", "nowhere:x", "topic", "list"], "write HOST:PORT"),
         (["log", "dump"], "missing argument 'SEGMENT'"),
     ],
@@ -49,7 +63,7 @@ def test_misuse_is_one_sentence_and_exit_code_2(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["topic", "list"], ["consume", "t"], ["topic", "delete", "t"]],
+    [["topic", "list"], ["consume", "t"], ["topic", "delete", "t"], ["group", "list"]],
     ids=" ".join,
 )
 def test_without_a_broker(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +109,11 @@ def test_trouble_with_files_names_the_file(number: int) -> None:
         ["topic", "alter"],
         ["produce"],
         ["consume"],
+        ["group"],
+        ["group", "list"],
+        ["group", "describe"],
+        ["group", "reset-offsets"],
+        ["group", "delete"],
         ["log", "dump"],
         ["log", "verify"],
     ],
@@ -104,7 +123,7 @@ def test_help_has_an_example(arguments: list[str], capsys: pytest.CaptureFixture
     assert main.run([*arguments, "--help"]) == 0
     out, err = capsys.readouterr()
     assert "Usage: posthouse" in out and err == ""
-    if arguments != ["topic"]:
+    if arguments not in (["topic"], ["group"]):
         assert out.count(f"posthouse {' '.join(arguments)}".strip()) > 1
 
 
@@ -130,17 +149,38 @@ def test_version() -> None:
         ("1w", 604_800_000),
         ("5ms", 5),
         (" 1m ", 60_000),
+        ("1h 30m", 5_400_000),
+        ("1 hour ago", 3_600_000),
+        ("2 days", 172_800_000),
+        ("1 hour 30 minutes ago", 5_400_000),
+        ("1d ago", 86_400_000),
+        ("PT1H", 3_600_000),
+        ("P1DT1M30S", 86_490_000),
     ],
 )
 def test_durations(text: str, ago: int) -> None:
     assert parse_moment(text, 10**12) == 10**12 - ago
 
 
-def test_dates() -> None:
-    assert parse_moment("2026-01-31T12:00:00+00:00", 0) == 1_769_860_800_000
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31T12:00:00+00:00", 1_769_860_800_000),
+        ("2026-01-31T12:00:00Z", 1_769_860_800_000),
+        ("1960-01-01", 0),
+    ],
+)
+def test_dates(text: str, moment: int) -> None:
+    assert parse_moment(text, 0) == parse_date(text) == moment
 
 
-@pytest.mark.parametrize("text", ["", "1", "h", "1y", "-1h", "1h30", "yesterday"])
+def test_nothing_is_older_than_the_epoch() -> None:
+    assert parse_moment("3000w", 10**12) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "h", "1y", "-1h", "1h30", "yesterday", "P", "PT", "ago", "1 hourss"]
+)
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match="neither a duration"):
         parse_moment(text, 0)

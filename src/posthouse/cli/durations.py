@@ -1,21 +1,56 @@
-"""Times as people type them: '90s', '1h30m', '2d', or a date."""
+"""Times as people type them: '90s', '1h30m', '1 hour ago', 'PT1H', or a date."""
 
 import re
 from datetime import datetime
 
-_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PART = re.compile(r"(\d+)(ms|s|m|h|d|w)")
-_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+_SECOND, _MINUTE, _HOUR, _DAY, _WEEK = 1000, 60_000, 3_600_000, 86_400_000, 604_800_000
+_UNITS = (
+    (1, "ms"),
+    (_SECOND, "seconds second secs sec s"),
+    (_MINUTE, "minutes minute mins min m"),
+    (_HOUR, "hours hour h"),
+    (_DAY, "days day d"),
+    (_WEEK, "weeks week w"),
+)
+_MS = {name: ms for ms, names in _UNITS for name in names.split()}
+_PART = re.compile(rf"(\d+) ?({'|'.join(_MS)})")
+_WORDS = re.compile(rf"{_PART.pattern}(?: ?{_PART.pattern})*")
+# As Kafka's own tool takes it, which knows no other.
+_ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_ISO_UNITS = (_WEEK, _DAY, _HOUR, _MINUTE, _SECOND)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds. Raises ValueError."""
+    words = " ".join(text.split()).removesuffix(" ago")
+    if _WORDS.fullmatch(words):
+        return sum(int(count) * _MS[unit] for count, unit in _PART.findall(words))
+    iso = _ISO.fullmatch(words)
+    if iso and any(iso.groups()):
+        return sum(int(count or 0) * unit for count, unit in zip(iso.groups(), _ISO_UNITS, strict=True))
+    raise ValueError(f"{text.strip()!r} is no duration; write for example 90s, 1h30m or '1 hour ago'")
+
+
+def parse_date(text: str) -> int:
+    """In ms since the epoch; a date without a zone is local time. Raises ValueError."""
+    try:
+        moment = datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text.strip()!r} is no date; write for example 2026-01-31T12:00 or 2026-01-31T12:00:00Z"
+        ) from None
+    return max(0, int(moment * 1000))
 
 
 def parse_moment(text: str, now_ms: int) -> int:
     """The time that `text` means, in ms since the epoch: so long ago, or that date. Raises ValueError."""
-    text = text.strip()
-    if _DURATION.fullmatch(text):
-        return now_ms - sum(int(count) * _MS[unit] for count, unit in _PART.findall(text))
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return max(0, now_ms - parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return parse_date(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is neither a duration such as 1h30m nor a date such as 2026-01-31T12:00"
+            f"{text.strip()!r} is neither a duration such as 1h30m nor a date such as 2026-01-31T12:00"
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,17 +29,31 @@ def open_client(context: typer.Context, bootstrap: str | None) -> Client:
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topic names for the shell. It must never fail or wait long: the user only pressed a key."""
+    return _completed(ctx, incomplete, lambda client: [topic.name for topic in client.topics()])
+
+
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _completed(ctx, incomplete, lambda client: client.group_names())
+
+
+def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], list[str]]) -> list[str]:
+    """Names for the shell. It must never fail or wait long: the user only pressed a key."""
     from posthouse.client import Client, ClientError
 
     where = ctx.params.get("bootstrap") or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
         with Client(where, timeout=_COMPLETION_SECONDS) as client:
-            return [topic.name for topic in client.topics() if topic.name.startswith(incomplete)]
+            return [name for name in names(client) if name.startswith(incomplete)]
     except ClientError:
         return []
 
 
 TopicName = Annotated[
     str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic)
+]
+GroupName = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete_group)
+]
+GroupNames = Annotated[
+    list[str], typer.Argument(metavar="GROUP", help="Names of the groups.", autocompletion=complete_group)
 ]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from posthouse import __version__
-from posthouse.cli import consume, log, produce, serve_command, topics
+from posthouse.cli import consume, groups, log, produce, serve_command, topics
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ serve_command.register(app)
 app.add_typer(topics.app)
 produce.register(app)
 consume.register(app)
+app.add_typer(groups.app)
 app.add_typer(log.app)
 
 

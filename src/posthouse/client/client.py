@@ -1,12 +1,15 @@
-"""The client: one object for topics, writing and reading."""
+"""The client: one object for topics, groups, writing and reading."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from posthouse.client import admin
+from posthouse.client import admin, group_offsets, groups
 from posthouse.client.admin import TopicSetting
 from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import RequestRefused
+from posthouse.client.group_offsets import GroupOffset, OffsetChange
+from posthouse.client.groups import GroupInfo
 from posthouse.client.positions import Bounds, Start, bounds_of, first_offsets
 from posthouse.client.producer import BATCH_BYTES, Producer
 from posthouse.client.reading import Message, Reading
@@ -71,6 +74,34 @@ class Client:
         info = self.topic(topic)
         return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
 
+    def groups(self) -> list[GroupInfo]:
+        return groups.list_groups(self._cluster.any())
+
+    def group_names(self) -> list[str]:
+        return groups.group_names(self._cluster.any())
+
+    def group(self, name: str) -> GroupInfo:
+        return groups.describe_group(self._cluster.any(), name)
+
+    def group_offsets(self, group: GroupInfo) -> list[GroupOffset]:
+        """Every partition with a committed offset or a member, in order."""
+        return group_offsets.group_offsets(self._cluster, group)
+
+    def reset_offsets(
+        self,
+        group: str,
+        topics: Mapping[str, Iterable[int] | None],
+        start: Start,
+        *,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Let a group without members go on from `start` in these partitions (None: all of the topic)."""
+        return group_offsets.reset_offsets(self._cluster, group, topics, start, dry_run=dry_run)
+
+    def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
+        """By name, what was in the way; every group that can be deleted is, with its offsets."""
+        return groups.delete_groups(self._cluster.any(), names)
+
     def producer(
         self, topic: str, *, codec: Codec = Codec.NONE, acks: int = -1, batch_bytes: int = BATCH_BYTES
     ) -> Producer:
@@ -88,7 +119,9 @@ class Client:
     ) -> Reading:
         """What was fetched, undecoded: for those who decode by themselves or in bulk."""
         info = self.topic(topic)
-        positions = first_offsets(self._cluster, info, info.check_partitions(partitions), start)
+        positions = first_offsets(
+            self._cluster, info, info.check_partitions(partitions), start, committed=True
+        )
         return Reading(self._cluster, info, positions, follow=follow)
 
     def messages(

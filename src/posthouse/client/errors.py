@@ -12,6 +12,8 @@ ClientError
     ├── OffsetGone
     ├── MessageTooLarge
     ├── RecordsDamaged
+    ├── GroupNotFound
+    ├── GroupActive        it has members, and this is for groups without
     └── TopicNotReady      asking again soon may succeed
 """
 
@@ -74,6 +76,15 @@ class RecordsDamaged(RequestRefused):
     codes = frozenset({2})
 
 
+class GroupNotFound(RequestRefused):
+    codes = frozenset({69})
+
+
+class GroupActive(RequestRefused):
+    # Besides the one that says so, those that a commit gets from whoever is no member.
+    codes = frozenset({68, 22, 25, 27, 110, 113})
+
+
 class TopicNotReady(RequestRefused):
     codes = frozenset({5, 6})
 
@@ -84,6 +95,8 @@ _KINDS: tuple[type[RequestRefused], ...] = (
     OffsetGone,
     MessageTooLarge,
     RecordsDamaged,
+    GroupNotFound,
+    GroupActive,
     TopicNotReady,
 )
 _BY_CODE = {code: kind for kind in _KINDS for code in kind.codes}
@@ -96,19 +109,24 @@ _SENTENCES = {
     "with 'posthouse topic alter {name} -c max.message.bytes=…'",
     RecordsDamaged: "records of topic {name!r} are damaged; find out which with 'posthouse log verify' "
     "on the broker's data directory",
+    GroupNotFound: "there is no group {name!r}; see 'posthouse group list' for those there are",
+    GroupActive: "group {name!r} has active members; stop its consumers and try again",
     TopicNotReady: "topic {name!r} is not ready yet; try again in a moment",
     OffsetGone: "topic {name!r} has no such offset; see 'posthouse topic describe {name}' for those it has",
 }
 _PLAIN_CODES = {
     7: "the broker did not finish in time; try again",
+    15: "the broker is starting or stopping; try again in a moment",
     17: "{name!r} is not a valid topic name; use letters, digits, '.', '_' and '-'",
+    24: "{name!r} cannot be the name of a group; choose another one",
     29: "you may not use topic {name!r}; ask whoever runs the broker",
+    30: "you may not use group {name!r}; ask whoever runs the broker",
     56: "the broker's storage does not accept writes; look at its log",
 }
 
 
 def refused(code: int, message: str | None, name: str) -> RequestRefused:
-    """The error for `code` about the topic `name`; our sentence where it helps more than the broker's."""
+    """The error for `code` about the topic or group `name`; our sentence where it helps more than theirs."""
     kind = _BY_CODE.get(code, RequestRefused)
     sentence = _SENTENCES.get(kind) or message or _PLAIN_CODES.get(code)
     if sentence is None:

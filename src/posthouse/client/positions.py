@@ -15,6 +15,8 @@ from posthouse.protocols.kafka.codec.generated.list_offsets import (
 
 LATEST = -1
 EARLIEST = -2
+READ_COMMITTED = 1
+_READ_UNCOMMITTED = 0
 _CONSUMER = -1
 _OUT_OF_RANGE = 1
 
@@ -53,9 +55,17 @@ class Start:
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Iterable[tuple[TopicInfo, Iterable[int]]], timestamp: int
+    cluster: Cluster,
+    wanted: Iterable[tuple[TopicInfo, Iterable[int]]],
+    timestamp: int,
+    *,
+    committed: bool = False,
 ) -> dict[tuple[str, int], int]:
-    """The offset for `timestamp` (or LATEST, EARLIEST) by topic and partition; -1 where there is none."""
+    """The offset for `timestamp` (or LATEST, EARLIEST) by topic and partition; -1 where there is none.
+
+    With `committed` the log ends before the first transaction that is still open.
+    """
+    isolation = READ_COMMITTED if committed else _READ_UNCOMMITTED
     by_leader: dict[int, list[ListOffsetsTopic]] = {}
     for info, partitions in wanted:
         for leader, indexes in info.by_leader(partitions).items():
@@ -64,7 +74,7 @@ def list_offsets(
             by_leader.setdefault(leader, []).append(topic)
     found: dict[tuple[str, int], int] = {}
     for leader, topics in by_leader.items():
-        request = ListOffsetsRequest(replica_id=_CONSUMER, topics=topics)
+        request = ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=isolation, topics=topics)
         for answer in cluster.broker(leader).ask(request, ListOffsetsResponse).topics:
             for partition in answer.partitions:
                 if partition.error_code:
@@ -80,18 +90,21 @@ def bounds_of(cluster: Cluster, topics: Iterable[TopicInfo]) -> dict[tuple[str, 
     return {place: Bounds(starts[place], ends[place]) for place in starts}
 
 
-def first_offsets(cluster: Cluster, info: TopicInfo, partitions: list[int], start: Start) -> dict[int, int]:
-    """Where `start` lies in each partition."""
+def first_offsets(
+    cluster: Cluster, info: TopicInfo, partitions: list[int], start: Start, *, committed: bool = False
+) -> dict[int, int]:
+    """Where `start` lies in each partition; `committed` as in `list_offsets`."""
     wanted = [(info, partitions)]
     if start.offset is None:
         assert start.timestamp is not None
-        found = list_offsets(cluster, wanted, start.timestamp)
+        found = list_offsets(cluster, wanted, start.timestamp, committed=committed)
         missing = [index for index in partitions if found[info.name, index] < 0]
         if missing:
-            found |= list_offsets(cluster, [(info, missing)], LATEST)
+            found |= list_offsets(cluster, [(info, missing)], LATEST, committed=committed)
         return {index: found[info.name, index] for index in partitions}
     lows = list_offsets(cluster, wanted, EARLIEST)
-    highs = list_offsets(cluster, wanted, LATEST)
+    # An offset that is given may lie in an open transaction; those counted from the end are to be readable.
+    highs = list_offsets(cluster, wanted, LATEST, committed=committed and start.offset < 0)
     furthest = max(highs.values())
     if start.offset > furthest:
         raise OffsetGone(

@@ -1,12 +1,17 @@
-"""Reading a topic: fetches that yield the brokers' bytes as they came, decoded only when asked for."""
+"""Reading a topic: fetches that yield the brokers' bytes as they came, decoded only when asked for.
 
-from collections.abc import Iterator
+Reads what is committed: records of aborted transactions are passed over, those of transactions that are
+still open are yet to come.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import ClientError, OffsetGone, RecordsDamaged, refused
-from posthouse.client.positions import EARLIEST, LATEST, list_offsets
+from posthouse.client.positions import EARLIEST, LATEST, READ_COMMITTED, list_offsets
+from posthouse.client.visibility import Aborted, visible_batches
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
@@ -16,11 +21,10 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
     PartitionData,
 )
 from posthouse.records.batch import Readable, iter_headers
-from posthouse.records.record import Headers, decode_batches
+from posthouse.records.record import Headers, iter_records
 
 PARTITION_BYTES = 1024 * 1024
 FETCH_BYTES = 50 * 1024 * 1024
-_READ_COMMITTED = 1
 _CORRUPT = 2
 _FRUITLESS_FETCHES = 3
 
@@ -38,23 +42,30 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Whole batches of one partition, still encoded; `first` and `end` are what was asked for of them."""
+    """Whole batches of one partition, still encoded; `first` and `end` are what was asked for of them.
+
+    Not all of `data` is to be shown: `visible_batches` tells what is, and `messages` asks it.
+    """
 
     partition: int
     data: Readable
     first: int
     end: int | None
+    aborted: Sequence[Aborted] = ()
 
     def messages(self) -> Iterator[Message]:
         """The records from `first` to before `end`; a batch may begin earlier and go on longer."""
         index, first, end = self.partition, self.first, self.end
+        view = memoryview(self.data)
         try:
-            for offset, timestamp, key, value, headers in decode_batches(self.data):
-                if offset < first:
-                    continue
-                if end is not None and offset >= end:
-                    return
-                yield Message(index, offset, timestamp, key, value, headers)
+            for position, header in visible_batches(view, self.aborted):
+                batch = view[position : position + header.length]
+                for offset, timestamp, key, value, headers in iter_records(batch):
+                    if offset < first:
+                        continue
+                    if end is not None and offset >= end:
+                        return
+                    yield Message(index, offset, timestamp, key, value, headers)
         except PosthouseError as error:
             raise RecordsDamaged(
                 f"records of partition {index} from offset {first} on cannot be read ({error}); "
@@ -82,7 +93,7 @@ class Reading:
         """The next offset of each partition that is still being read."""
         self._ends: dict[int, int] | None = None
         if not follow:
-            found = list_offsets(cluster, [(info, list(positions))], LATEST)
+            found = list_offsets(cluster, [(info, list(positions))], LATEST, committed=True)
             self._ends = {index: found[info.name, index] for index in positions}
             self._drop_finished()
 
@@ -110,7 +121,7 @@ class Reading:
             max_wait_ms=int(self._wait * 1000),
             min_bytes=1,
             max_bytes=FETCH_BYTES,
-            isolation_level=_READ_COMMITTED,
+            isolation_level=READ_COMMITTED,
             topics=[FetchTopic(topic_id=self._info.id, partitions=wanted)],
         )
         response = self._cluster.broker(leader).ask(request, FetchResponse, wait=self._wait)
@@ -136,7 +147,8 @@ class Reading:
             following = max(following, header.next_offset)
         self.positions[index] = following
         end = None if self._ends is None else self._ends[index]
-        return Fetched(partition=index, data=answer.records, first=first, end=end)
+        aborted = [Aborted(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        return Fetched(partition=index, data=answer.records, first=first, end=end, aborted=aborted)
 
     def _recover(self, index: int, answer: PartitionData) -> None:
         """Records may be let go while we read: go on with the first that is left."""

@@ -1,0 +1,46 @@
+"""What a member of a classic group was assigned: bytes that the group's leader wrote for it.
+
+    version i16 | count i32, per topic: name (length i16, UTF-8), count i32, partitions i32 … | user data
+
+The broker passes them on unread, so they may be anything; newer versions only add to the end.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from posthouse.records.batch import Readable
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+def decode_assignment(data: Readable) -> list[TopicPartition]:
+    """In order; empty where the bytes are no assignment of a consumer."""
+    view = memoryview(data)
+    found = []
+    try:
+        (topics,) = _INT32.unpack_from(view, _INT16.size)
+        position = _INT16.size + _INT32.size
+        for _ in range(topics):
+            name, position = _name(view, position)
+            (count,) = _INT32.unpack_from(view, position)
+            position += _INT32.size
+            for _ in range(count):
+                found.append(TopicPartition(name, *_INT32.unpack_from(view, position)))
+                position += _INT32.size
+    except (StructError, UnicodeDecodeError):
+        return []
+    return sorted(found)
+
+
+def _name(view: memoryview, position: int) -> tuple[str, int]:
+    (size,) = _INT16.unpack_from(view, position)
+    start = position + _INT16.size
+    end = start + max(size, 0)
+    return str(view[start:end], "utf-8"), end

@@ -1,0 +1,162 @@
+"""How far groups have read, and setting that anew."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from posthouse.client.assignments import TopicPartition
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import UNKNOWN_TOPIC_CODES, BadArgument, GroupActive, GroupNotFound, refused
+from posthouse.client.groups import GroupInfo, describe_group
+from posthouse.client.positions import LATEST, Start, first_offsets, list_offsets
+from posthouse.protocols.kafka.codec.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from posthouse.protocols.kafka.codec.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+_NON_EMPTY = 68
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """A partition that a group has read or is to read."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    member: str | None
+    """Who reads it now."""
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are still to be read; unknown before the first commit."""
+        return None if self.committed is None else max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChange:
+    topic: str
+    partition: int
+    old: int | None
+    new: int
+
+
+def group_offsets(cluster: Cluster, group: GroupInfo) -> list[GroupOffset]:
+    """Every partition with a committed offset or a member, in order."""
+    topics = {info.name: info for info in cluster.topics()}
+    committed = _committed(cluster, group.name, topics.values())
+    readers = {place: member.id for member in group.members for place in member.partitions}
+    # What a member was assigned may have been deleted since.
+    places = sorted(
+        place
+        for place in {*committed, *readers}
+        if place.topic in topics and place.partition < topics[place.topic].partitions
+    )
+    wanted: dict[str, list[int]] = {}
+    for place in places:
+        wanted.setdefault(place.topic, []).append(place.partition)
+    ends = list_offsets(cluster, [(topics[name], indexes) for name, indexes in wanted.items()], LATEST)
+    return [
+        GroupOffset(
+            topic=place.topic,
+            partition=place.partition,
+            committed=committed.get(place),
+            end=ends[place],
+            member=readers.get(place),
+        )
+        for place in places
+    ]
+
+
+def reset_offsets(
+    cluster: Cluster,
+    group: str,
+    topics: Mapping[str, Iterable[int] | None],
+    start: Start,
+    *,
+    dry_run: bool = False,
+) -> list[OffsetChange]:
+    """Let the group go on from `start` in these partitions (None: all of the topic); what changes by that.
+
+    A group that is not there yet begins to exist. Raises GroupActive while it has members: they would
+    commit over it.
+    """
+    if not group:
+        # Brokers take it, for clients from before there were groups.
+        raise BadArgument("the name of the group is empty; give one")
+    _check_inactive(cluster, group)
+    infos = [cluster.topic(name) for name in topics]
+    committed = _committed(cluster, group, infos)
+    changes = []
+    for info in infos:
+        partitions = info.check_partitions(topics[info.name])
+        for index, offset in first_offsets(cluster, info, partitions, start).items():
+            old = committed.get(TopicPartition(info.name, index))
+            changes.append(OffsetChange(topic=info.name, partition=index, old=old, new=offset))
+    if not dry_run:
+        _commit(cluster, group, infos, changes)
+    return changes
+
+
+def _check_inactive(cluster: Cluster, name: str) -> None:
+    try:
+        members = len(describe_group(cluster.any(), name).members)
+    except GroupNotFound:
+        return
+    if members:
+        count = "an active member" if members == 1 else f"{members} active members"
+        raise GroupActive(f"group {name!r} has {count}; stop its consumers and try again", _NON_EMPTY)
+
+
+def _committed(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dict[TopicPartition, int]:
+    """Topics are answered by their ids; those that are not among `topics` are left out."""
+    names = {info.id: info.name for info in topics}
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)])
+    [answer] = cluster.any().ask(request, OffsetFetchResponse).groups
+    if answer.error_code:
+        raise refused(answer.error_code, None, group)
+    found = {}
+    for topic in answer.topics:
+        if topic.topic_id not in names:
+            continue
+        for partition in topic.partitions:
+            if partition.error_code:
+                raise refused(partition.error_code, None, group)
+            place = TopicPartition(names[topic.topic_id], partition.partition_index)
+            found[place] = partition.committed_offset
+    return {place: offset for place, offset in found.items() if offset >= 0}
+
+
+def _commit(
+    cluster: Cluster, group: str, infos: Iterable[TopicInfo], changes: Sequence[OffsetChange]
+) -> None:
+    topics = {info.id: info for info in infos}
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(
+                topic_id=info.id,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=change.partition, committed_offset=change.new, committed_metadata=""
+                    )
+                    for change in changes
+                    if change.topic == info.name
+                ],
+            )
+            for info in topics.values()
+        ],
+    )
+    for answer in cluster.any().ask(request, OffsetCommitResponse).topics:
+        for partition in answer.partitions:
+            if partition.error_code:
+                about_topic = partition.error_code in UNKNOWN_TOPIC_CODES
+                name = topics[answer.topic_id].name if about_topic else group
+                raise refused(partition.error_code, None, name)

@@ -1,0 +1,168 @@
+"""Groups of consumers: which there are, who is in them, and deleting them.
+
+Two protocols exist: in a classic group the members share out the partitions, in a consumer group the broker
+does. A group is described by the API of its protocol; here both look the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from posthouse.client.assignments import TopicPartition, decode_assignment
+from posthouse.client.connection import Connection
+from posthouse.client.errors import GroupNotFound, RequestRefused, refused
+from posthouse.protocols.kafka.codec.generated.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    Member,
+)
+from posthouse.protocols.kafka.codec.generated.consumer_group_describe import DescribedGroup as ConsumerGroup
+from posthouse.protocols.kafka.codec.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from posthouse.protocols.kafka.codec.generated.describe_groups import (
+    DescribedGroup as ClassicGroup,
+)
+from posthouse.protocols.kafka.codec.generated.describe_groups import (
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+class GroupProtocol(StrEnum):
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    id: str
+    instance: str | None
+    """The name that a static member keeps over restarts."""
+    client: str
+    host: str
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    name: str
+    state: str
+    """As Kafka calls it: Empty, Stable and so on."""
+    protocol: GroupProtocol
+    assignor: str
+    """How partitions are shared out; empty where that is not decided."""
+    members: Sequence[GroupMember]
+
+
+def list_groups(connection: Connection) -> list[GroupInfo]:
+    """All groups, by name."""
+    response = connection.ask(ListGroupsRequest(), ListGroupsResponse)
+    if response.error_code:
+        raise refused(response.error_code, None, "")
+    names: dict[str, list[str]] = {}
+    for group in response.groups:
+        names.setdefault(group.group_type.lower(), []).append(group.group_id)
+    consumers = _consumer_groups(connection, names.get(GroupProtocol.CONSUMER, []))
+    classics = _classic_groups(connection, names.get(GroupProtocol.CLASSIC, []))
+    # A group that was listed may be gone by the time it is described.
+    found = [_consumer_info(each) for each in consumers if not _is_missing(each.error_code)]
+    found += [_classic_info(each) for each in classics if not _is_missing(each.error_code)]
+    return sorted(found, key=lambda info: info.name)
+
+
+def group_names(connection: Connection) -> list[str]:
+    return sorted(group.group_id for group in connection.ask(ListGroupsRequest(), ListGroupsResponse).groups)
+
+
+def describe_group(connection: Connection, name: str) -> GroupInfo:
+    """Raises GroupNotFound."""
+    [consumer] = _consumer_groups(connection, [name])
+    if not _is_missing(consumer.error_code):
+        return _consumer_info(consumer)
+    [classic] = _classic_groups(connection, [name])
+    return _classic_info(classic)
+
+
+def delete_groups(connection: Connection, names: Iterable[str]) -> dict[str, RequestRefused | None]:
+    """By name, what was in the way; every group that can be deleted is, with its offsets."""
+    request = DeleteGroupsRequest(groups_names=list(dict.fromkeys(names)))
+    return {
+        result.group_id: refused(result.error_code, None, result.group_id) if result.error_code else None
+        for result in connection.ask(request, DeleteGroupsResponse).results
+    }
+
+
+def _consumer_groups(connection: Connection, names: list[str]) -> list[ConsumerGroup]:
+    if not names:
+        return []
+    request = ConsumerGroupDescribeRequest(group_ids=names)
+    return connection.ask(request, ConsumerGroupDescribeResponse).groups
+
+
+def _classic_groups(connection: Connection, names: list[str]) -> list[ClassicGroup]:
+    if not names:
+        return []
+    return connection.ask(DescribeGroupsRequest(groups=names), DescribeGroupsResponse).groups
+
+
+def _is_missing(code: int) -> bool:
+    return code in GroupNotFound.codes
+
+
+def _consumer_info(group: ConsumerGroup) -> GroupInfo:
+    if group.error_code:
+        raise refused(group.error_code, group.error_message, group.group_id)
+    return GroupInfo(
+        name=group.group_id,
+        state=group.group_state,
+        protocol=GroupProtocol.CONSUMER,
+        assignor=group.assignor_name,
+        members=[_consumer_member(member) for member in group.members],
+    )
+
+
+def _classic_info(group: ClassicGroup) -> GroupInfo:
+    if group.error_code:
+        raise refused(group.error_code, group.error_message, group.group_id)
+    return GroupInfo(
+        name=group.group_id,
+        state=group.group_state,
+        protocol=GroupProtocol.CLASSIC,
+        assignor=group.protocol_data,
+        members=[_classic_member(member) for member in group.members],
+    )
+
+
+def _consumer_member(member: Member) -> GroupMember:
+    return GroupMember(
+        id=member.member_id,
+        instance=member.instance_id,
+        client=member.client_id,
+        host=_host(member.client_host),
+        partitions=_partitions(member.assignment),
+    )
+
+
+def _classic_member(member: DescribedGroupMember) -> GroupMember:
+    return GroupMember(
+        id=member.member_id,
+        instance=member.group_instance_id,
+        client=member.client_id,
+        host=_host(member.client_host),
+        partitions=decode_assignment(member.member_assignment),
+    )
+
+
+def _partitions(assignment: Assignment) -> list[TopicPartition]:
+    return sorted(
+        TopicPartition(topic.topic_name, index)
+        for topic in assignment.topic_partitions
+        for index in topic.partitions
+    )
+
+
+def _host(text: str) -> str:
+    """Brokers write addresses as Java prints them."""
+    return text.removeprefix("/")
