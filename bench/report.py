@@ -25,8 +25,8 @@ same run, and the CPU per GiB.
   (`bench/copier.py`). It is the floor: what Python on this machine can reach while keeping the promise that
   an acknowledged byte is on the disk.
 - *broker CPU*: user and system time of the broker's process, per GiB of record bytes.
-- Raw requests come from one socket with up to 4 MiB, or eight requests, unanswered (`bench/wire.py`); they are
-  built beforehand, so that the sender is not what is measured.
+- Raw requests come from one socket with up to 4 MiB, or eight requests, unanswered (`bench/wire.py`); they
+  are built beforehand, so that the sender is not what is measured.
 
 {machine}
 """

@@ -105,7 +105,7 @@ def latency(scale: float) -> Iterator[Row]:
 
 
 def partitions(scale: float) -> Iterator[Row]:
-    """The same requests, one 16 KiB batch each, spread over ever more partitions that have records already."""
+    """The same requests, one 16 KiB batch each, over ever more partitions that have records already."""
     section = "Many partitions: 16 KiB batches, one per request"
     rates: dict[int, list[float]] = {1: [], 100: [], 10_000: []}
     for _ in range(3):

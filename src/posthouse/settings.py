@@ -95,7 +95,7 @@ class Settings:
         100, int, "How long a new group waits for more members before it first shares partitions out."
     )
     group_min_session_ms: int = _setting(
-        6000, int, "The shortest session timeout a group member may ask for."
+        1000, int, "The shortest session timeout a group member may ask for."
     )
     group_max_session_ms: int = _setting(
         1_800_000, int, "The longest session timeout a group member may ask for."
@@ -129,6 +129,8 @@ class Settings:
             )
         if self.default_partitions < 1:
             raise InvalidConfig("default_partitions must be at least 1")
+        if self.group_min_session_ms > self.group_max_session_ms:
+            raise InvalidConfig("group_min_session_ms must not be above group_max_session_ms")
         if self.journal_bytes < 64 * 1024:
             raise InvalidConfig("journal_bytes must be at least 65536")
         if self.open_files != 0 and self.open_files < 16:

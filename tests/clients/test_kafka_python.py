@@ -20,7 +20,9 @@ TEN_MEGABYTES = 10 * 1024 * 1024
 
 
 def produce(kafka: str, topic: str, values: list[bytes], **config: Any) -> list[Any]:
-    producer = KafkaProducer(bootstrap_servers=kafka, enable_idempotence=False, **config)
+    if config.get("acks", "all") != "all":
+        config["enable_idempotence"] = False
+    producer = KafkaProducer(bootstrap_servers=kafka, **config)
     futures = [
         producer.send(
             topic,

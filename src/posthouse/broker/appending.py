@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import dataclass
 
 from posthouse.broker.long_poll import LongPoll
-from posthouse.model.errors import PosthouseError
+from posthouse.broker.transactions.admission import Admission
+from posthouse.model.errors import InvalidRecord, PosthouseError
+from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Put, Storage
+from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Storage
 
 
 @dataclass(slots=True)
@@ -34,14 +36,16 @@ class Appending:
     of the event loop: whoever waits for `future` passes what it brought to `results`.
     """
 
-    __slots__ = ("_appends", "_long_poll", "_positions", "_puts", "_results", "future")
+    __slots__ = ("_appends", "_long_poll", "_named", "_positions", "_results", "admission", "future")
 
     def __init__(self, long_poll: LongPoll) -> None:
         self._long_poll = long_poll
         self._appends: list[Append] = []
         self._positions: list[int] = []
-        self._puts: list[Put] = []
         self._results: list[Appended | PosthouseError] = []
+        self._named: set[PartitionId] | None = None
+        self.admission: Admission | None = None
+        """The transaction that the batches belong to; what it has to store, is stored with them."""
         self.future: asyncio.Future[list[Outcome]] | None = None
         """Done when everything that was accepted is durable; None if nothing was accepted."""
 
@@ -50,16 +54,22 @@ class Appending:
         self._appends.append(append)
         self._results.append(Appended(-1, -1, append_time))
 
+    def check_only_one(self, partition: PartitionId) -> None:
+        """Raises where a partition is named again: storage takes one batch for each at a time."""
+        if self._named is None:
+            self._named = set()
+        if partition in self._named:
+            raise InvalidRecord(f"{partition} is named twice in one request")
+        self._named.add(partition)
+
     def refuse(self, error: PosthouseError) -> None:
         self._results.append(error)
 
-    def require(self, puts: list[Put]) -> None:
-        """State that has to become durable together with the batches."""
-        self._puts += puts
-
     def commit(self, storage: Storage) -> None:
         while self._appends:
-            operations: list[Operation] = [*self._appends, *self._puts]
+            operations: list[Operation] = [*self._appends]
+            if self.admission is not None:
+                operations += self.admission.puts()
             try:
                 self.future = storage.commit(operations)
             except OperationRefused as refusal:
@@ -76,6 +86,8 @@ class Appending:
 
     def results(self, outcomes: list[Outcome]) -> list[Appended | PosthouseError]:
         """One entry per batch, in order: where it went, or why it was refused."""
+        if outcomes and self.admission is not None:
+            self.admission.durable()
         results = self._results
         arrived = self._long_poll.arrived
         for position, append, outcome in zip(self._positions, self._appends, outcomes, strict=False):

@@ -3,121 +3,122 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from posthouse.broker.appending import Appending, Produced
+from posthouse.broker.groups.groups import Groups
+from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
+from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.topics import NewTopic, Topics
+from posthouse.broker.transactions.coordinator import Transactions
+from posthouse.broker.transactions.member import Writer
+from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import Clock
-from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownPartition
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.errors import InvalidTransaction, OffsetOutOfRange, PosthouseError, UnknownPartition
+from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import check_timestamps, stamp_log_append_time, validate_produced
+from posthouse.records.spans import check_keys
 from posthouse.settings import Settings
-from posthouse.storage.interface import Append, Bounds, Outcome, Slice, Storage, TimestampedOffset, Trim
+from posthouse.storage.interface import Append, Bounds, Slice, Storage, TimestampedOffset, Trim
+from posthouse.storage.producers import AbortedTransaction, Producer
+
+_TRANSACTION_CHECK_SECONDS = 1.0
+"""How often transactions that have been open for too long are looked for."""
 
 LEADER_EPOCH = 0
 """There is one writer of a partition for all its life, so its epoch never changes."""
 
 
-@dataclass(slots=True)
-class Appended:
-    """Where a batch went. `append_time` is -1 where the records keep their producer's timestamps."""
-
-    base_offset: int
-    log_start: int
-    append_time: int
-
-
-@dataclass(slots=True)
-class Produced:
-    """One batch on its way in. The bytes must be writable: offsets are stamped in place."""
-
-    topic: Topic
-    partition: int
-    batch: memoryview
-
-
 class Broker:
-    def __init__(self, storage: Storage, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, storage: Storage, settings: Settings, clock: Clock, member_metadata: MemberMetadata = OPAQUE
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self.settings = settings
         self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
-        self._long_poll = LongPoll()
-        self._housekeeping = Housekeeping(storage, settings.retention_check_seconds)
+        self.groups = Groups(storage, self.topics, settings, clock, member_metadata)
+        self._long_poll = LongPoll(storage.bounds)
+        self.transactions = Transactions(
+            storage, clock, apply_offsets=self.groups.offsets.apply, arrived=self._long_poll.arrived
+        )
+        self.groups.offsets.unstable = self._is_unstable
+        self._housekeeping = Housekeeping(
+            [storage.enforce_retention, self.groups.expire, self.transactions.expire],
+            settings.retention_check_seconds,
+        )
+        self._compaction = Housekeeping([storage.compact], settings.retention_check_seconds)
+        self._transaction_timer = Housekeeping([self.transactions.abort_expired], _TRANSACTION_CHECK_SECONDS)
 
     async def start(self) -> None:
         await self._storage.open()
         self.topics.load()
+        self.groups.load()
+        self.transactions.load()
         self._housekeeping.start()
+        self._compaction.start()
+        self._transaction_timer.start()
 
     async def stop(self) -> None:
+        await self._transaction_timer.stop()
         await self._housekeeping.stop()
-        self._long_poll.wake_all()
+        await self._compaction.stop()
+        self.wake_readers()
+        await self.transactions.close()
         await self._storage.close()
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     @property
     def cluster_id(self) -> str:
         return self._storage.cluster_id
 
-    def append(self, batches: Sequence[Produced]) -> asyncio.Future[list[Appended | PosthouseError]]:
+    def append(self, batches: Sequence[Produced], writer: Writer | None = None) -> Appending:
         """Append each batch to its partition; all that are valid become durable together.
 
-        The order of calls is the order of offsets. The result has one entry per batch: where it went,
-        or why it was refused. The future itself never fails with a domain error.
+        The order of calls is the order of offsets. `writer` is needed for batches of a transaction.
         """
-        results: list[Appended | PosthouseError] = []
-        operations: list[Append] = []
-        accepted: list[int] = []
-        for index, produced in enumerate(batches):
+        appending = Appending(self._long_poll)
+        several = len(batches) > 1
+        for produced in batches:
             try:
-                operation, append_time = self._checked(produced)
+                append, append_time = self._checked(produced)
+                if append.header.producer_id >= 0:
+                    self._admit(append, writer, appending)
+                if several:
+                    appending.check_only_one(append.partition)
             except PosthouseError as error:
-                results.append(error)
-                continue
-            operations.append(operation)
-            accepted.append(index)
-            results.append(Appended(-1, -1, append_time))
-        done: asyncio.Future[list[Appended | PosthouseError]] = asyncio.get_running_loop().create_future()
-        if not operations:
-            done.set_result(results)
-            return done
-        try:
-            committed = self._storage.commit(operations)
-        except PosthouseError as error:
-            _refuse(results, accepted, error)
-            done.set_result(results)
-            return done
-
-        def finish(committed: asyncio.Future[list[Outcome]]) -> None:
-            error = committed.exception()
-            if error is None:
-                for index, operation, outcome in zip(accepted, operations, committed.result(), strict=True):
-                    appended = results[index]
-                    assert isinstance(appended, Appended)
-                    appended.base_offset = outcome.base_offset
-                    appended.log_start = outcome.log_start
-                    self._long_poll.arrived(operation.partition, operation.header.length)
-            elif isinstance(error, PosthouseError):
-                _refuse(results, accepted, error)
-            if done.cancelled():
-                return
-            if error is None or isinstance(error, PosthouseError):
-                done.set_result(results)
+                appending.refuse(error)
             else:
-                done.set_exception(error)
+                appending.accept(append, append_time)
+        appending.commit(self._storage)
+        return appending
 
-        committed.add_done_callback(finish)
-        return done
+    def _admit(self, append: Append, writer: Writer | None, appending: Appending) -> None:
+        """Raises where the producer's transaction does not allow the batch. Storage checks the sequence."""
+        header = append.header
+        if not header.is_transactional:
+            if self.transactions.owns(header.producer_id):
+                raise InvalidTransaction(f"producer {header.producer_id} writes in transactions only")
+            return
+        if writer is None:
+            raise InvalidTransaction("a transactional batch needs the id of its transaction")
+        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        if appending.admission is None:
+            appending.admission = self.transactions.admit(writer.member(producer))
+        appending.admission.include(producer, append.partition)
 
     def _checked(self, produced: Produced) -> tuple[Append, int]:
         topic = produced.topic
         config = topic.config
         header = validate_produced(produced.batch, max_bytes=config.max_message_bytes)
+        if config.is_compacted:
+            check_keys(produced.batch, header)
         now = self._clock.now_ms()
         append_time = -1
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -131,49 +132,76 @@ class Broker:
                 before_max_ms=config.message_timestamp_before_max_ms,
                 after_max_ms=config.message_timestamp_after_max_ms,
             )
-        return Append(self._partition(topic, produced.partition), produced.batch, header), append_time
+        return Append(self.partition(topic, produced.partition), produced.batch, header), append_time
 
     async def read(
-        self, topic: Topic, partition: int, offset: int, max_bytes: int, *, at_least_one: bool = True
+        self,
+        topic: Topic,
+        partition: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
     ) -> Slice:
         """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`."""
         return await self._storage.read(
-            self._partition(topic, partition), offset, max_bytes, at_least_one=at_least_one
+            self.partition(topic, partition),
+            offset,
+            max_bytes,
+            at_least_one=at_least_one,
+            stable_only=stable_only,
         )
 
     async def wait_for_records(
-        self, partitions: Iterable[tuple[PartitionId, int]], missing: int, seconds: float
+        self,
+        partitions: Iterable[tuple[PartitionId, int]],
+        missing: int,
+        seconds: float,
+        *,
+        stable_only: bool = False,
     ) -> None:
         """Sleep until `missing` bytes arrived, at the latest after `seconds`.
 
         `partitions` come with the end that the caller saw; if one has moved since, this returns at once.
+        With `stable_only` it is the end of what is decided.
         """
         watched = []
         for partition, seen_end in partitions:
-            if self._storage.bounds(partition).end != seen_end:
+            bounds = self._storage.bounds(partition)
+            if (bounds.stable if stable_only else bounds.end) != seen_end:
                 return
             watched.append(partition)
-        await self._long_poll.wait(watched, missing, seconds)
+        await self._long_poll.wait(watched, missing, seconds, stable_only=stable_only)
 
     def wake_readers(self) -> None:
-        """Whoever waits for records is let go with what there is."""
+        """Whoever waits for records is let go with what there is; whoever waits for its group, too."""
         self._long_poll.wake_all()
+        self.groups.close()
 
     def bounds(self, topic: Topic, partition: int) -> Bounds:
-        return self._storage.bounds(self._partition(topic, partition))
+        return self._storage.bounds(self.partition(topic, partition))
 
     def size(self, topic: Topic, partition: int) -> int:
-        return self._storage.size(self._partition(topic, partition))
+        return self._storage.size(self.partition(topic, partition))
 
     async def find_timestamp(self, topic: Topic, partition: int, timestamp: int) -> TimestampedOffset | None:
-        return await self._storage.find_timestamp(self._partition(topic, partition), timestamp)
+        return await self._storage.find_timestamp(self.partition(topic, partition), timestamp)
 
     async def find_max_timestamp(self, topic: Topic, partition: int) -> TimestampedOffset | None:
-        return await self._storage.find_max_timestamp(self._partition(topic, partition))
+        return await self._storage.find_max_timestamp(self.partition(topic, partition))
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        """The transactions with a record from `start` to before `end` that were given up."""
+        return self._storage.aborted(partition, start, end)
+
+    def producers(self, topic: Topic, partition: int) -> dict[int, Producer]:
+        """What the partition remembers of its producers, by their ids."""
+        return self._storage.producers(self.partition(topic, partition))
 
     async def delete_records(self, topic: Topic, partition: int, before: int | None) -> int:
         """Forget everything below `before` (None: everything); the new log start is returned."""
-        partition_id = self._partition(topic, partition)
+        partition_id = self.partition(topic, partition)
         bounds = self._storage.bounds(partition_id)
         offset = bounds.end if before is None else before
         if not 0 <= offset <= bounds.end:
@@ -184,16 +212,21 @@ class Broker:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | PosthouseError]:
-        return await self.topics.create(wanted, validate_only=validate_only)
+        created = await self.topics.create(wanted, validate_only=validate_only)
+        self.groups.topics_changed()
+        return created
 
     async def delete_topics(self, topics: Sequence[Topic]) -> None:
         await self.topics.delete(topics)
+        await self.groups.forget_topics([topic.id for topic in topics])
         for topic in topics:
             for partition in topic.partition_ids():
                 self._long_poll.wake(partition)
 
     async def create_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
-        return await self.topics.grow(name, partitions, validate_only=validate_only)
+        topic = await self.topics.grow(name, partitions, validate_only=validate_only)
+        self.groups.topics_changed()
+        return topic
 
     async def configure_topic(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
@@ -207,12 +240,11 @@ class Broker:
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
 
-    def _partition(self, topic: Topic, partition: int) -> PartitionId:
+    def _is_unstable(self, group: GroupId, partition: PartitionId) -> bool:
+        return self.transactions.has_pending_offset(offset_key(group, partition))
+
+    def partition(self, topic: Topic, partition: int) -> PartitionId:
+        """Raises UnknownPartition where the topic has none with this number."""
         if not 0 <= partition < topic.partitions:
             raise UnknownPartition(f"topic {topic.name!r} has no partition {partition}")
         return PartitionId(topic.id, partition)
-
-
-def _refuse(results: list[Appended | PosthouseError], accepted: list[int], error: PosthouseError) -> None:
-    for index in accepted:
-        results[index] = error

@@ -1,17 +1,19 @@
-"""Work that comes round: letting go of what retention no longer keeps."""
+"""Work that comes round, such as letting go of what retention no longer keeps."""
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from posthouse.model.errors import Unavailable
-from posthouse.storage.interface import Storage
 
 log = logging.getLogger(__name__)
 
+Chore = Callable[[], Awaitable[None]]
+
 
 class Housekeeping:
-    def __init__(self, storage: Storage, seconds: float) -> None:
-        self._storage = storage
+    def __init__(self, chores: Sequence[Chore], seconds: float) -> None:
+        self._chores = chores
         self._seconds = seconds
         self._task: asyncio.Task[None] | None = None
 
@@ -26,9 +28,13 @@ class Housekeeping:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._seconds)
-            try:
-                await self._storage.enforce_retention()
-            except Unavailable as error:
-                log.warning("retention has to wait: %s", error)
-            except Exception:
-                log.exception("retention failed; it is tried again in %s s", self._seconds)
+            for chore in self._chores:
+                await self._done(chore)
+
+    async def _done(self, chore: Chore) -> None:
+        try:
+            await chore()
+        except Unavailable as error:
+            log.warning("housekeeping has to wait: %s", error)
+        except Exception:
+            log.exception("housekeeping failed; it is tried again in %s s", self._seconds)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import PartitionId
+from posthouse.storage.interface import Bounds
 
 
 class Waiter:
@@ -16,7 +18,7 @@ class Waiter:
         self.missing = missing
         self.woken = woken
 
-    def arrived(self, size: int) -> None:
+    def arrived(self, partition: PartitionId, size: int) -> None:
         self.missing -= size
         if self.missing <= 0:
             self.wake()
@@ -26,17 +28,57 @@ class Waiter:
             self.woken.set_result(None)
 
 
+class StableWaiter(Waiter):
+    """Counts bytes only when the last open transaction of their partition has ended."""
+
+    __slots__ = ("_bounds", "_held", "_stable")
+
+    def __init__(
+        self,
+        missing: int,
+        woken: asyncio.Future[None],
+        bounds: Callable[[PartitionId], Bounds],
+        partitions: Iterable[PartitionId],
+    ) -> None:
+        super().__init__(missing, woken)
+        self._bounds = bounds
+        self._held: dict[PartitionId, int] = {}
+        self._stable = {partition: bounds(partition).stable for partition in partitions}
+
+    def arrived(self, partition: PartitionId, size: int) -> None:
+        try:
+            bounds = self._bounds(partition)
+        except UnknownPartition:
+            self.wake()
+            return
+        held = self._held.pop(partition, 0) + size
+        if bounds.stable == bounds.end:
+            super().arrived(partition, held)
+            return
+        self._held[partition] = held
+        if self._stable[partition] != bounds.stable:
+            self.wake()  # one of several transactions has ended: nobody knows how much that set free
+
+
 class LongPoll:
     """Who waits on which partition. Owned by the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Callable[[PartitionId], Bounds]) -> None:
+        self._bounds = bounds
         self._waiters: defaultdict[PartitionId, set[Waiter]] = defaultdict(set)
 
-    async def wait(self, partitions: Iterable[PartitionId], missing: int, seconds: float) -> None:
-        """Return when `missing` bytes have arrived on `partitions`, at the latest after `seconds`."""
+    async def wait(
+        self, partitions: Iterable[PartitionId], missing: int, seconds: float, *, stable_only: bool = False
+    ) -> None:
+        """Return when `missing` bytes have arrived on `partitions`, at the latest after `seconds`.
+
+        With `stable_only`, bytes count when no open transaction holds them back any more.
+        """
         loop = asyncio.get_running_loop()
-        waiter = Waiter(missing, loop.create_future())
         watched = list(partitions)
+        waiter = Waiter(missing, loop.create_future())
+        if stable_only:
+            waiter = StableWaiter(missing, waiter.woken, self._bounds, watched)
         for partition in watched:
             self._waiters[partition].add(waiter)
         deadline = loop.call_later(seconds, waiter.wake)
@@ -52,7 +94,7 @@ class LongPoll:
 
     def arrived(self, partition: PartitionId, size: int) -> None:
         for waiter in self._waiters.get(partition, ()):
-            waiter.arrived(size)
+            waiter.arrived(partition, size)
 
     def wake(self, partition: PartitionId) -> None:
         """The partition changed in another way (it is gone): whoever waits must look again."""

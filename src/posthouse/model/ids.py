@@ -10,6 +10,15 @@ TopicId = NewType("TopicId", bytes)
 Offset = NewType("Offset", int)
 """A record's place in its partition."""
 
+GroupId = NewType("GroupId", str)
+"""The name of a stream subscription."""
+
+MemberId = NewType("MemberId", str)
+"""One member of a group, for as long as it stays."""
+
+InstanceId = NewType("InstanceId", str)
+"""A name that a static member keeps over restarts; its member id changes under it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionId:

@@ -21,6 +21,18 @@ class Durability(StrEnum):
 
 class CleanupPolicy(StrEnum):
     DELETE = "delete"
+    """Forget records that are too old or too many."""
+    COMPACT = "compact"
+    """Keep the latest record of each key."""
+
+
+class CleanupPolicies(frozenset[CleanupPolicy]):
+    """One or both of them; as text, a list with commas."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join(sorted(self))
 
 
 class TimestampType(StrEnum):
@@ -48,16 +60,48 @@ def _choice(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
     return parse
 
 
+def _policies(text: str) -> CleanupPolicies:
+    try:
+        policies = CleanupPolicies(CleanupPolicy(each.strip()) for each in text.split(","))
+    except ValueError:
+        raise ValueError(f"must be one or more of {', '.join(CleanupPolicy)}") from None
+    return policies
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("must be between 0 and 1")
+    return value
+
+
 def _key(default: Any, parse: Callable[[str], Any], doc: str) -> Any:
     return field(default=default, metadata={"parse": parse, "doc": doc})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    cleanup_policy: CleanupPolicy = _key(
-        CleanupPolicy.DELETE,
-        _choice(CleanupPolicy),
-        "What happens to old records: 'delete' forgets them.",
+    cleanup_policy: CleanupPolicies = _key(
+        CleanupPolicies({CleanupPolicy.DELETE}),
+        _policies,
+        "What happens to old records: 'delete' forgets them, 'compact' keeps the latest of each key, "
+        "'compact,delete' does both.",
+    )
+    delete_retention_ms: int = _key(
+        DAY_MS,
+        _integer(0, INT64_MAX),
+        "How long compaction keeps a record without a value, which deletes its key, for readers to see.",
+    )
+    min_cleanable_dirty_ratio: float = _key(
+        0.5, _ratio, "Compaction begins when this part of what it could look at has not been compacted yet."
+    )
+    min_compaction_lag_ms: int = _key(
+        0, _integer(0, INT64_MAX), "How long a record stays as it is before compaction may remove it."
+    )
+    max_compaction_lag_ms: int = _key(
+        INT64_MAX,
+        _integer(1, INT64_MAX),
+        "After this time a record is compacted, however little there is to compact.",
     )
     durability: Durability = _key(
         Durability.FSYNC,
@@ -109,7 +153,19 @@ class TopicConfig:
                 values[key.attribute] = key.parse(text)
             except ValueError as error:
                 raise InvalidConfig(f"{name}={text}: {error}") from None
-        return TopicConfig(**values)
+        config = TopicConfig(**values)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise InvalidConfig("min.compaction.lag.ms is greater than max.compaction.lag.ms")
+        return config
+
+    @property
+    def is_compacted(self) -> bool:
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether records that are too old or too many are forgotten."""
+        return CleanupPolicy.DELETE in self.cleanup_policy
 
     def text(self, name: str) -> str:
         """The value of the dotted `name`, as it would be written in a command or a file."""

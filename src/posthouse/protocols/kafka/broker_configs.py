@@ -44,6 +44,7 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
             own.INT,
             "How many clients may be connected at once.",
         ),
+        *_group_rows(settings, standard),
         ("message.max.bytes", topics.max_message_bytes, None, own.INT, "The largest batch that is accepted."),
         ("log.retention.ms", topics.retention_ms, None, own.LONG, "How long records are kept."),
         ("log.retention.bytes", topics.retention_bytes, None, own.LONG, "How many bytes a partition keeps."),
@@ -54,6 +55,23 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
         ("delete.topic.enable", "true", None, own.BOOLEAN, "Whether topics can be deleted."),
     ]
     return [_entry(name, str(value), default, kind, doc) for name, value, default, kind, doc in rows]
+
+
+def _group_rows(settings: Settings, standard: Settings) -> list[tuple[str, object, object, ConfigType, str]]:
+    declared = (
+        ("group.initial.rebalance.delay.ms", "group_initial_rebalance_ms", "How long a new group gathers."),
+        ("group.min.session.timeout.ms", "group_min_session_ms", "The shortest session timeout."),
+        ("group.max.session.timeout.ms", "group_max_session_ms", "The longest session timeout."),
+        ("group.max.size", "group_max_size", "How many members a group may have."),
+        ("group.consumer.session.timeout.ms", "group_session_ms", "How long a KIP-848 member may be silent."),
+        ("group.consumer.heartbeat.interval.ms", "group_heartbeat_ms", "How often KIP-848 members report."),
+        ("offsets.retention.minutes", "offsets_retention_minutes", "How long an empty group has offsets."),
+        ("offset.metadata.max.bytes", "offset_metadata_bytes", "The largest text beside an offset."),
+    )
+    return [
+        (name, getattr(settings, attribute), getattr(standard, attribute), ConfigType.INT, doc)
+        for name, attribute, doc in declared
+    ]
 
 
 def _boolean(value: bool) -> str:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, cast
 
+from posthouse.broker.transactions.origins import Session
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.errors import ProtocolViolation
@@ -48,6 +49,14 @@ class _Exchange:
         self.held = 0
         self.ready = False
 
+    @property
+    def peer(self) -> str:
+        return self.connection.peer
+
+    @property
+    def session(self) -> Session:
+        return self.connection.session
+
     def answer(self, chunks: list[Buffer] | None) -> None:
         self.chunks = chunks
         self.ready = True
@@ -70,6 +79,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(made_by.receive_buffer, settings.max_request_bytes)
         self._node = settings.kafka
         self.peer = "?"
+        self.session = Session()
         self._exchanges: deque[_Exchange] = deque()
         self._waiting: deque[memoryview] = deque()
         self._blocked_by: _Exchange | None = None
@@ -97,6 +107,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)
+        self.session.is_open = False
         if not self._closed and self._reader.in_frame:
             log.warning("the Kafka connection from %s ended in the middle of a request", self.peer)
         self._forget()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from posthouse.broker.broker import Broker
+from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.headers import (
     API_VERSIONS_KEY,
@@ -21,24 +22,45 @@ from posthouse.protocols.kafka.codec.registry import APIS, Api
 from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
     list_config_resources,
+    list_groups,
     list_offsets,
+    list_transactions,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from posthouse.protocols.kafka.quirks import repaired
 from posthouse.settings import Address
@@ -50,17 +72,38 @@ _SERVED: tuple[Handler[Any], ...] = (
     fetch.HANDLER,
     list_offsets.HANDLER,
     metadata.HANDLER,
+    offset_commit.HANDLER,
+    offset_fetch.HANDLER,
     find_coordinator.HANDLER,
+    join_group.HANDLER,
+    heartbeat.HANDLER,
+    leave_group.HANDLER,
+    sync_group.HANDLER,
+    describe_groups.HANDLER,
+    list_groups.HANDLER,
     create_topics.HANDLER,
     delete_topics.HANDLER,
     delete_records.HANDLER,
+    init_producer_id.HANDLER,
     offset_for_leader_epoch.HANDLER,
+    add_partitions_to_txn.HANDLER,
+    add_offsets_to_txn.HANDLER,
+    end_txn.HANDLER,
+    write_txn_markers.HANDLER,
+    txn_offset_commit.HANDLER,
     describe_configs.HANDLER,
     alter_configs.HANDLER,
     describe_log_dirs.HANDLER,
     create_partitions.HANDLER,
+    delete_groups.HANDLER,
     incremental_alter_configs.HANDLER,
+    offset_delete.HANDLER,
     describe_cluster.HANDLER,
+    describe_producers.HANDLER,
+    describe_transactions.HANDLER,
+    list_transactions.HANDLER,
+    consumer_group_heartbeat.HANDLER,
+    consumer_group_describe.HANDLER,
     list_config_resources.HANDLER,
     describe_topic_partitions.HANDLER,
 )
@@ -76,6 +119,13 @@ HANDLERS: dict[int, tuple[Api, Handler[Any]]] = {
 
 class Exchange(Protocol):
     """One request's place in the order of its connection."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    def session(self) -> Session: ...
 
     def answer(self, chunks: list[Buffer] | None) -> None:
         """Done; None where no response is sent."""
@@ -120,7 +170,7 @@ class Dispatcher:
         if type(answer) is Deferred:
             call.finish = answer.finish
             answer.future.add_done_callback(call.done)
-        elif isinstance(answer, Message):
+        elif answer is None or isinstance(answer, Message):
             call.respond(answer)
         elif isinstance(answer, Coroutine):
             exchange.run(answer).add_done_callback(call.done)
@@ -147,6 +197,14 @@ class _Call(Context):
     request: Message
     exchange: Exchange
     finish: Callable[[Any], Message | None] | None
+
+    @property
+    def client_host(self) -> str:
+        return "/" + self.exchange.peer.rpartition(":")[0]
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.exchange.session, self.correlation_id)
 
     def done(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():

@@ -154,6 +154,11 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.InvalidTransaction: ErrorCode.INVALID_TXN_STATE,
+    errors.UnknownProducerId: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.InvalidTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.InvalidGroupId: ErrorCode.INVALID_GROUP_ID,
     errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
@@ -168,6 +173,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownGroup: ErrorCode.GROUP_ID_NOT_FOUND,
+    errors.UnknownTransaction: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     errors.NotFound: ErrorCode.RESOURCE_NOT_FOUND,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
     errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
@@ -178,6 +184,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.FencedMemberEpoch: ErrorCode.FENCED_MEMBER_EPOCH,
     errors.StaleMemberEpoch: ErrorCode.STALE_MEMBER_EPOCH,
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Consumers retry a storage error without a word, but tell their user of a corrupt message: records
     # that cannot be read again must not look like a pause.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from posthouse.broker.broker import Broker
+from posthouse.broker.transactions.origins import Origin
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.settings import Address
@@ -25,6 +26,16 @@ class Context:
         self.version = version
         self.client_id = client_id
 
+    @property
+    def client_host(self) -> str:
+        """Where the request came from, written as Kafka does."""
+        return ""
+
+    @property
+    def origin(self) -> Origin:
+        """The connection, and the client's number of the request on it."""
+        raise NotImplementedError
+
 
 class Deferred:
     """A response that is made by `finish` once `future` is done: cheaper than a task.
@@ -39,7 +50,7 @@ class Deferred:
         self.finish = finish
 
 
-Answer: TypeAlias = Message | Deferred | Coroutine[Any, Any, Message]
+Answer: TypeAlias = Message | Deferred | Coroutine[Any, Any, Message] | None
 RequestT = TypeVar("RequestT", bound=Message)
 
 
@@ -49,6 +60,7 @@ class Handler(Generic[RequestT]):
 
     `handle` runs as soon as the request is read, in the order of arrival. It answers at once, or with a
     `Deferred` so that the next request can follow, or with a coroutine; then the next request waits.
+    None is for clients that expect no response.
     `refuse` makes the response that says that all of a request failed.
     """
 

@@ -21,7 +21,6 @@ class FixedConfig:
 
 
 _ONE_COPY = "A partition has one copy, on one node."
-_NO_COMPACTION = "Topics are not compacted."
 _NO_TIERS = "All records are kept in one place."
 _FLUSH = "Writes are not counted or timed until a flush; the setting 'durability' says when they are on disk."
 
@@ -34,7 +33,6 @@ FIXED: Mapping[str, FixedConfig] = {
     "compression.type": _fixed(
         "producer", ConfigType.STRING, "Batches are stored as the producer compressed them."
     ),
-    "delete.retention.ms": _fixed(86_400_000, ConfigType.LONG, _NO_COMPACTION),
     "file.delete.delay.ms": _fixed(0, ConfigType.LONG, "Deleted records free their space at once."),
     "flush.messages": _fixed(INT64_MAX, ConfigType.LONG, _FLUSH),
     "flush.ms": _fixed(INT64_MAX, ConfigType.LONG, _FLUSH),
@@ -42,12 +40,9 @@ FIXED: Mapping[str, FixedConfig] = {
     "leader.replication.throttled.replicas": _fixed("", ConfigType.LIST, _ONE_COPY),
     "local.retention.bytes": _fixed(-2, ConfigType.LONG, _NO_TIERS),
     "local.retention.ms": _fixed(-2, ConfigType.LONG, _NO_TIERS),
-    "max.compaction.lag.ms": _fixed(INT64_MAX, ConfigType.LONG, _NO_COMPACTION),
     "message.downconversion.enable": _fixed(
         "false", ConfigType.BOOLEAN, "Records are served in the one format that they are stored in."
     ),
-    "min.cleanable.dirty.ratio": _fixed(0.5, ConfigType.DOUBLE, _NO_COMPACTION),
-    "min.compaction.lag.ms": _fixed(0, ConfigType.LONG, _NO_COMPACTION),
     "min.insync.replicas": _fixed(1, ConfigType.INT, _ONE_COPY),
     "preallocate": _fixed("false", ConfigType.BOOLEAN, "Segments grow as records arrive."),
     "remote.log.copy.disable": _fixed("false", ConfigType.BOOLEAN, _NO_TIERS),
@@ -60,11 +55,15 @@ FIXED: Mapping[str, FixedConfig] = {
 
 _BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
     "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
@@ -131,6 +130,8 @@ def _shown(name: str, fixed: FixedConfig) -> ConfigEntry:
 def _type_of(name: str) -> ConfigType:
     if name == "cleanup.policy":
         return ConfigType.LIST
+    if isinstance(CONFIG_KEYS[name].default, float):
+        return ConfigType.DOUBLE
     if not isinstance(CONFIG_KEYS[name].default, int) or isinstance(CONFIG_KEYS[name].default, str):
         return ConfigType.STRING
     return ConfigType.LONG if name.endswith(".ms") or name == "retention.bytes" else ConfigType.INT

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import TZAware, i32Timedelta, i64Timedelta
-from tools.kafka_codec.apis import APIS, ApiRange
-from tools.kafka_codec.schema import Side, kio_type, our_name, read_field, unwrap
 
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID, Message
 from posthouse.protocols.kafka.codec.registry import APIS as REGISTRY
 from posthouse.protocols.kafka.codec.registry import Api
+from tools.kafka_codec.apis import APIS, ApiRange
+from tools.kafka_codec.schema import Side, kio_type, our_name, read_field, unwrap
 
 Plain = dict[str, Any]
 

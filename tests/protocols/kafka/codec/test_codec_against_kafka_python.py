@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case, few
-from tools.kafka_codec.schema import Field, Struct, load
 
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID, Message
+from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case, few
+from tools.kafka_codec.schema import Field, Struct, load
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

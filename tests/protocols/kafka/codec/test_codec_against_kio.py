@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+
 from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case, few, kio_bytes, kio_value
 
 

@@ -6,12 +6,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+
+from posthouse.protocols.kafka.codec.registry import APIS as REGISTRY
 from tools.kafka_codec.__main__ import OUTPUT, rewrite, stale_files
 from tools.kafka_codec.apis import APIS
 from tools.kafka_codec.merge import MergeError, clashes, merge, rename
 from tools.kafka_codec.schema import Field, Struct, load
-
-from posthouse.protocols.kafka.codec.registry import APIS as REGISTRY
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -7,11 +7,11 @@ from kio.schema.response_header.v0.header import ResponseHeader as KioResponseHe
 from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHeaderV1
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
-from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case
 
 from posthouse.protocols.kafka.codec import headers
 from posthouse.protocols.kafka.codec.headers import RequestHeader
 from posthouse.protocols.kafka.codec.primitives import DecodeError
+from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case
 
 
 def _kio_request_header(case: Case, client_id: str | None) -> bytes:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.kafka.codec.codec_cases import NEWEST, REQUESTS, Case, few, kio_bytes
 
 from posthouse.protocols.kafka.codec import registry
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message, UnsupportedVersion
+from tests.protocols.kafka.codec.codec_cases import NEWEST, REQUESTS, Case, few, kio_bytes
 
 DECODED = REQUESTS + [case for case in NEWEST if case.side == "response"]
 LIES = [

@@ -133,12 +133,22 @@ async def test_refused(records: bytes, code: ErrorCode, wire: Wire) -> None:
     assert (await wire.produce(topic, batch(b"fine"))).base_offset == 0
 
 
-async def test_transactions_are_refused(wire: Wire) -> None:
+async def test_a_transaction_needs_a_producer(wire: Wire) -> None:
     topic = await wire.create_topic()
-    request = produce_request(topic, batch(b"a"))
+    request = produce_request(topic, _transactional())
     request.transactional_id = "mine"
     answer = await wire.ask(request, ProduceResponse)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+async def test_a_partition_is_named_once(wire: Wire) -> None:
+    topic = await wire.create_topic()
+    request = produce_request(topic, batch(b"a"))
+    request.topic_data[0].partition_data.append(PartitionProduceData(index=0, records=batch(b"b")))
+    [first, second] = (await wire.ask(request, ProduceResponse)).responses[0].partition_responses
+    assert (first.error_code, first.base_offset) == (0, 0)
+    assert (second.error_code, second.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert (await wire.fetch(topic)).high_watermark == 1
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ REFUSED = {
     "unknown setting": (new(colour="red"), ErrorCode.INVALID_CONFIG),
     "bad value": (new(retention_ms="soon"), ErrorCode.INVALID_CONFIG),
     "no value": (new(retention_ms=None), ErrorCode.INVALID_CONFIG),
-    "compaction": (new(cleanup_policy="compact"), ErrorCode.INVALID_CONFIG),
+    "unknown policy": (new(cleanup_policy="compact,forget"), ErrorCode.INVALID_CONFIG),
     "two replicas needed": (new(min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
     "gap in assignments": (assigned(0, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "assignment to nobody": (assigned(0, brokers=0), ErrorCode.INVALID_REPLICA_ASSIGNMENT),

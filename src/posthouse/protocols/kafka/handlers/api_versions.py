@@ -7,6 +7,8 @@ from posthouse.protocols.kafka.codec.generated.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.registry import Api
@@ -16,6 +18,11 @@ from posthouse.protocols.kafka.handler import Context, Handler
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 _FIRST_WITH_SOFTWARE = 3
 
+_TRANSACTIONS = "transaction.version"
+_FIRST_PROTOCOL = 1
+_EPOCH_BUMPS = 2
+"""Clients that see this take a new epoch with every transaction and add partitions by writing to them."""
+
 
 def response(served: Sequence[Api], code: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
     return ApiVersionsResponse(
@@ -23,6 +30,15 @@ def response(served: Sequence[Api], code: ErrorCode = ErrorCode.NONE) -> ApiVers
         api_keys=[
             ApiVersion(api_key=api.key, min_version=api.advertised_min, max_version=api.max_version)
             for api in served
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=_TRANSACTIONS, min_version=_FIRST_PROTOCOL, max_version=_EPOCH_BUMPS)
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=_TRANSACTIONS, min_version_level=_EPOCH_BUMPS, max_version_level=_EPOCH_BUMPS
+            )
         ],
     )
 

@@ -21,9 +21,12 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+from posthouse.records.batch import Readable, iter_headers, parse_header
 
 _FIRST_WITH_TOPIC_ID = 13
 _READ_COMMITTED = 1
+_BEYOND = 2**63
+"""More than any offset."""
 # As Kafka's own fetch.max.bytes: what one answer may make the broker hold.
 _MAX_BYTES = 55 * 1024 * 1024
 
@@ -54,7 +57,9 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
             return FetchResponse(responses=topics)
         before = reading.bytes_read
-        await context.broker.wait_for_records(ends, missing, seconds)
+        await context.broker.wait_for_records(
+            ends, missing, seconds, stable_only=request.isolation_level == _READ_COMMITTED
+        )
 
 
 async def _read_topic(
@@ -65,18 +70,22 @@ async def _read_topic(
     ends: list[tuple[PartitionId, int]],
 ) -> FetchableTopicResponse:
     by_id = context.version >= _FIRST_WITH_TOPIC_ID
+    stable_only = request.isolation_level == _READ_COMMITTED
     answers = []
-    aborted: list[AbortedTransaction] | None = [] if request.isolation_level == _READ_COMMITTED else None
     for partition in wanted.partitions:
         answer = PartitionData(
-            partition_index=partition.partition, high_watermark=-1, aborted_transactions=aborted, records=b""
+            partition_index=partition.partition,
+            high_watermark=-1,
+            aborted_transactions=[] if stable_only else None,
+            records=b"",
         )
         answers.append(answer)
         try:
             topic = _topic(context, wanted, by_id)
             check_leader_epoch(partition.current_leader_epoch)
-            await _read_partition(context, topic, partition, reading, answer)
-            ends.append((topic.partition(partition.partition), answer.high_watermark))
+            await _read_partition(context, topic, partition, reading, answer, stable_only=stable_only)
+            end = answer.last_stable_offset if stable_only else answer.high_watermark
+            ends.append((topic.partition(partition.partition), end))
         except PosthouseError as error:
             answer.error_code = code_of(error, by_id=by_id)
             reading.failed = True
@@ -93,7 +102,13 @@ def _topic(context: Context, wanted: FetchTopic, by_id: bool) -> Topic:
 
 
 async def _read_partition(
-    context: Context, topic: Topic, wanted: FetchPartition, reading: _Reading, answer: PartitionData
+    context: Context,
+    topic: Topic,
+    wanted: FetchPartition,
+    reading: _Reading,
+    answer: PartitionData,
+    *,
+    stable_only: bool,
 ) -> None:
     offset = wanted.fetch_offset
     bounds = context.broker.bounds(topic, wanted.partition)
@@ -102,7 +117,12 @@ async def _read_partition(
     room = min(wanted.partition_max_bytes, reading.left)
     if offset < bounds.end and (room > 0 or reading.at_least_one):
         found = await context.broker.read(
-            topic, wanted.partition, offset, max(room, 0), at_least_one=reading.at_least_one
+            topic,
+            wanted.partition,
+            offset,
+            max(room, 0),
+            at_least_one=reading.at_least_one,
+            stable_only=stable_only,
         )
         bounds = found.bounds
         size = len(found.data)
@@ -111,8 +131,26 @@ async def _read_partition(
             reading.bytes_read += size
             reading.left -= size
             reading.at_least_one = False
-    answer.high_watermark = answer.last_stable_offset = bounds.end
+            if stable_only:
+                answer.aborted_transactions = _aborted(context, topic.partition(wanted.partition), found.data)
+    answer.high_watermark = bounds.end
+    answer.last_stable_offset = bounds.stable
     answer.log_start_offset = bounds.start
+
+
+def _aborted(context: Context, partition: PartitionId, data: Readable) -> list[AbortedTransaction]:
+    """Those with records in `data`, and no others: a client that hears of an earlier one waits for a marker
+    that does not come, and drops what is good."""
+    start = parse_header(data).base_offset
+    aborted = context.broker.aborted(partition, start, _BEYOND)
+    if not aborted:
+        return []
+    end = max(header.next_offset for _, header in iter_headers(data))
+    found = [each for each in aborted if each.first_offset < end]
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in sorted(found, key=lambda each: each.first_offset)
+    ]
 
 
 def _refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:

@@ -19,6 +19,7 @@ from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.storage.interface import TimestampedOffset
 
 _NO_TIMESTAMP = -1
+_READ_COMMITTED = 1
 
 
 class Place(IntEnum):
@@ -43,17 +44,22 @@ _UNKNOWN_PLACES = (Place.LATEST_TIERED, Place.EARLIEST_PENDING_UPLOAD)
 
 
 async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    return ListOffsetsResponse(topics=[await _list_topic(context, topic) for topic in request.topics])
+    stable_only = request.isolation_level == _READ_COMMITTED
+    return ListOffsetsResponse(
+        topics=[await _list_topic(context, topic, stable_only) for topic in request.topics]
+    )
 
 
-async def _list_topic(context: Context, wanted: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+async def _list_topic(
+    context: Context, wanted: ListOffsetsTopic, stable_only: bool
+) -> ListOffsetsTopicResponse:
     answers = []
     for partition in wanted.partitions:
         answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
         answers.append(answer)
         try:
             check_leader_epoch(partition.current_leader_epoch)
-            found = await _find(context, context.broker.topic(wanted.name), partition)
+            found = await _find(context, context.broker.topic(wanted.name), partition, stable_only)
         except PosthouseError as error:
             answer.error_code = code_of(error)
             continue
@@ -67,19 +73,22 @@ async def _list_topic(context: Context, wanted: ListOffsetsTopic) -> ListOffsets
     return ListOffsetsTopicResponse(name=wanted.name, partitions=answers)
 
 
-async def _find(context: Context, topic: Topic, wanted: ListOffsetsPartition) -> TimestampedOffset | None:
+async def _find(
+    context: Context, topic: Topic, wanted: ListOffsetsPartition, stable_only: bool
+) -> TimestampedOffset | None:
     timestamp, index = wanted.timestamp, wanted.partition_index
     broker = context.broker
     bounds = broker.bounds(topic, index)
     if timestamp >= 0:
-        return await broker.find_timestamp(topic, index, timestamp)
+        found = await broker.find_timestamp(topic, index, timestamp)
+        return None if stable_only and found is not None and found.offset >= bounds.stable else found
     if timestamp < min(Place) or context.version < _FIRST_VERSION_WITH.get(Place(timestamp), 0):
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
             f"timestamp {timestamp} has no meaning in version {context.version}",
         )
     if timestamp == Place.LATEST:
-        return TimestampedOffset(bounds.end, _NO_TIMESTAMP)
+        return TimestampedOffset(bounds.stable if stable_only else bounds.end, _NO_TIMESTAMP)
     if timestamp == Place.MAX_TIMESTAMP:
         return await broker.find_max_timestamp(topic, index)
     if timestamp in _UNKNOWN_PLACES:

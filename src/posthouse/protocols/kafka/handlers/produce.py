@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from posthouse.broker.appending import Appended, Produced
+from posthouse.broker.transactions.member import Writer
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
@@ -16,11 +17,12 @@ from posthouse.protocols.kafka.codec.generated.produce import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
-from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK, TRANSACTIONAL_BIT
+from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 from posthouse.records.compression import Codec
 
 _FIRST_WITH_TOPIC_ID = 13
 _FIRST_WITH_ZSTD = 7
+_FIRST_THAT_ADDS_PARTITIONS = 12
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
 
 _Results: TypeAlias = list[Appended | PosthouseError]
@@ -60,7 +62,8 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
         _check_all_taken(topics)
         return None
 
-    appending = context.broker.append(batches)
+    writer = None if request.transactional_id is None else _writer(context, request.transactional_id)
+    appending = context.broker.append(batches, writer)
     if appending.future is None:
         return finish(appending.results([]))
     return Deferred(appending.future, lambda outcomes: finish(appending.results(outcomes)))
@@ -71,8 +74,11 @@ def _check(request: ProduceRequest) -> None:
         raise Refused(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks}: only -1, 0 and 1 have a meaning"
         )
-    if request.transactional_id is not None:
-        raise Refused(ErrorCode.INVALID_TXN_STATE, "there are no transactions here")
+
+
+def _writer(context: Context, transactional_id: str) -> Writer:
+    adds_partitions = context.version >= _FIRST_THAT_ADDS_PARTITIONS
+    return Writer(id=transactional_id, origin=context.origin, bumps_epoch=adds_partitions)
 
 
 def _topic(context: Context, data: TopicProduceData, by_id: bool) -> Topic | PosthouseError:
@@ -98,10 +104,6 @@ def _acceptable(context: Context, partition: PartitionProduceData, answer: Parti
     if codec >= Codec.ZSTD and (codec > Codec.ZSTD or context.version < _FIRST_WITH_ZSTD):
         answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         answer.error_message = f"compression {codec} has no place in version {context.version}"
-        return False
-    if attributes & TRANSACTIONAL_BIT:
-        answer.error_code = ErrorCode.INVALID_TXN_STATE
-        answer.error_message = "there are no transactions here"
         return False
     return True
 

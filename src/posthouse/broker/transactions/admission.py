@@ -1,0 +1,39 @@
+"""The partitions that one produce writes to as part of a transaction."""
+
+from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, Work
+from posthouse.model.errors import InvalidTransaction, UnknownProducerId
+from posthouse.model.ids import PartitionId
+from posthouse.storage.interface import Put
+
+
+class Admission:
+    """Made by `Transactions.admit` once the producer has been checked."""
+
+    __slots__ = ("_member", "_put", "_transaction", "_work")
+
+    def __init__(self, member: Member, transaction: Transaction, work: Work) -> None:
+        self._member = member
+        self._transaction = transaction
+        self._work = work
+        self._put: set[PartitionId] | None = None
+
+    def include(self, producer: ProducerIdentity, partition: PartitionId) -> None:
+        """Raises where the partition cannot take part: else a latecomer would get into the transaction."""
+        if producer != self._member.producer:
+            raise UnknownProducerId("one request may carry the batches of one producer only")
+        if self._member.bumps_epoch:
+            self._work.partitions.add(partition)
+        elif partition not in self._work.partitions:
+            raise InvalidTransaction(f"{partition} is not part of the transaction of {self._member.id!r}")
+
+    def puts(self) -> list[Put]:
+        """What must be durable with the records, so that a restart knows where markers are needed."""
+        if self._work.is_stored:
+            return []
+        self._put = set(self._work.partitions)
+        return [self._transaction.put()]
+
+    def durable(self) -> None:
+        if self._put is not None:
+            self._work.stored = self._put | (self._work.stored or set())

@@ -1,0 +1,388 @@
+"""Transactions: several appends and offset commits that become visible together, or never.
+
+Everything that a client is told is durable first. Ending a transaction is one commit with its markers, its
+offsets and its new state, so there is nothing to finish after a crash. Owned by the event loop.
+
+The danger is what arrives late: a request of an earlier transaction must not touch a later one. A producer
+that takes a new epoch with every transaction is safe by that. For all others `origins` tells what was
+sent before; its sender hears that it is fenced, and the transaction stays as it is. Where it cannot be told
+which of two senders is the right one, the producer itself is fenced.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from posthouse.broker.transactions.admission import Admission
+from posthouse.broker.transactions.ending import abort_hanging, commit_end
+from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.origins import Arrival, Line, Origin
+from posthouse.broker.transactions.pending_offsets import PendingOffsets
+from posthouse.broker.transactions.producer_ids import ProducerIds
+from posthouse.broker.transactions.transaction import (
+    MAX_EPOCH,
+    NOBODY,
+    ProducerIdentity,
+    Transaction,
+    TransactionState,
+    Work,
+    decode_transaction,
+    split_offset_key,
+)
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    ConcurrentTransaction,
+    InvalidTimeout,
+    InvalidTransaction,
+    ProducerFenced,
+    UnknownProducerId,
+    UnknownTransaction,
+)
+from posthouse.model.ids import PartitionId
+from posthouse.storage.interface import Operation, Put, Space, Storage
+from posthouse.storage.producers import NOT_OPEN
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_TIMEOUT_MS = 15 * 60 * 1000
+IDLE_MS = 7 * 24 * 3600 * 1000
+"""How long a transactional id that nobody uses is remembered."""
+
+
+class Transactions:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        *,
+        apply_offsets: Callable[[Sequence[Put]], None],
+        arrived: Callable[[PartitionId, int], None],
+    ) -> None:
+        """`apply_offsets` lets readers see committed offsets, `arrived` hears of markers in the log."""
+        self._storage = storage
+        self._clock = clock
+        self._apply_offsets = apply_offsets
+        self._arrived = arrived
+        self.producer_ids = ProducerIds(storage)
+        self._transactions: dict[str, Transaction] = {}
+        self._producers: set[int] = set()
+        self._open: set[str] = set()
+        self._pending = PendingOffsets()
+        self._steps: set[asyncio.Task[Any]] = set()
+
+    def load(self) -> None:
+        self.producer_ids.load()
+        for key, value in self._storage.take_state(Space.TRANSACTIONS).items():
+            self._keep(decode_transaction(key, value))
+        for key, value in self._storage.take_state(Space.TRANSACTION_OFFSETS).items():
+            id, offset_key = split_offset_key(key)
+            transaction = self._transactions.get(id)
+            if transaction is not None and transaction.work is not None:
+                transaction.work.offsets[offset_key] = Put(Space.OFFSETS, offset_key, value)
+                self._pending.add([offset_key])
+
+    async def close(self) -> None:
+        """Wait for what has begun."""
+        await asyncio.gather(*self._steps, return_exceptions=True)
+
+    def all(self) -> list[Transaction]:
+        return list(self._transactions.values())
+
+    def get(self, id: str) -> Transaction:
+        transaction = self._transactions.get(id)
+        if transaction is None:
+            raise UnknownTransaction(f"there is no transactional id {id!r}")
+        return transaction
+
+    def owns(self, producer_id: int) -> bool:
+        """Whether this producer has a transactional id, and so must not write outside of transactions."""
+        return producer_id in self._producers
+
+    def has_pending_offset(self, offset_key: bytes) -> bool:
+        """Whether an open transaction may still change this committed offset."""
+        return offset_key in self._pending
+
+    async def init_producer(
+        self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
+    ) -> ProducerIdentity:
+        """A producer's first step. Whoever used the transactional id before is fenced from here on.
+
+        With `expected` a producer that is in use asks for its next epoch.
+        """
+        if id is None:
+            return ProducerIdentity(await self.producer_ids.take(), 0)
+        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+            raise InvalidTimeout(f"a transaction may take 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
+        return await self._undisturbed(self._init_producer(id, timeout_ms, expected))
+
+    async def _init_producer(
+        self, id: str, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> ProducerIdentity:
+        transaction = self._transactions.get(id)
+        if transaction is None:
+            return await self._first_producer(id, timeout_ms)
+        with self._exclusively(transaction):
+            if expected is not None and expected != transaction.producer:
+                if expected == transaction.previous and transaction.state is TransactionState.EMPTY:
+                    return transaction.producer  # it asks again because it has not heard the answer
+                raise ProducerFenced(f"transactional id {id!r} belongs to another producer by now")
+            after = replace(
+                transaction,
+                producer=await self._successor(transaction.producer),
+                previous=NOBODY if expected is None else expected,
+                timeout_ms=timeout_ms,
+                outcome=TransactionState.EMPTY,
+            )
+            await self._conclude(transaction, after, commit=False)
+        return after.producer
+
+    async def _first_producer(self, id: str, timeout_ms: int) -> ProducerIdentity:
+        transaction = Transaction(
+            id=id, producer=NOBODY, timeout_ms=timeout_ms, changed_ms=self._clock.now_ms()
+        )
+        # Known at once, so that a second caller does not make a second one.
+        self._transactions[id] = transaction
+        try:
+            with self._exclusively(transaction):
+                transaction.producer = ProducerIdentity(await self.producer_ids.take(), 0)
+                await self._storage.commit([transaction.put()])
+                self._keep(transaction)
+        except BaseException:
+            del self._transactions[id]
+            raise
+        return transaction.producer
+
+    async def add_partitions(self, member: Member, partitions: Collection[PartitionId]) -> None:
+        """Answered when a restart would remember that these partitions need a marker."""
+        transaction = self._member(member)
+        self._check_control(transaction, member.origin)
+        work = self._begun(transaction)
+        work.partitions.update(partitions)
+        await self._remember(transaction, work)
+
+    async def add_group(self, member: Member, group: str) -> None:
+        """Offsets of a group will follow; that begins a transaction if none is open."""
+        transaction = self._member(member)
+        self._check_control(transaction, member.origin)
+        work = self._begun(transaction)
+        if work.groups is not None:
+            work.groups.add(group)
+        await self._remember(transaction, work)
+
+    def check_parts(self, member: Member, partitions: Collection[PartitionId]) -> None:
+        """Raises unless all of the partitions are part of the open transaction."""
+        work = self._member(member).work
+        if work is None or not work.partitions.issuperset(partitions):
+            raise InvalidTransaction(f"that is not part of the transaction of {member.id!r}")
+
+    async def _remember(self, transaction: Transaction, work: Work) -> None:
+        if not work.is_stored:
+            partitions = set(work.partitions)
+            await self._storage.commit([transaction.put()])
+            work.stored = partitions | (work.stored or set())
+
+    def admit(self, member: Member) -> Admission:
+        """For a produce: what it writes becomes part of the transaction."""
+        transaction = self._member(member)
+        if member.bumps_epoch:
+            return Admission(member, transaction, self._begun(transaction))
+        if transaction.work is None:
+            raise InvalidTransaction(f"{member.id!r} has no open transaction")
+        if transaction.has_aborted:
+            self._follow(transaction, transaction.work.producing, member.origin)
+        return Admission(member, transaction, transaction.work)
+
+    async def add_offsets(self, member: Member, group: str, offsets: Sequence[Put]) -> None:
+        """Keep offsets until the transaction ends. `offsets` are the puts that would commit them."""
+        transaction = self._member(member)
+        if member.bumps_epoch:
+            work = self._begun(transaction)
+        else:
+            if transaction.work is None:
+                raise InvalidTransaction(f"{member.id!r} has no open transaction")
+            work = transaction.work
+            if work.groups is not None and group not in work.groups:
+                raise InvalidTransaction(f"group {group!r} is not part of the transaction of {member.id!r}")
+            self._follow(transaction, work.committing, member.origin)
+        partitions = set(work.partitions)
+        operations: list[Operation] = [] if work.is_stored else [transaction.put()]
+        self._pending.add(put.key for put in offsets if put.key not in work.offsets)
+        for put in offsets:
+            work.offsets[put.key] = put
+            operations.append(transaction.offset_put(put.key, put.value))
+        if operations:
+            await self._storage.commit(operations)
+            work.stored = partitions | (work.stored or set())
+
+    async def end(self, member: Member, *, commit: bool) -> ProducerIdentity:
+        """Commit or abort. Returns the producer to go on with; told again, it answers the same."""
+        return await self._undisturbed(self._end(member, commit))
+
+    async def _end(self, member: Member, commit: bool) -> ProducerIdentity:
+        transaction = self._of(member)
+        outcome = TransactionState.COMMITTED if commit else TransactionState.ABORTED
+        if member.bumps_epoch:
+            if transaction.previous == member.producer and transaction.state is outcome:
+                return transaction.producer
+            # Its client cannot know whether a batch that failed has begun a transaction.
+            nothing_to_end = transaction.work is None and commit
+        else:
+            nothing_to_end = transaction.work is None
+        self._check_producer(transaction, member)
+        if nothing_to_end:
+            if member.bumps_epoch or transaction.outcome is not outcome:
+                raise InvalidTransaction(f"{member.id!r} has no open transaction")
+            return transaction.producer
+        if not member.bumps_epoch:
+            self._check_control(transaction, member.origin)
+        with self._exclusively(transaction):
+            after = replace(transaction, outcome=outcome)
+            if member.bumps_epoch:
+                after.producer = await self._successor(transaction.producer)
+                after.previous = transaction.producer
+            elif not commit:
+                after.has_aborted = True
+            await self._conclude(transaction, after, commit=commit)
+        return after.producer
+
+    async def abort(self, producer: ProducerIdentity, partition: PartitionId) -> None:
+        """Give up, on an administrator's word, what this producer has open in the partition."""
+        for transaction in [self._transactions[id] for id in self._open]:
+            if transaction.producer.producer_id == producer.producer_id:
+                if transaction.producer != producer:
+                    raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
+                await self._undisturbed(self._fence(transaction))
+                return
+        known = self._storage.producers(partition).get(producer.producer_id)
+        if known is not None and known.open_since != NOT_OPEN:
+            marker = await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
+            self._arrived(partition, marker.header.length)
+
+    async def abort_expired(self) -> None:
+        """Give up what has been open for too long; its producer finds itself fenced."""
+        now = self._clock.now_ms()
+        for transaction in [self._transactions[id] for id in self._open]:
+            work = transaction.work
+            if work and now - work.started_ms >= transaction.timeout_ms and not transaction.is_busy:
+                log.warning("the transaction of %r took too long and is aborted", transaction.id)
+                await self._undisturbed(self._fence(transaction))
+
+    async def expire(self) -> None:
+        """Forget transactional ids that nobody has used for long."""
+        before = self._clock.now_ms() - IDLE_MS
+        for each in self.all():
+            if each.work is None and each.changed_ms < before and not each.is_busy:
+                await self._storage.commit([each.removal()])
+                if self._transactions.get(each.id) is each and each.work is None:
+                    del self._transactions[each.id]
+                    self._producers.discard(each.producer.producer_id)
+
+    async def _fence(self, transaction: Transaction) -> None:
+        """Give the transaction up and make its producer's epoch invalid."""
+        with self._exclusively(transaction):
+            after = replace(
+                transaction,
+                producer=transaction.producer.next_epoch,
+                previous=NOBODY,
+                outcome=TransactionState.ABORTED,
+            )
+            await self._conclude(transaction, after, commit=False)
+
+    async def _conclude(self, transaction: Transaction, after: Transaction, *, commit: bool) -> None:
+        """Make `after` take the place of `transaction`, with all that belongs to it, in one durable step."""
+        after.work = None
+        after.is_busy = False
+        after.changed_ms = self._clock.now_ms()
+        if after.producer != transaction.producer:
+            after.has_aborted = False
+            after.control = Line()
+        markers = await commit_end(self._storage, transaction, after, commit=commit)
+        self._keep(after)
+        if transaction.work is not None:
+            if commit:
+                self._apply_offsets(list(transaction.work.offsets.values()))
+            self._pending.remove(transaction.work.offsets)
+        for marker in markers:
+            self._arrived(marker.partition, marker.header.length)
+
+    def _keep(self, transaction: Transaction) -> None:
+        self._transactions[transaction.id] = transaction
+        self._producers.add(transaction.producer.producer_id)
+        if transaction.work is None:
+            self._open.discard(transaction.id)
+        else:
+            self._open.add(transaction.id)
+
+    def _begun(self, transaction: Transaction) -> Work:
+        if transaction.work is None:
+            transaction.changed_ms = self._clock.now_ms()
+            transaction.work = Work(transaction.changed_ms)
+            self._open.add(transaction.id)
+        return transaction.work
+
+    async def _successor(self, producer: ProducerIdentity) -> ProducerIdentity:
+        if producer.epoch < MAX_EPOCH:
+            return producer.next_epoch
+        return ProducerIdentity(await self.producer_ids.take(), 0)
+
+    def _member(self, member: Member) -> Transaction:
+        transaction = self._of(member)
+        self._check_producer(transaction, member)
+        return transaction
+
+    def _of(self, member: Member) -> Transaction:
+        transaction = self._transactions.get(member.id)
+        if transaction is None:
+            raise UnknownProducerId(f"transactional id {member.id!r} has no producer")
+        if transaction.is_busy:
+            raise ConcurrentTransaction(f"a transaction of {member.id!r} is just ending")
+        return transaction
+
+    def _check_producer(self, transaction: Transaction, member: Member) -> None:
+        if member.producer.producer_id != transaction.producer.producer_id:
+            raise UnknownProducerId(f"producer {member.producer.producer_id} is not that of {member.id!r}")
+        if member.producer.epoch != transaction.producer.epoch or member.producer.epoch > MAX_EPOCH:
+            raise ProducerFenced(
+                f"{member.id!r} has epoch {transaction.producer.epoch}, not {member.producer.epoch}"
+            )
+
+    def _check_control(self, transaction: Transaction, origin: Origin) -> None:
+        """Beginning and ending go over one connection. Another may take over when that one is gone."""
+        line = transaction.control
+        self._follow(transaction, line, origin, alone=transaction.work is not None and line.is_open)
+
+    def _follow(self, transaction: Transaction, line: Line, origin: Origin, *, alone: bool = True) -> None:
+        """Raises where this may be a latecomer. `alone`: a second connection may not follow the first."""
+        arrival = line.judge(origin)
+        if arrival is Arrival.SUCCEEDS and alone:
+            log.warning("two connections speak for %r: its transaction is aborted", transaction.id)
+            self._start(self._fence(transaction))
+        elif arrival is not Arrival.LATE:
+            line.follow(origin)
+            return
+        raise ProducerFenced(f"a request of {transaction.id!r} came too late, or from somebody else")
+
+    @contextmanager
+    def _exclusively(self, transaction: Transaction) -> Iterator[None]:
+        if transaction.is_busy:
+            raise ConcurrentTransaction(f"a transaction of {transaction.id!r} is just ending")
+        transaction.is_busy = True
+        try:
+            yield
+        finally:
+            transaction.is_busy = False
+
+    async def _undisturbed(self, step: Coroutine[Any, Any, T]) -> T:
+        """A client that goes away must not stop half-way what it began."""
+        return await asyncio.shield(self._start(step))
+
+    def _start(self, step: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(step)
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        return task

@@ -1,0 +1,152 @@
+"""One transactional id: who its producer is, and how far its transaction has come.
+
+Stored under the id in `Space.TRANSACTIONS` whenever it changes, big-endian:
+
+    version u8 (1) | producer id i64 | epoch i16 | previous producer id i64 | previous epoch i16 |
+    timeout ms i32 | state u8 | started ms i64 | changed ms i64 |
+    partitions u32, each: topic id 16 bytes, partition u32
+
+The offsets that it will commit are in `Space.TRANSACTION_OFFSETS`: key u16 length of the id | id | key of
+the offset; the value is that of the offset.
+
+The states, and what leads from one to the next:
+
+    EMPTY      --add-->  ONGOING                    ONGOING    --commit-->  COMMITTED
+    COMMITTED  --add-->  ONGOING                    ONGOING    --abort-->   ABORTED
+    ABORTED    --add-->  ONGOING                    any        --init-->    EMPTY
+
+There are no prepared states: markers, offsets and the new state are one commit, so a transaction ends
+everywhere or nowhere.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from struct import Struct
+
+from posthouse.broker.transactions.origins import Line
+from posthouse.model.errors import DataDamaged
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.storage.interface import Put, Space
+
+MAX_EPOCH = 2**15 - 2
+"""The last one that is given out: the one above it can only fence."""
+VERSION = 1
+
+_HEAD = Struct(">BqhqhiBqqI")
+_PARTITION = Struct(">16sI")
+_NOT_STARTED = -1
+
+
+class TransactionState(IntEnum):
+    EMPTY = 0
+    ONGOING = 1
+    COMMITTED = 2
+    ABORTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    producer_id: int
+    epoch: int
+
+    @property
+    def next_epoch(self) -> "ProducerIdentity":
+        return ProducerIdentity(self.producer_id, self.epoch + 1)
+
+
+NOBODY = ProducerIdentity(-1, -1)
+
+
+@dataclass(slots=True)
+class Work:
+    """What an open transaction has done so far."""
+
+    started_ms: int
+    partitions: set[PartitionId] = field(default_factory=set)
+    stored: set[PartitionId] | None = None
+    """Those of its partitions that a restart would remember; None: it would not remember it at all."""
+    offsets: dict[bytes, Put] = field(default_factory=dict)
+    """Offsets that become committed with it, by their key."""
+    groups: set[str] | None = field(default_factory=set)
+    """The groups whose offsets it may commit; None: it was open when the broker started, nobody knows."""
+    producing: Line = field(default_factory=Line)
+    committing: Line = field(default_factory=Line)
+
+    @property
+    def is_stored(self) -> bool:
+        return self.stored is not None and len(self.stored) == len(self.partitions)
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    id: str
+    producer: ProducerIdentity
+    previous: ProducerIdentity = NOBODY
+    """Who this producer was before it was given its present epoch, to recognise a question asked twice."""
+    timeout_ms: int
+    changed_ms: int
+    outcome: TransactionState = TransactionState.EMPTY
+    """That of the last transaction."""
+    work: Work | None = None
+    """Of the transaction that is open."""
+    is_busy: bool = False
+    """Something that must not be disturbed is being made durable."""
+    control: Line = field(default_factory=Line)
+    has_aborted: bool = False
+    """Its client gave up a transaction and went on with the same epoch: batches may still be on their way."""
+
+    @property
+    def state(self) -> TransactionState:
+        return self.outcome if self.work is None else TransactionState.ONGOING
+
+    def put(self) -> Put:
+        return Put(Space.TRANSACTIONS, self.id.encode(), self._encode())
+
+    def removal(self) -> Put:
+        return Put(Space.TRANSACTIONS, self.id.encode(), None)
+
+    def offset_put(self, key: bytes, value: bytes | None) -> Put:
+        id = self.id.encode()
+        return Put(Space.TRANSACTION_OFFSETS, len(id).to_bytes(2, "big") + id + key, value)
+
+    def _encode(self) -> bytes:
+        partitions = self.work.partitions if self.work else ()
+        head = _HEAD.pack(
+            VERSION,
+            self.producer.producer_id,
+            self.producer.epoch,
+            self.previous.producer_id,
+            self.previous.epoch,
+            self.timeout_ms,
+            self.state,
+            self.work.started_ms if self.work else _NOT_STARTED,
+            self.changed_ms,
+            len(partitions),
+        )
+        return head + b"".join(_PARTITION.pack(id.topic, id.index) for id in partitions)
+
+
+def decode_transaction(key: bytes, value: bytes) -> Transaction:
+    version, *numbers, timeout, state, started, changed, count = _HEAD.unpack_from(value)
+    if version != VERSION:
+        raise DataDamaged(f"the transaction {key!r} is stored in a form that is not known here")
+    transaction = Transaction(
+        id=key.decode(),
+        producer=ProducerIdentity(*numbers[:2]),
+        previous=ProducerIdentity(*numbers[2:]),
+        timeout_ms=timeout,
+        changed_ms=changed,
+    )
+    if state == TransactionState.ONGOING:
+        pairs = _PARTITION.iter_unpack(value[_HEAD.size : _HEAD.size + count * _PARTITION.size])
+        partitions = {PartitionId(TopicId(topic), index) for topic, index in pairs}
+        transaction.work = Work(started, partitions, set(partitions), groups=None)
+    else:
+        transaction.outcome = TransactionState(state)
+    return transaction
+
+
+def split_offset_key(key: bytes) -> tuple[str, bytes]:
+    """The transactional id and the offset's own key."""
+    length = int.from_bytes(key[:2], "big")
+    return key[2 : 2 + length].decode(), key[2 + length :]

@@ -1,0 +1,69 @@
+"""DescribeProducers: what partitions remember of those who write to them."""
+
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.codec.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+    TopicResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+
+_NO_SEQUENCE = -1
+_NO_COORDINATOR_EPOCH = -1
+
+
+def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(context, topic, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(context: Context, topic: TopicRequest, index: int) -> PartitionResponse:
+    try:
+        producers = context.broker.producers(context.broker.topic(topic.name), index)
+    except PosthouseError as error:
+        return PartitionResponse(partition_index=index, error_code=code_of(error), error_message=str(error))
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=id,
+                producer_epoch=each.epoch,
+                last_sequence=each.batches[-1].last_sequence if each.batches else _NO_SEQUENCE,
+                last_timestamp=each.last_time,
+                coordinator_epoch=_NO_COORDINATOR_EPOCH,
+                current_txn_start_offset=each.open_since,
+            )
+            for id, each in producers.items()
+        ],
+    )
+
+
+def _refuse(
+    context: Context, request: DescribeProducersRequest, code: ErrorCode, message: str
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=code, error_message=message)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(key=61, handle=handle, refuse=_refuse)

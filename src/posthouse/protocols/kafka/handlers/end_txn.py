@@ -1,0 +1,32 @@
+"""EndTxn: commit or abort."""
+
+from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
+from posthouse.protocols.kafka.coordinator_codes import coordinator_code
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.handler import Context, Handler
+
+_FIRST_WITH_FENCED = 2
+_FIRST_WITH_NEW_EPOCH = 5
+
+
+async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+    member = Member(
+        id=request.transactional_id,
+        producer=ProducerIdentity(request.producer_id, request.producer_epoch),
+        origin=context.origin,
+        bumps_epoch=context.version >= _FIRST_WITH_NEW_EPOCH,
+    )
+    producer = await context.broker.transactions.end(member, commit=request.committed)
+    return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+def _refuse(context: Context, request: EndTxnRequest, code: ErrorCode, message: str) -> EndTxnResponse:
+    knows_fenced = context.version >= _FIRST_WITH_FENCED
+    return EndTxnResponse(
+        error_code=coordinator_code(code, knows_fenced=knows_fenced), producer_id=-1, producer_epoch=-1
+    )
+
+
+HANDLER = Handler(key=26, handle=handle, refuse=_refuse)

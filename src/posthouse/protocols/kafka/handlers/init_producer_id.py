@@ -1,0 +1,41 @@
+"""InitProducerId: who a producer is, so that its batches can be told from repetitions."""
+
+from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.protocols.kafka.codec.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from posthouse.protocols.kafka.coordinator_codes import coordinator_code
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context, Handler
+
+_FIRST_WITH_FENCED = 4
+_NO_PRODUCER_ID = -1
+_NO_EPOCH = -1
+
+
+async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if request.transactional_id == "":
+        raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+    if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
+    expected = None
+    if request.producer_id != _NO_PRODUCER_ID:
+        expected = ProducerIdentity(request.producer_id, request.producer_epoch)
+    producer = await context.broker.transactions.init_producer(
+        request.transactional_id, request.transaction_timeout_ms, expected
+    )
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+def _refuse(
+    context: Context, request: InitProducerIdRequest, code: ErrorCode, message: str
+) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=coordinator_code(code, knows_fenced=context.version >= _FIRST_WITH_FENCED),
+        producer_id=_NO_PRODUCER_ID,
+        producer_epoch=_NO_EPOCH,
+    )
+
+
+HANDLER = Handler(key=22, handle=handle, refuse=_refuse)

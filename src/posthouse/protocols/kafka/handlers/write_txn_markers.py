@@ -1,0 +1,73 @@
+"""WriteTxnMarkers: an administrator gives up a transaction that hangs.
+
+Among Kafka's brokers this is also how transactions are ended. Here that is one step inside the broker, so
+a commit from outside is refused: it could only make a part of a transaction visible.
+"""
+
+from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.codec.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(markers=[await _end(context, marker) for marker in request.markers])
+
+
+async def _end(context: Context, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    topics = []
+    for topic in marker.topics:
+        partitions = [
+            WritableTxnMarkerPartitionResult(
+                partition_index=index, error_code=await _abort(context, marker, topic.name, index)
+            )
+            for index in topic.partition_indexes
+        ]
+        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+
+
+async def _abort(context: Context, marker: WritableTxnMarker, name: str, index: int) -> ErrorCode:
+    if marker.transaction_result:
+        return ErrorCode.INVALID_TXN_STATE
+    broker = context.broker
+    producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+    try:
+        await broker.transactions.abort(producer, broker.partition(broker.topic(name), index))
+    except PosthouseError as error:
+        return code_of(error)
+    return ErrorCode.NONE
+
+
+def _refuse(
+    context: Context, request: WriteTxnMarkersRequest, code: ErrorCode, message: str
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+HANDLER = Handler(key=27, handle=handle, refuse=_refuse)

@@ -1,0 +1,34 @@
+"""A broker with a clock to move by hand; tests with a client run for both protocols."""
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.broker.transactions.producers import Bench, Client
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=[False, True], ids=["adds partitions", "bumps epochs"])
+async def client(request: pytest.FixtureRequest, bench: Bench) -> Client:
+    made = Client(bench, bumps_epoch=request.param)
+    await made.init()
+    return made
+
+
+@pytest.fixture
+async def old(bench: Bench) -> Client:
+    """A client that keeps its epoch from one transaction to the next."""
+    made = Client(bench, "old", bumps_epoch=False)
+    await made.init()
+    return made

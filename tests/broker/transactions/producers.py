@@ -1,0 +1,217 @@
+"""A broker over a storage that can lose its voice, and transactional producers that behave as clients do."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+
+from posthouse.broker.appending import Appended, Produced
+from posthouse.broker.broker import Broker
+from posthouse.broker.groups.committing import NewOffset
+from posthouse.broker.topics import NewTopic
+from posthouse.broker.transactions.member import Member, Writer
+from posthouse.broker.transactions.origins import Origin, Session
+from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId, PartitionId
+from posthouse.model.topics import Topic
+from posthouse.records.batch import iter_headers
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.control import is_commit
+from posthouse.records.record import iter_records
+from posthouse.settings import Settings
+from posthouse.storage.interface import Operation, Outcome, Put, Space, Storage
+from posthouse.storage.memory import MemoryStorage
+
+TIMEOUT_MS = 60_000
+
+
+class Ledger(MemoryStorage):
+    """Keeps state for the next broker that uses it, and a list of the commits.
+
+    `dead` loses every commit, `mute` keeps it but never says so: a broker that is dropped then has crashed
+    before or after it.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.commits: list[list[Operation]] = []
+        self.failure: PosthouseError | None = None
+        self.dead = False
+        self.mute = False
+        self._state: dict[Space, dict[bytes, bytes]] = {}
+
+    def commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
+        never: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        if self.failure is not None:
+            never.set_exception(self.failure)
+            return never
+        if self.dead:
+            return never
+        done = super().commit(operations)
+        self.commits.append(list(operations))
+        for operation in operations:
+            if isinstance(operation, Put):
+                space = self._state.setdefault(operation.space, {})
+                if operation.value is None:
+                    space.pop(operation.key, None)
+                else:
+                    space[operation.key] = operation.value
+        return never if self.mute else done
+
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        return dict(self._state.get(space, {}))
+
+
+class Bench:
+    """One broker after another on the same storage."""
+
+    def __init__(self, storage: Storage | None = None, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.ledger = Ledger(self.clock)
+        self.storage: Storage = storage or self.ledger
+        self.broker = self._broker()
+
+    def _broker(self) -> Broker:
+        return Broker(self.storage, Settings(memory=True, retention_check_seconds=3600), self.clock)
+
+    async def start(self, topic: str = "t", partitions: int = 2) -> None:
+        await self.broker.start()
+        if not len(self.broker.topics):
+            [made] = await self.broker.create_topics([NewTopic(name=topic, partitions=partitions)])
+            assert isinstance(made, Topic)
+        self.topic = self.broker.topic(topic)
+
+    async def crash(self) -> None:
+        """The broker is gone in the middle of whatever it did; another one starts on what is stored."""
+        await self.broker._transaction_timer.stop()
+        await self.broker._housekeeping.stop()
+        for step in self.broker.transactions._steps:
+            step.cancel()
+        await asyncio.sleep(0)
+        self.ledger.dead = self.ledger.mute = False
+        self.broker = self._broker()
+        await self.start()
+
+    async def close(self) -> None:
+        for step in self.broker.transactions._steps:
+            step.cancel()
+        await self.broker.stop()
+
+    async def committed(self, partition: int = 0) -> list[bytes]:
+        """What a consumer with read_committed gets: it drops what it is told was aborted, as clients do."""
+        place = self.topic.partition(partition)
+        found = await self.broker.read(self.topic, partition, 0, 2**20, stable_only=True)
+        aborted = sorted(
+            self.storage.aborted(place, 0, found.bounds.stable), key=lambda each: each.first_offset
+        )
+        dropped: set[int] = set()
+        values: list[bytes] = []
+        for position, header in iter_headers(found.data):
+            batch = memoryview(found.data)[position : position + header.length]
+            while aborted and aborted[0].first_offset <= header.last_offset:
+                dropped.add(aborted.pop(0).producer_id)
+            if header.is_control:
+                if not is_commit(batch):
+                    dropped.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in dropped):
+                values += [bytes(record.value or b"") for record in iter_records(batch)]
+        return values
+
+    def stable(self, partition: int = 0) -> int:
+        return self.broker.bounds(self.topic, partition).stable
+
+    def offset_of(self, group: str, partition: int = 0) -> int | None:
+        found = self.broker.groups.offsets.get(GroupId(group), self.topic.partition(partition))
+        return None if found is None else found.offset
+
+
+class Client:
+    """A transactional producer. `bumps_epoch` is one that knows the newer protocol."""
+
+    def __init__(self, bench: Bench, id: str = "tx", *, bumps_epoch: bool) -> None:
+        self.bench = bench
+        self.id = id
+        self.bumps_epoch = bumps_epoch
+        self.producer = ProducerIdentity(-1, -1)
+        self.sequences: dict[int, int] = {}
+        self.connect()
+
+    def connect(self) -> None:
+        self.session = Session()
+        self._numbers = itertools.count(1)
+
+    def lose_connection(self) -> None:
+        self.session.is_open = False
+        self.connect()
+
+    def origin(self) -> Origin:
+        return Origin(self.session, next(self._numbers))
+
+    def member(self, origin: Origin | None = None, producer: ProducerIdentity | None = None) -> Member:
+        return Member(
+            id=self.id,
+            producer=producer or self.producer,
+            origin=origin or self.origin(),
+            bumps_epoch=self.bumps_epoch,
+        )
+
+    async def init(self, *, timeout_ms: int = TIMEOUT_MS, again: bool = False) -> ProducerIdentity:
+        expected = self.producer if again else None
+        self._be(await self.bench.broker.transactions.init_producer(self.id, timeout_ms, expected))
+        return self.producer
+
+    def _be(self, producer: ProducerIdentity) -> None:
+        if producer != self.producer:
+            self.sequences.clear()
+        self.producer = producer
+
+    def partition(self, index: int) -> PartitionId:
+        return self.bench.topic.partition(index)
+
+    async def add(self, *partitions: int, member: Member | None = None) -> None:
+        await self.bench.broker.transactions.add_partitions(
+            member or self.member(), [self.partition(index) for index in partitions]
+        )
+
+    def batch(self, *values: bytes, partition: int = 0, transactional: bool = True) -> bytearray:
+        """The next one in the sequence; it counts as sent."""
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = sequence + len(values)
+        builder = BatchBuilder(
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        for value in values:
+            builder.add(None, value, timestamp=self.bench.clock.now_ms())
+        return builder.build()
+
+    async def send(self, batch: bytearray, *, partition: int = 0, origin: Origin | None = None) -> int:
+        writer = Writer(id=self.id, origin=origin or self.origin(), bumps_epoch=self.bumps_epoch)
+        produced = Produced(self.bench.topic, partition, memoryview(bytearray(batch)))
+        [result] = await self.bench.broker.append([produced], writer).wait()
+        if isinstance(result, Appended):
+            return result.base_offset
+        raise result
+
+    async def write(self, *values: bytes, partition: int = 0) -> int:
+        """Produce as part of the transaction; older clients say so before."""
+        if not self.bumps_epoch:
+            await self.add(partition)
+        return await self.send(self.batch(*values, partition=partition), partition=partition)
+
+    async def commit_offset(
+        self, offset: int, *, partition: int = 0, group: str = "g", member: Member | None = None
+    ) -> None:
+        transactions = self.bench.broker.transactions
+        if not self.bumps_epoch and member is None:
+            await transactions.add_group(self.member(), group)
+        new = NewOffset(partition=self.partition(partition), offset=offset)
+        puts = self.bench.broker.groups.offsets.puts(GroupId(group), [new])
+        await transactions.add_offsets(member or self.member(), group, puts)
+
+    async def end(self, *, commit: bool = True, member: Member | None = None) -> ProducerIdentity:
+        self._be(await self.bench.broker.transactions.end(member or self.member(), commit=commit))
+        return self.producer
