@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench import librdkafka, wire
+from bench import groups, librdkafka, transactions, wire
 from bench.processes import Served, broker, copier
 
 MIB = 1024 * 1024
@@ -131,6 +131,41 @@ def partitions(scale: float) -> Iterator[Row]:
         )
 
 
+def consumer_groups(scale: float) -> Iterator[Row]:
+    """All members rejoin at once and answer as fast as they can: what is left is the broker's part."""
+    section = "Consumer groups"
+    with broker() as served:
+        librdkafka.create_topic(served.address, "bench", 4)
+        topic = wire.topic_id(served.port, "bench")
+        for members in (2, 20, 200):
+            seconds = groups.rebalance_seconds(served.port, members)
+            yield Row(section=section, name=f"rebalance, {members} members", value=seconds * 1000, unit="ms")
+        rate = groups.offset_commits(served.port, topic, int(20_000 * scale))
+        yield Row(section=section, name="offset commits, one each, durable", value=rate, unit="requests/s")
+
+
+def exactly_once(scale: float) -> Iterator[Row]:
+    section = "Transactions: confluent-kafka, 1 KiB records"
+    records = int(100_000 * scale)
+    with broker() as served:
+        librdkafka.create_topic(served.address, "bench", 4)
+        plain = transactions.plain_rate(served.address, "bench", records)
+        yield Row(section=section, name="without transactions", value=plain, unit="records/s")
+        for size in (10_000, 1000, 100):
+            count = max(min(records, size * 200) // size, 1) * size
+            rate = transactions.transactional_rate(served.address, "bench", count, size)
+            yield Row(
+                section=section,
+                name=f"{size:,} records per transaction",
+                value=rate,
+                unit="records/s",
+                ratio=rate / plain,
+                ratio_to="without",
+            )
+        rate = transactions.transactional_rate(served.address, "bench", int(500 * scale), 1)
+        yield Row(section=section, name="transactions of one record", value=rate, unit="transactions/s")
+
+
 def start(scale: float) -> Iterator[Row]:
     section = "Start"
     times, sizes = [], []
@@ -155,6 +190,8 @@ SCENARIOS = {
     "clients": clients,
     "latency": latency,
     "partitions": partitions,
+    "groups": consumer_groups,
+    "transactions": exactly_once,
     "start": start,
 }
 
