@@ -10,9 +10,12 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from tools.conformance.broker import broker
+from tools.conformance.expectations import known_failures
 from tools.conformance.results import Outcome, SuiteRun, TestResult
 from tools.conformance.workspace import KAFKA_PYTHON_VERSION, SetupError, Workspace, unpack
 
@@ -100,54 +103,82 @@ def run(
     address: str | None,
     report: Callable[[TestResult], None],
 ) -> SuiteRun:
-    if address is not None:
-        results = _run_against(workspace, directory, address, only, report)
-    else:
-        # One test wants sessions of 3 s, which Kafka, like us, refuses unless it is told not to.
-        with broker(workspace, NAME, group_min_session_ms="1000") as served:
-            results = _run_against(workspace, directory, served.address, only, report)
-            if not served.alive:
-                raise SetupError(f"the broker ended during the tests; see {served.log}")
-    return SuiteRun(suite=NAME, version=KAFKA_PYTHON_VERSION, results=results, excluded=EXCLUDED)
-
-
-def _run_against(
-    workspace: Workspace,
-    directory: Path,
-    address: str,
-    only: list[str],
-    report: Callable[[TestResult], None],
-) -> tuple[TestResult, ...]:
-    outcomes = (workspace.logs / "kafka-python.xml").absolute()
-    outcomes.unlink(missing_ok=True)
-    command = [
-        *(str((directory / "venv/bin/python").absolute()), "-m", "pytest", "test/integration", "-v"),
-        *("-o", "addopts=", "-o", "log_level=WARNING", "-p", "no:cacheprovider", "--tb=short"),
-        *(f"--timeout={TEST_SECONDS}", "--timeout-method=signal", f"--junitxml={outcomes}"),
-        *(f"--ignore=test/integration/{module}.py" for module in EXCLUDED),
-        *(("-k", " or ".join(only)) if only else ()),
-    ]
-    environment = os.environ | {
-        "KAFKA_URI": f"kafka://{address}",
-        "KAFKA_VERSION": PROTOCOL_VERSION,
-        "PYTHONUNBUFFERED": "1",
-    }
-    log = workspace.logs / "kafka-python.log"
-    process = subprocess.Popen(
-        command, cwd=directory, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    with ExitStack() as stack:
+        served = None
+        if address is None:
+            # One test wants sessions of 3 s, which Kafka, like us, refuses unless it is told not to.
+            served = stack.enter_context(broker(workspace, NAME, group_min_session_ms="1000"))
+            address = served.address
+        suite = _Suite(workspace, directory, address)
+        selection = ["-k", " or ".join(only)] if only else []
+        results = suite.run("kafka-python", ["test/integration", *selection], report)
+        results = _with_second_tries(suite, results)
+        if served is not None and not served.alive:
+            raise SetupError(f"the broker ended during the tests; see {served.log}")
+    return SuiteRun(
+        suite=NAME, version=KAFKA_PYTHON_VERSION, results=tuple(results.values()), excluded=EXCLUDED
     )
-    assert process.stdout is not None
-    with log.open("w") as output:
-        for line in process.stdout:
-            output.write(line)
-            output.flush()
-            progress = _progress(line)
-            if progress is not None:
-                report(progress)
-    process.wait()
-    if not outcomes.exists():
-        raise SetupError(f"pytest ended without results; see {log}")
-    return tuple(_results(outcomes))
+
+
+def _with_second_tries(suite: "_Suite", results: dict[str, TestResult]) -> dict[str, TestResult]:
+    """The client has a race of its own: a topic that is subscribed to while the first metadata request is
+    under way is not asked for, and its consumer waits for minutes. It hits about one consumer in 200."""
+    known = known_failures(NAME)
+    failed = [
+        test for test, each in results.items() if each.outcome is Outcome.FAILED and each.name not in known
+    ]
+    if not failed:
+        return results
+    again = suite.run("kafka-python-again", failed, lambda result: None)
+    return results | {
+        test: replace(each, detail="passed when tried again")
+        for test, each in again.items()
+        if each.outcome is Outcome.PASSED
+    }
+
+
+class _Suite:
+    def __init__(self, workspace: Workspace, directory: Path, address: str) -> None:
+        self._logs = workspace.logs.absolute()
+        self._directory = directory.absolute()
+        self._environment = os.environ | {
+            "KAFKA_URI": f"kafka://{address}",
+            "KAFKA_VERSION": PROTOCOL_VERSION,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def run(
+        self, name: str, selection: list[str], report: Callable[[TestResult], None]
+    ) -> dict[str, TestResult]:
+        """What the selected tests did, by the name that pytest selects them with."""
+        outcomes, log = self._logs / f"{name}.xml", self._logs / f"{name}.log"
+        outcomes.unlink(missing_ok=True)
+        command = [
+            *(str(self._directory / "venv/bin/python"), "-m", "pytest", "-v", *selection),
+            *("-o", "addopts=", "-o", "log_level=WARNING", "-p", "no:cacheprovider", "--tb=short"),
+            *(f"--timeout={TEST_SECONDS}", "--timeout-method=signal", f"--junitxml={outcomes}"),
+            *(f"--ignore=test/integration/{module}.py" for module in EXCLUDED),
+        ]
+        process = subprocess.Popen(
+            command,
+            cwd=self._directory,
+            env=self._environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        with log.open("w") as output:
+            for line in process.stdout:
+                output.write(line)
+                output.flush()
+                progress = _progress(line)
+                if progress is not None:
+                    report(progress)
+        process.wait()
+        if not outcomes.exists():
+            raise SetupError(f"pytest ended without results; see {log}")
+        return dict(_results(outcomes))
 
 
 def _progress(line: str) -> TestResult | None:
@@ -160,7 +191,7 @@ def _progress(line: str) -> TestResult | None:
     return TestResult(name=name.rpartition("::")[2], outcome=outcome, seconds=0.0)
 
 
-def _results(outcomes: Path) -> Iterator[TestResult]:
+def _results(outcomes: Path) -> Iterator[tuple[str, TestResult]]:
     for case in ElementTree.parse(outcomes).iter("testcase"):
         outcome, detail = Outcome.PASSED, ""
         for problem in case:
@@ -168,9 +199,12 @@ def _results(outcomes: Path) -> Iterator[TestResult]:
                 outcome, detail = Outcome.FAILED, problem.get("message", "")
             elif problem.tag == "skipped":
                 outcome, detail = Outcome.SKIPPED, problem.get("message", "")
-        yield TestResult(
-            name=case.get("name", ""),
+        name = case.get("name", "")
+        file = case.get("classname", "").replace(".", "/")
+        result = TestResult(
+            name=name,
             outcome=outcome,
             seconds=float(case.get("time", "0")),
             detail=detail.partition("\n")[0],
         )
+        yield f"{file}.py::{name}", result
