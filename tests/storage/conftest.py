@@ -1,6 +1,7 @@
 """The storages under test, with limits so small that every edge is met."""
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ from posthouse.storage.memory import MemoryStorage
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """A directory whose syncs cost nothing, where they are not what is tested."""
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as place:
+        yield Path(place)
 
 
 @pytest.fixture(params=["file", "file-tiny", "memory"])

@@ -18,9 +18,15 @@ from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidTransaction, OffsetOutOfRange, PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, PartitionId, TopicId
-from posthouse.model.topic_config import TimestampType
+from posthouse.model.topic_config import CompressionType, TimestampType
 from posthouse.model.topics import Topic
-from posthouse.records.batch import check_timestamps, stamp_log_append_time, validate_produced
+from posthouse.records.batch import (
+    check_timestamps,
+    parse_header,
+    stamp_log_append_time,
+    validate_produced,
+)
+from posthouse.records.recompression import STORED_CODEC, recompressed
 from posthouse.records.spans import check_keys
 from posthouse.settings import Settings
 from posthouse.storage.interface import Append, Bounds, Slice, Storage, TimestampedOffset, Trim
@@ -116,13 +122,19 @@ class Broker:
     def _checked(self, produced: Produced) -> tuple[Append, int]:
         topic = produced.topic
         config = topic.config
-        header = validate_produced(produced.batch, max_bytes=config.max_message_bytes)
+        batch = produced.batch
+        header = validate_produced(batch, max_bytes=config.max_message_bytes)
+        if config.compression_type is not CompressionType.PRODUCER:
+            codec = STORED_CODEC[config.compression_type]
+            if header.codec is not codec:
+                batch = memoryview(recompressed(batch, header, codec, max_bytes=config.max_message_bytes))
+                header = parse_header(batch)
         if config.is_compacted:
-            check_keys(produced.batch, header)
+            check_keys(batch, header)
         now = self._clock.now_ms()
         append_time = -1
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            stamp_log_append_time(produced.batch, now)
+            stamp_log_append_time(batch, now)
             header = header._replace(max_timestamp=now)
             append_time = now
         else:
@@ -132,7 +144,7 @@ class Broker:
                 before_max_ms=config.message_timestamp_before_max_ms,
                 after_max_ms=config.message_timestamp_after_max_ms,
             )
-        return Append(self.partition(topic, produced.partition), produced.batch, header), append_time
+        return Append(self.partition(topic, produced.partition), batch, header), append_time
 
     async def read(
         self,

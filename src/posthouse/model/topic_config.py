@@ -35,6 +35,16 @@ class CleanupPolicies(frozenset[CleanupPolicy]):
         return ",".join(sorted(self))
 
 
+class CompressionType(StrEnum):
+    PRODUCER = "producer"
+    """Each batch stays as its producer compressed it."""
+    UNCOMPRESSED = "uncompressed"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class TimestampType(StrEnum):
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -123,10 +133,18 @@ class TopicConfig:
     )
     segment_ms: int = _key(7 * DAY_MS, _integer(1, INT64_MAX), "A segment is closed when it is this old.")
     max_message_bytes: int = _key(
-        1_048_588, _integer(0, INT32_MAX), "The largest batch of records that is accepted, as it arrives."
+        1_048_588,
+        _integer(0, INT32_MAX),
+        "The largest batch of records that is accepted, as it arrives and as it is stored.",
     )
     index_interval_bytes: int = _key(
         4096, _integer(0, INT32_MAX), "How many bytes of log lie between two index entries."
+    )
+    compression_type: CompressionType = _key(
+        CompressionType.PRODUCER,
+        _choice(CompressionType),
+        "How batches are stored: as their 'producer' compressed them, 'uncompressed', or with 'gzip', "
+        "'snappy', 'lz4' or 'zstd'.",
     )
     message_timestamp_type: TimestampType = _key(
         TimestampType.CREATE_TIME,

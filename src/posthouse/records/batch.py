@@ -9,7 +9,8 @@
         21     2  attributes             bits 0-2 codec, 3 log-append time, 4 transactional,
                                          5 control, 6 delete horizon
         23     4  last offset delta      offset of the last record - base offset
-        27     8  base timestamp         ms; the records' timestamps are deltas to it
+        27     8  base timestamp         ms; the records' timestamps are deltas to it; with bit 6 it is
+                                         the time from which tombstones may be removed
         35     8  max timestamp          ms; with bit 3 it is every record's timestamp
         43     8  producer id            -1: none
         51     2  producer epoch
@@ -18,8 +19,9 @@
         61     …  records                compressed as one block; see `record`
 
 Invariant: a batch is never split or merged after it was built, and bytes 21 to the end change only
-together with the checksum. Offset and epoch lie outside it, so stamping them copies nothing. After a
-crash, a batch that is shorter than its length field or fails its checksum was never acknowledged.
+together with the checksum. Compaction may take records out of a batch; its first and last offset and its
+sequences stay. Offset and epoch lie outside the checksum, so stamping them copies nothing. After a crash,
+a batch that is shorter than its length field or fails its checksum was never acknowledged.
 
 `BatchHeader.length` counts the whole batch, the 12 bytes up to and including the length field too.
 """
@@ -66,6 +68,7 @@ CODEC_MASK = 0b111
 LOG_APPEND_TIME_BIT = 1 << 3
 TRANSACTIONAL_BIT = 1 << 4
 CONTROL_BIT = 1 << 5
+DELETE_HORIZON_BIT = 1 << 6
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -128,6 +131,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """The base timestamp says when compaction may remove the batch's tombstones, or the marker it is."""
+        return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
     def has_producer(self) -> bool:

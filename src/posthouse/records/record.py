@@ -49,17 +49,21 @@ def iter_records(batch: Readable, *, max_output: int = DEFAULT_MAX_OUTPUT) -> It
     `max_output` caps the size of the records after decompression. Does not verify the checksum.
     """
     header = parse_header(batch)
+    data = body_of(batch, header, max_output=max_output)
+    return _iter_body(data, header)
+
+
+def body_of(batch: Readable, header: BatchHeader, *, max_output: int = DEFAULT_MAX_OUTPUT) -> bytes:
+    """The bytes of one whole batch's records, decompressed."""
     if header.length > len(batch):
         raise CorruptBatch(f"batch of {header.length} bytes is cut off after {len(batch)}")
     body = memoryview(batch)[HEADER_SIZE : header.length]
     if header.codec is Codec.NONE:
-        data = bytes(body)
-    elif header.count == 0 and not body:
+        return bytes(body)
+    if header.count == 0 and not body:
         # Compaction may leave a batch without records; then there is nothing that was compressed.
-        data = b""
-    else:
-        data = decompress(header.codec, body, max_output=max_output)
-    return _iter_body(data, header)
+        return b""
+    return decompress(header.codec, body, max_output=max_output)
 
 
 def decode_batches(

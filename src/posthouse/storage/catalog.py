@@ -3,7 +3,8 @@
     meta        format, cluster id, number of the last checkpointed journal frame, clean shutdown or not
     topics      id, name, partitions, overrides as JSON, whether its files are still to be removed
     partitions  log start and end at the checkpoint
-    segments    size, highest timestamp, birth and index size at the checkpoint
+    segments    size, highest timestamp, birth and index size at the checkpoint; which generation of the
+                file counts, up to where it is compacted, and when it may be again
     state       what the broker put, by space and key
 
 Every row carries a CRC32C of its values, because SQLite does not notice a flipped bit. A second file,
@@ -21,14 +22,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 from posthouse.model.errors import DataDamaged, StorageFull, Unavailable
-from posthouse.model.ids import TopicId
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.storage.catalog_rows import (
     FORMAT,
     SCHEMA,
+    UNKNOWN_FRAME,
     Contents,
+    SegmentRow,
     Snapshot,
     TopicRow,
     drop_orphans,
+    drop_segments,
     load_contents,
     put_meta,
     put_partitions,
@@ -102,7 +106,8 @@ class Catalog:
         """The backup is written second: it is never ahead, unless the catalog has lost something."""
         try:
             with closing(_connect(self._backup_path)) as backup:
-                return load_contents(backup).version
+                # Its state is looked at when it is needed: there may be a million entries.
+                return load_contents(backup, with_state=False).version
         except (sqlite3.DatabaseError, DataDamaged) as error:
             _raise_unless_damage(error)
             return -1
@@ -142,6 +147,9 @@ class Catalog:
         self._main = _connect(self._path)
         with backup, self._main:
             backup.backup(self._main)
+            # A backup that was made from a whole catalog has rows of files that may be long gone.
+            self._main.execute("DELETE FROM segments")
+            put_meta(self._main, {"frame": UNKNOWN_FRAME, "clean": "0"})
         backup.close()
         contents.frame = None
         contents.clean = False
@@ -185,6 +193,15 @@ class Catalog:
 
         self._define(write_shared, write)
         self._keep_reserve()
+
+    def replace_segments(self, partition: PartitionId, bases: Sequence[int], row: SegmentRow) -> None:
+        """Let one segment count instead of those with the given base offsets, from one moment to the next."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            drop_segments(connection, partition, bases)
+            put_segments(connection, [row], {})
+
+        self._write(write)
 
     def _define(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
         """A change that both files have: the catalog decides, the backup follows."""

@@ -17,9 +17,11 @@ from posthouse.model.errors import DataDamaged, Unavailable
 from posthouse.model.ids import PartitionId, TopicId
 
 FORMAT = "1"
+UNKNOWN_FRAME = "unknown"
+"""Stands for the checkpointed frame from when a catalog is restored until its segments are found again."""
 
 _PARTITION = Struct(">16sIqq")
-_SEGMENT = Struct(">16sIqqqqq")
+_SEGMENT = Struct(">16sIqqqqqIqq")
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL);
@@ -37,6 +39,7 @@ CREATE TABLE IF NOT EXISTS state (
 CREATE TABLE IF NOT EXISTS segments (
     topic BLOB, partition INTEGER, base_offset INTEGER, size INTEGER NOT NULL,
     max_timestamp INTEGER NOT NULL, created_ms INTEGER NOT NULL, index_size INTEGER NOT NULL,
+    generation INTEGER NOT NULL, clean_to INTEGER NOT NULL, horizon INTEGER NOT NULL,
     crc INTEGER NOT NULL, PRIMARY KEY (topic, partition, base_offset)
 ) WITHOUT ROWID;
 """
@@ -66,6 +69,9 @@ class SegmentRow:
     max_timestamp: int
     created_ms: int
     index_size: int
+    generation: int
+    clean_to: int
+    horizon: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,13 +168,23 @@ def put_segments(
             row.max_timestamp,
             row.created_ms,
             row.index_size,
+            row.generation,
+            row.clean_to,
+            row.horizon,
         )
         rows.append((*values, _segment_crc(*values)))
     connection.executemany(
         "DELETE FROM segments WHERE topic = ? AND partition = ? AND base_offset < ?",
         [(id.topic, id.index, base_offset) for id, base_offset in first.items()],
     )
-    connection.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def drop_segments(connection: sqlite3.Connection, partition: PartitionId, bases: Sequence[int]) -> None:
+    connection.executemany(
+        "DELETE FROM segments WHERE topic = ? AND partition = ? AND base_offset = ?",
+        [(partition.topic, partition.index, base) for base in bases],
+    )
 
 
 def put_state(connection: sqlite3.Connection, state: dict[tuple[int, bytes], bytes | None]) -> None:
@@ -193,7 +209,7 @@ def is_sound(table: str, values: Sequence[object], crc: object) -> bool:
         return False  # a value has become one that no such row can have
 
 
-def load_contents(connection: sqlite3.Connection) -> Contents:
+def load_contents(connection: sqlite3.Connection, *, with_state: bool = True) -> Contents:
     def rows(table: str, order: str) -> Iterator[tuple[object, ...]]:
         for *values, crc in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
             if not is_sound(table, values, crc):
@@ -207,22 +223,29 @@ def load_contents(connection: sqlite3.Connection) -> Contents:
         )
     return Contents(
         cluster_id=meta.get("cluster_id", ""),
-        frame=int(meta.get("frame", "0")),
+        frame=None if meta.get("frame") == UNKNOWN_FRAME else int(meta.get("frame", "0")),
         clean=meta.get("clean") == "1",
         topics=[_topic_row(values) for values in rows("topics", "id")],
         partitions=[_partition_row(values) for values in rows("partitions", "topic, partition")],
         segments=[_segment_row(values) for values in rows("segments", "topic, partition, base_offset")],
-        state=_load_state(connection),
+        state=_load_state(connection) if with_state else {},
         version=int(meta.get("version", "0")),
     )
 
 
 def _load_state(connection: sqlite3.Connection) -> dict[int, dict[bytes, bytes]]:
+    """There may be a million of these: no call per row but the checksums."""
     state: dict[int, dict[bytes, bytes]] = {}
-    for space, key, value, crc in connection.execute("SELECT * FROM state"):
-        if not is_sound("state", (space, key, value), crc):
-            raise DataDamaged("a row of the catalog's state has changed by itself")
-        state.setdefault(space, {})[key] = value
+    latest, values = None, {}
+    try:
+        for space, key, value, crc in connection.execute("SELECT * FROM state"):
+            if space != latest:
+                latest, values = space, state.setdefault(space, {})
+            if crc32c(value, crc32c(key, space)) != crc:
+                raise DataDamaged("a row of the catalog's state has changed by itself")
+            values[key] = value
+    except TypeError as error:
+        raise DataDamaged("a row of the catalog's state has changed by itself") from error
     return state
 
 

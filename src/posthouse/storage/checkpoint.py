@@ -7,6 +7,7 @@ any more. If it fails half way, nothing was promised: the next one covers the sa
 
 from dataclasses import dataclass, field
 
+from posthouse.model.ids import PartitionId
 from posthouse.storage.catalog import Catalog
 from posthouse.storage.catalog_rows import PartitionRow, SegmentRow, Snapshot
 from posthouse.storage.disk import Disk, SyncFailed, synced
@@ -94,15 +95,21 @@ def _take_index(checkpoint: Checkpoint, segment: Segment, *, is_closed: bool) ->
 def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment) -> None:
     segment.is_changed = False
     checkpoint.segments.append(segment)
-    row = SegmentRow(
-        owner.id,
+    checkpoint.snapshot.segments.append(segment_row(owner.id, segment))
+
+
+def segment_row(partition: PartitionId, segment: Segment) -> SegmentRow:
+    return SegmentRow(
+        partition,
         segment.base_offset,
         segment.size,
         segment.max_timestamp,
         segment.created_ms,
         segment.index_size,
+        segment.generation,
+        segment.clean_to,
+        segment.horizon,
     )
-    checkpoint.snapshot.segments.append(row)
 
 
 def _write_block(disk: Disk, block: _IndexBlock) -> None:

@@ -27,7 +27,8 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import stamp
 from posthouse.storage import checkpoint
 from posthouse.storage.catalog import Catalog
-from posthouse.storage.catalog_rows import TopicRow
+from posthouse.storage.catalog_rows import SegmentRow, TopicRow
+from posthouse.storage.compactor import MAP_BYTES, Compactor, Host
 from posthouse.storage.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.flusher import Commit, Flusher, Step, Trimming, Written
 from posthouse.storage.index import SparseIndex
@@ -74,6 +75,7 @@ class FileStorage:
         open_files: int = 512,
         checkpoint_seconds: float = 60.0,
         producer_expiry_ms: int = 24 * 3600 * 1000,
+        compaction_map_bytes: int = MAP_BYTES,
         disk: Disk | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -104,6 +106,9 @@ class FileStorage:
         self._data_written = 0
         self._checkpointing: asyncio.Task[None] | None = None
         self._one_checkpoint = asyncio.Lock()
+        self._compactor = Compactor(
+            self._disk, self._files, clock, self._compaction_host(), map_bytes=compaction_map_bytes
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
@@ -174,6 +179,7 @@ class FileStorage:
         self._state = StorageClosed("the storage is closed")
         if self._timer is not None:
             self._timer.cancel()
+        await self._compactor.close()
         self._submit()
         await self._on_flusher(lambda: None)
         if self._checkpointing is not None:
@@ -231,6 +237,7 @@ class FileStorage:
             del self._topics[topic.id]
         for id in logs:
             del self._logs[id]
+        await self._compactor.leave([topic.id for topic in doomed])
         self._submit()
         await self._on_flusher(lambda: None)
         try:
@@ -356,8 +363,8 @@ class FileStorage:
 
     def _remove_segments(self, segments: list[Segment]) -> None:
         for segment in segments:
-            self._files.drop(segment.path)
             self._disk.remove(segment.path)
+            self._files.drop(segment.path)  # after it, or a reader could open the file once more in between
             self._disk.remove(segment.index_path)
 
     def take_state(self, space: Space) -> dict[bytes, bytes]:
@@ -407,12 +414,37 @@ class FileStorage:
         if trims:
             await self.commit(trims)
 
+    async def compact(self) -> None:
+        self._check_writable()
+        await self._compactor.run(self._logs.values())
+
+    def _compaction_host(self) -> Host:
+        async def replace_rows(partition: PartitionId, bases: list[int], row: SegmentRow) -> None:
+            await self._in_clerk(self._catalog.replace_segments, partition, bases, row)
+
+        def fence(reason: str) -> None:
+            self._state = self._flusher.fence(reason)
+
+        return Host(
+            checkpoint=self._try_checkpoint,
+            one_checkpoint=self._one_checkpoint,
+            replace_rows=replace_rows,
+            has=lambda owner: self._logs.get(owner.id) is owner,
+            changed=lambda owner: self._changed.add(owner),
+            let_go=self._let_go,
+            fence=fence,
+        )
+
     async def checkpoint(self) -> None:
         """Make everything that is committed independent of the journal."""
-        async with self._one_checkpoint:  # one that fails must not be overtaken by one that counts on it
-            await self._checkpoint()
+        await self._try_checkpoint()
 
-    async def _checkpoint(self) -> None:
+    async def _try_checkpoint(self) -> bool:
+        """Whether it succeeded."""
+        async with self._one_checkpoint:  # one that fails must not be overtaken by one that counts on it
+            return await self._checkpoint()
+
+    async def _checkpoint(self) -> bool:
         changed, self._changed = self._changed, set()
         state, self._state_changes = self._state_changes, {}
         taken = checkpoint.take(self._frame, changed, state)
@@ -429,9 +461,10 @@ class FileStorage:
                 self._state = self._flusher.fence(str(error))
             else:
                 log.warning("a checkpoint failed and will be tried again: %s", error)
-            return
+            return False
         for owner in changed:
             _unload_indexes(owner)
+        return True
 
     def _start_checkpoint(self) -> None:
         if self._checkpointing is None and self._state is None:

@@ -182,3 +182,6 @@ class Storage(Protocol):
 
     async def enforce_retention(self) -> None:
         """Let go of what the topics' retention settings no longer keep."""
+
+    async def compact(self) -> None:
+        """Remove what compacted topics need not keep: records whose key has a later one. May take long."""

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError, StorageClosed, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.records.batch import BatchHeader, stamp
+from posthouse.records.batch import stamp
 from posthouse.records.control import is_commit
 from posthouse.records.record import iter_records
 from posthouse.storage.interface import (
@@ -26,16 +27,8 @@ from posthouse.storage.interface import (
     TimestampedOffset,
     Trim,
 )
+from posthouse.storage.memory_compaction import Progress, StoredBatch, compact
 from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
-
-
-class _Batch:
-    __slots__ = ("created_ms", "data", "header")
-
-    def __init__(self, data: bytes, header: BatchHeader, created_ms: int) -> None:
-        self.data = data
-        self.header = header
-        self.created_ms = created_ms
 
 
 class _Log:
@@ -46,8 +39,9 @@ class _Log:
         self.end = 0
         self.size = 0
         self.bases: list[int] = []
-        self.batches: list[_Batch] = []
+        self.batches: list[StoredBatch] = []
         self.producers = ProducerTable()
+        self._compacted = Progress()
 
     @property
     def bounds(self) -> Bounds:
@@ -67,7 +61,7 @@ class _Log:
         stamp(append.batch, base, 0)
         header = header._replace(base_offset=base)
         self.bases.append(base)
-        self.batches.append(_Batch(bytes(append.batch), header, now_ms))
+        self.batches.append(StoredBatch(bytes(append.batch), header, now_ms))
         self.end = base + header.last_offset_delta + 1
         self.size += header.length
         return base
@@ -82,7 +76,13 @@ class _Log:
         del self.bases[:keep], self.batches[:keep]
         self.producers.trim(self.start)
 
-    def between(self, offset: int, end: int) -> Iterator[_Batch]:
+    def compact(self, config: TopicConfig, now_ms: int) -> None:
+        bounds = self.bounds
+        self._compacted = compact(self.batches, bounds, self.producers, config, self._compacted, now_ms)
+        self.bases = [batch.header.base_offset for batch in self.batches]
+        self.size = sum(batch.header.length for batch in self.batches)
+
+    def between(self, offset: int, end: int) -> Iterator[StoredBatch]:
         """The batches from the one that holds `offset` to the last that begins before `end`."""
         for index in range(max(bisect_right(self.bases, offset) - 1, 0), len(self.batches)):
             if self.bases[index] >= end:
@@ -229,6 +229,14 @@ class MemoryStorage:
             for partition in topic.partition_ids():
                 _expire(self._logs[partition], topic, now)
 
+    async def compact(self) -> None:
+        self._check_open()
+        now = self._clock.now_ms()
+        for topic in list(self._topics.values()):
+            if topic.config.is_compacted:
+                for partition in topic.partition_ids():
+                    self._logs[partition].compact(topic.config, now)
+
     def _log(self, partition: PartitionId) -> _Log:
         log = self._logs.get(partition)
         if log is None:
@@ -243,6 +251,8 @@ class MemoryStorage:
 def _expire(log: _Log, topic: Topic, now: int) -> None:
     """Every batch is its own segment here, so retention is exact."""
     config = topic.config
+    if not config.is_deleted:
+        return
     excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
     start = log.start
     for batch in log.batches:

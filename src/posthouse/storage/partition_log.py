@@ -5,6 +5,7 @@ readers see, `next_offset` runs ahead of it by what has been placed but not yet 
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from posthouse.model.ids import PartitionId
@@ -113,12 +114,18 @@ class PartitionLog:
         return (
             segment.next_position + length > self.config.segment_bytes
             or now_ms - segment.created_ms >= self.config.segment_ms
+            # Only closed segments are compacted.
+            or (now_ms - segment.created_ms >= self.config.max_compaction_lag_ms and self.config.is_compacted)
         )
 
-    def add_segment(self, base_offset: int, created_ms: int) -> Segment:
-        interval = self.config.index_interval_bytes
+    def add_segment(self, base_offset: int, created_ms: int, generation: int = 0) -> Segment:
         segment = Segment(
-            self.directory, self.id.index, base_offset, created_ms=created_ms, interval=interval
+            self.directory,
+            self.id.index,
+            base_offset,
+            created_ms=created_ms,
+            interval=self.config.index_interval_bytes,
+            generation=generation,
         )
         self.segments.append(segment)
         return segment
@@ -141,6 +148,15 @@ class PartitionLog:
             gone.append(self.segments.pop(0))
             self.was_trimmed = True
         return gone
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> bool:
+        """Let `new` take the place of consecutive segments; False if all of them were let go meanwhile."""
+        there = [segment for segment in old if self.has(segment)]
+        if not there:
+            return False
+        first = self.segments.index(there[0])
+        self.segments[first : first + len(there)] = [new]
+        return True
 
     def found(
         self, segment: Segment, position: int, batch: memoryview, header: BatchHeader, now_ms: int
@@ -175,6 +191,8 @@ class PartitionLog:
         """The start that this partition's retention asks for: whole segments only."""
         config = self.config
         start = self.start
+        if not config.is_deleted:
+            return start
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         for number, segment in enumerate(self.segments):
             last = number == len(self.segments) - 1

@@ -14,6 +14,7 @@ date again:
 """
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
@@ -150,6 +151,11 @@ class ProducerTable:
         if keep:
             del self._aborted[:keep]
             self.is_changed = True
+
+    def forget_aborted(self, markers: Collection[int]) -> None:
+        """Forget transactions of which compaction has left nothing but the marker at one of these offsets."""
+        self._aborted = [each for each in self._aborted if each.last_offset not in markers]
+        self.is_changed = True
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that have been silent since `before_ms`, unless they have something open."""

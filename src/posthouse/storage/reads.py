@@ -161,6 +161,8 @@ class Reads:
             found = await self._find_in(owner, segment, timestamp)
             if found is not None:
                 return found
+            if not owner.has(segment):  # another may have taken its place: look again
+                return await self.find_timestamp(owner, timestamp)
         return None
 
     async def find_max_timestamp(self, owner: PartitionLog) -> TimestampedOffset | None:
@@ -172,6 +174,8 @@ class Reads:
             if found is None:
                 # The record that made the maximum was trimmed away: look through what is left.
                 found = await self._find_in(owner, segment, None)
+            if not owner.has(segment):
+                return await self.find_max_timestamp(owner)
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
         return best

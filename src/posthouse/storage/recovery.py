@@ -16,10 +16,11 @@ from posthouse.storage.catalog_rows import Contents
 from posthouse.storage.disk import Disk
 from posthouse.storage.interface import Space
 from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, journal_files, read_journal
+from posthouse.storage.leftovers import remove_leftovers
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.producers import ProducerTable, partition_of
-from posthouse.storage.segment import Damage, Segment, parse_segment_name
+from posthouse.storage.segment import Damage, Segment, SegmentName, parse_segment_name
 from posthouse.storage.segment_reader import Reader, header_at, walk
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Recovery:
         self._now_ms = now_ms
         self._result = Recovered(empty_logs(directory, topics))
         self._fresh_directories: set[str] = set()
-        self._segment_files: dict[str, dict[int, list[int]]] = {}
+        self._segment_files: dict[str, dict[int, dict[int, SegmentName]]] = {}
         self._doubts: list[tuple[PartitionLog, int, str]] = []
 
     def run(self, contents: Contents) -> Recovered:
@@ -57,6 +58,7 @@ class Recovery:
             self._walk_everything()
         else:
             self._load(contents)
+            remove_leftovers(self._disk, result.logs.values())
         result.next_frame = (contents.frame or 0) + 1
         journal = f"{self._directory}/journal"
         is_damaged = contents.frame is None
@@ -108,6 +110,9 @@ class Recovery:
                 size=row.size,
                 max_timestamp=row.max_timestamp,
                 index_size=row.index_size,
+                generation=row.generation,
+                clean_to=row.clean_to,
+                horizon=row.horizon,
             )
             owner.segments.append(segment)
         for key, value in contents.state.get(Space.PRODUCERS, {}).items():
@@ -164,6 +169,12 @@ class Recovery:
         if entry.offset > owner.end:
             problem = f"{segment.path}: offsets {owner.end} to {entry.offset - 1} are missing"
             self._report_later(owner, entry.offset, problem)
+        if segment.generation:
+            # Only when the catalog is lost and the end of what compaction wrote is damaged: places in the
+            # file it was made from mean nothing in this one.
+            self._report_later(owner, entry.next_offset, f"{segment.path}: its end is missing")
+            owner.end = entry.next_offset
+            return
         if segment.size < entry.position:
             segment.add_damage(Damage(segment.size, entry.position, owner.end, entry.offset))
             segment.size = segment.next_position = entry.position
@@ -173,11 +184,11 @@ class Recovery:
         else:
             self._take_in(owner, segment, entry.position + entry.length, entry.next_offset)
 
-    def _segment(self, owner: PartitionLog, base_offset: int) -> Segment:
+    def _segment(self, owner: PartitionLog, base_offset: int, generation: int = 0) -> Segment:
         for segment in reversed(owner.segments):
             if segment.base_offset == base_offset:
                 return segment
-        return owner.add_segment(base_offset, self._now_ms)
+        return owner.add_segment(base_offset, self._now_ms, generation)
 
     def _write_again(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
         assert entry.batch is not None
@@ -221,13 +232,14 @@ class Recovery:
         part of a commit must not appear without the rest of it.
         """
         end_offset = NO_END if before is None else before.offset
-        for base_offset in self._base_offsets(owner):
+        for file in self._found_files(owner):
+            base_offset = file.base_offset
             if base_offset >= end_offset:
                 break
             newest = owner.segments[-1].base_offset if owner.segments else -1
             if base_offset < newest or newest < base_offset < owner.end:
                 continue  # counted already, or left there by a crash long ago
-            segment = self._segment(owner, base_offset)
+            segment = self._segment(owner, base_offset, file.generation)
             end = self._disk.size(segment.path)
             if before is not None and before.segment == base_offset:
                 end = min(end, before.position)
@@ -235,16 +247,21 @@ class Recovery:
             if segment.size == 0:
                 owner.segments.remove(segment)
 
-    def _base_offsets(self, owner: PartitionLog) -> list[int]:
-        """Of the segment files that are there."""
+    def _found_files(self, owner: PartitionLog) -> list[SegmentName]:
+        """The segment files that are there, one for each base offset.
+
+        Of several generations the highest is taken: its name says that it is whole, and it holds all that
+        counts of those before it.
+        """
         if owner.directory not in self._segment_files:
-            found: defaultdict[int, list[int]] = defaultdict(list)
+            found: defaultdict[int, dict[int, SegmentName]] = defaultdict(dict)
             for name in self._disk.names(owner.directory):
                 parsed = parse_segment_name(name)
                 if parsed is not None:
-                    found[parsed[0]].append(parsed[1])
+                    known = found[parsed.partition].get(parsed.base_offset, parsed)
+                    found[parsed.partition][parsed.base_offset] = max(known, parsed)
             self._segment_files[owner.directory] = found
-        return sorted(self._segment_files[owner.directory].get(owner.id.index, ()))
+        return sorted(self._segment_files[owner.directory].get(owner.id.index, {}).values())
 
     def _cut_tail(self, owner: PartitionLog) -> None:
         """Remove bytes that were never acknowledged."""

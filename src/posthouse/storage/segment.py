@@ -3,10 +3,16 @@
 File `<partition>-<base offset>.log`: batches as `records.batch` lays them out, one after the other, nothing
 between them. It is only ever appended to. The catalog and the journal say how many of its bytes are proven;
 bytes behind that were never acknowledged and are overwritten or cut.
+
+File `<partition>-<base offset>-<generation>.log`: the same, written by compaction in place of one or more
+older files (see `compaction`) and never appended to. Which generation counts is said by the catalog.
+
+Invariant, for both: each batch begins with the offset that follows the last of the batch before it.
 """
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from posthouse.storage.index import NO_TIME, SparseIndex
 
@@ -25,17 +31,29 @@ class Damage:
         return f"bytes {self.position} to {self.end}, offsets {self.first_offset} to {self.next_offset - 1}"
 
 
-_NAME = re.compile(r"(\d+)-(\d{20})\.log")
+NEVER = 2**63 - 1
+UNFINISHED = ".log.part"
+"""What the name of a file ends with while compaction writes it."""
+
+_NAME = re.compile(r"(\d+)-(\d{20})(?:-(\d+))?\.log")
 
 
-def segment_name(partition: int, base_offset: int) -> str:
-    return f"{partition}-{base_offset:020d}.log"
+class SegmentName(NamedTuple):
+    partition: int
+    base_offset: int
+    generation: int
+    """0 for a file that was appended to, higher for what compaction made of it."""
 
 
-def parse_segment_name(name: str) -> tuple[int, int] | None:
-    """Partition and base offset, None if this is not the name of a segment."""
+def segment_name(partition: int, base_offset: int, generation: int = 0) -> str:
+    suffix = f"-{generation}" if generation else ""
+    return f"{partition}-{base_offset:020d}{suffix}.log"
+
+
+def parse_segment_name(name: str) -> SegmentName | None:
+    """None if this is not the name of a segment."""
     match = _NAME.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else None
+    return SegmentName(int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 class Segment:
@@ -46,8 +64,11 @@ class Segment:
         "_checked_to",
         "_written_from",
         "base_offset",
+        "clean_to",
         "created_ms",
         "damage",
+        "generation",
+        "horizon",
         "index",
         "index_size",
         "indexed_to",
@@ -69,9 +90,17 @@ class Segment:
         size: int = 0,
         max_timestamp: int = NO_TIME,
         index_size: int = 0,
+        generation: int = 0,
+        clean_to: int = 0,
+        horizon: int = NEVER,
     ) -> None:
-        self.path = f"{directory}/{segment_name(partition, base_offset)}"
+        self.path = f"{directory}/{segment_name(partition, base_offset, generation)}"
         self.base_offset = base_offset
+        self.generation = generation
+        self.clean_to = clean_to
+        """Below this offset no key has a later record that is below it too: compaction has been here."""
+        self.horizon = horizon
+        """The first time at which compaction may remove something of what it left: a tombstone, a marker."""
         self.created_ms = created_ms
         self.size = size
         self.next_position = size

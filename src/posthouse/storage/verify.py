@@ -97,7 +97,7 @@ def read_segment(path: Path) -> Iterator[Step]:
     with _opened(disk, str(path)) as read:
         first, named = header_at(read(HEADER_SIZE, 0), 0), parse_segment_name(path.name)
         # Its name says more than bytes that may be damaged.
-        base = named[1] if named else first.base_offset if first else 0
+        base = named.base_offset if named else first.base_offset if first else 0
         yield from walk(read, 0, disk.size(str(path)), base, NO_END)
 
 
@@ -179,7 +179,7 @@ class Verification:
             same = following is not None and following.partition == row.partition
             end = following.base_offset if same and following else ends.get(row.partition, NO_END)
             following = _Expected(row.partition, row.base_offset, row.size, end, row.index_size)
-            promises.segments[self._path(row.partition, row.base_offset)] = following
+            promises.segments[self._path(row.partition, row.base_offset, row.generation)] = following
 
     def _expect_entry(self, promises: _Promises, entry: Entry) -> None:
         partition = PartitionId(TopicId(entry.topic), entry.partition)
@@ -194,9 +194,9 @@ class Verification:
         )
         expected.tail.append(entry)
 
-    def _path(self, partition: PartitionId, base_offset: int) -> str:
+    def _path(self, partition: PartitionId, base_offset: int, generation: int = 0) -> str:
         directory = topic_directory(str(self._directory), partition.topic)
-        return f"{directory}/{segment_name(partition.index, base_offset)}"
+        return f"{directory}/{segment_name(partition.index, base_offset, generation)}"
 
     def _check(self, path: str, promises: _Promises, *, counting: bool) -> Iterator[Finding]:
         expected = promises.segments.get(path)
@@ -255,7 +255,7 @@ class Verification:
         """Without a catalog nobody knows how much counts: an end that is torn may never have counted."""
         file_size = self._disk.size(path)
         named = parse_segment_name(Path(path).name)
-        for step in walk(read, 0, file_size, named[1] if named else 0, NO_END):
+        for step in walk(read, 0, file_size, named.base_offset if named else 0, NO_END):
             self._count(step, counting)
             if step.damage is not None:
                 yield _damage_finding(path, step.damage, file_size, is_damage=step.damage.end < file_size)

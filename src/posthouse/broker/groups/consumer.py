@@ -10,7 +10,7 @@ A plain object like `ClassicGroup`: `wake_at` says when to call `tick` next.
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from posthouse.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment, Subscriber
@@ -106,7 +106,11 @@ class ConsumerGroup:
             raise UnknownMember("the group has been deleted")
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             return self._leave(beat, now)
-        member = self._joining(beat) if beat.epoch == JOINING else self._reporting(beat)
+        if beat.epoch == JOINING:
+            member = self._joining(beat)
+            beat = replace(beat, owned=NOTHING)
+        else:
+            member = self._reporting(beat)
         member.guest = None
         before = member.assigned
         self.advance(member, beat, topics, now)
@@ -331,9 +335,7 @@ def check_beat(beat: Beat) -> None:
     if beat.epoch < LEAVING_FOR_A_WHILE:
         raise BadRequest(f"there is no epoch {beat.epoch}")
     if beat.epoch == JOINING:
-        if beat.rebalance_seconds is None or beat.owned is None:
-            raise BadRequest("a member that joins must say how long it may take, and what it owns")
         if beat.owned:
             raise BadRequest("a member that joins owns nothing")
-        if not beat.topics and not (beat.pattern and beat.pattern.text):
-            raise BadRequest("a member must subscribe to something")
+        if beat.topics is None and beat.pattern is None:
+            raise BadRequest("a member that joins must say what it subscribes to, be it nothing")

@@ -21,6 +21,10 @@ LEAVING_FOR_A_WHILE = -2
 
 NOTHING: frozenset[PartitionId] = frozenset()
 
+_DEFAULT_REBALANCE_SECONDS = 300.0
+"""For members that join without saying how long they may take: librdkafka 2.15 does that after a quick
+unsubscribe and subscribe. It is the clients' own default (`max.poll.interval.ms`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
@@ -94,7 +98,7 @@ class ConsumerMember:
         self.instance = beat.instance
         self.client = beat.client
         self.rack = beat.rack
-        self.rebalance_seconds = 0.0
+        self.rebalance_seconds = _DEFAULT_REBALANCE_SECONDS
         self.topics: frozenset[str] = frozenset()
         self.pattern: TopicPattern | None = None
         self.assignor: str | None = None

@@ -5,6 +5,9 @@ from posthouse.protocols.kafka.config_resources import ConfigEntry, ConfigSource
 from posthouse.protocols.kafka.handler import NODE_ID
 from posthouse.settings import Address, Settings
 
+_ALWAYS_SET = frozenset({"node.id", "listeners", "advertised.listeners", "log.dirs"})
+"""What no Kafka broker runs without being told: tools look for these among the settings that were made."""
+
 
 def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
     settings = broker.settings
@@ -79,7 +82,7 @@ def _boolean(value: bool) -> str:
 
 
 def _entry(name: str, value: str, default: object, kind: ConfigType, doc: str) -> ConfigEntry:
-    set_by_user = default is not None and str(default) != value
+    set_by_user = name in _ALWAYS_SET or (default is not None and str(default) != value)
     source = ConfigSource.BROKER if set_by_user else ConfigSource.DEFAULT
     return ConfigEntry(
         name=name,

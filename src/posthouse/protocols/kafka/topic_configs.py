@@ -30,9 +30,6 @@ def _fixed(value: object, kind: ConfigType, why: str) -> FixedConfig:
 
 
 FIXED: Mapping[str, FixedConfig] = {
-    "compression.type": _fixed(
-        "producer", ConfigType.STRING, "Batches are stored as the producer compressed them."
-    ),
     "file.delete.delay.ms": _fixed(0, ConfigType.LONG, "Deleted records free their space at once."),
     "flush.messages": _fixed(INT64_MAX, ConfigType.LONG, _FLUSH),
     "flush.ms": _fixed(INT64_MAX, ConfigType.LONG, _FLUSH),

@@ -1,10 +1,11 @@
 """AlterConfigs: the given settings become all that a topic has of its own."""
 
-from collections.abc import Mapping
+from functools import partial
 
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.alter_configs import (
+    AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -30,12 +31,9 @@ async def _altered(
     )
     try:
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
-        overrides = kept_overrides(_wanted(resource))
-
-        def change(topic: Topic) -> Mapping[str, str]:
-            return overrides
-
-        await context.broker.configure_topic(resource.resource_name, change, validate_only=validate_only)
+        await context.broker.configure_topic(
+            resource.resource_name, partial(_replaced, resource.configs), validate_only=validate_only
+        )
     except Refused as error:
         answer.error_code, answer.error_message = error.code, str(error)
     except PosthouseError as error:
@@ -43,13 +41,13 @@ async def _altered(
     return answer
 
 
-def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
+def _replaced(configs: list[AlterableConfig], topic: Topic) -> dict[str, str]:
     wanted = {}
-    for config in resource.configs:
+    for config in configs:
         if config.value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
         wanted[config.name] = config.value
-    return wanted
+    return kept_overrides(wanted)
 
 
 def _refuse(

@@ -16,6 +16,7 @@ from posthouse.protocols.kafka.codec.generated.describe_log_dirs import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.log_dirs import log_dir
 
 
 async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -24,7 +25,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
         topics = [_described(context, topic, range(topic.partitions)) for topic in context.broker.topics]
     else:
         topics = [found for wanted in request.topics if (found := _wanted(context, wanted)) is not None]
-    result = DescribeLogDirsResult(log_dir="memory" if settings.memory else str(settings.data.absolute()))
+    result = DescribeLogDirsResult(log_dir=log_dir(settings))
     result.topics = topics
     if not settings.memory:
         usage = await asyncio.to_thread(shutil.disk_usage, settings.data)

@@ -1,0 +1,60 @@
+"""AlterPartitionReassignments: a partition is where it can be, so nothing ever moves."""
+
+from posthouse.model.errors import NotFound
+from posthouse.protocols.kafka.codec.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+
+
+def handle(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[_answered(context, topic) for topic in request.topics],
+    )
+
+
+def _answered(context: Context, wanted: ReassignableTopic) -> ReassignableTopicResponse:
+    return ReassignableTopicResponse(
+        name=wanted.name,
+        partitions=[_reassigned(context, wanted.name, partition) for partition in wanted.partitions],
+    )
+
+
+def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+    answer = ReassignablePartitionResponse(partition_index=wanted.partition_index)
+    try:
+        context.broker.partition(context.broker.topic(name), wanted.partition_index)
+        _check_replicas(wanted.replicas)
+    except Refused as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+    except NotFound as error:
+        answer.error_code, answer.error_message = code_of(error), str(error)
+    return answer
+
+
+def _check_replicas(replicas: list[int] | None) -> None:
+    """None takes back a reassignment that is under way."""
+    if replicas is None:
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing is being reassigned")
+    if replicas != [NODE_ID]:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has one copy, on node {NODE_ID}: [{NODE_ID}]"
+        )
+
+
+def _refuse(
+    context: Context, request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
+
+
+HANDLER = Handler(key=45, handle=handle, refuse=_refuse)

@@ -1,0 +1,23 @@
+"""ListPartitionReassignments: nothing ever moves, so nothing is under way."""
+
+from posthouse.protocols.kafka.codec.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+def handle(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse()
+
+
+def _refuse(
+    context: Context, request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
+
+
+HANDLER = Handler(key=46, handle=handle, refuse=_refuse)

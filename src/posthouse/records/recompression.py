@@ -1,0 +1,50 @@
+"""A batch in another codec, for topics that store all of theirs in one."""
+
+from collections.abc import Mapping
+
+from crc32c import crc32c
+
+from posthouse.model.errors import RecordTooLarge
+from posthouse.model.topic_config import CompressionType
+from posthouse.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CRC_AT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Readable,
+)
+from posthouse.records.compression import Codec, compress
+from posthouse.records.record import DEFAULT_MAX_OUTPUT, body_of
+
+STORED_CODEC: Mapping[CompressionType, Codec] = {
+    CompressionType.UNCOMPRESSED: Codec.NONE,
+    CompressionType.GZIP: Codec.GZIP,
+    CompressionType.SNAPPY: Codec.SNAPPY,
+    CompressionType.LZ4: Codec.LZ4,
+    CompressionType.ZSTD: Codec.ZSTD,
+}
+"""What a topic's setting asks for; 'producer' asks for nothing."""
+
+
+def recompressed(batch: Readable, header: BatchHeader, codec: Codec, *, max_bytes: int) -> bytearray:
+    """The same records in `codec`; all that the header says of them stays true.
+
+    Raises RecordTooLarge where the result would exceed `max_bytes`, and CorruptBatch where the records
+    cannot be decompressed.
+    """
+    # What is to be stored uncompressed need not be unpacked beyond what may be stored.
+    max_output = max_bytes if codec is Codec.NONE else DEFAULT_MAX_OUTPUT
+    body = compress(codec, body_of(batch, header, max_output=max_output))
+    size = HEADER_SIZE + len(body)
+    if size > max_bytes:
+        raise RecordTooLarge(
+            f"batch of {size} bytes, stored with codec {codec.name.lower()}, exceeds the limit of {max_bytes}"
+        )
+    new = header._replace(length=size - LOG_OVERHEAD, attributes=header.attributes & ~CODEC_MASK | codec)
+    out = bytearray(HEADER.pack(*new))
+    out += body
+    out[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(out)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return out
