@@ -42,7 +42,9 @@ def test_records_are_untouched(
     after: Codec,
     transactional: bool,
 ) -> None:
-    builder = BatchBuilder(before, producer_id=7, producer_epoch=1, base_sequence=3, transactional=transactional)
+    builder = BatchBuilder(
+        before, producer_id=7, producer_epoch=1, base_sequence=3, transactional=transactional
+    )
     for record in records:
         builder.add(*record)
     batch = builder.build(base_offset=40)

@@ -143,7 +143,7 @@ async def test_checkpoints_catch_up_when_there_is_space_again(tmp_path: Path) ->
         await storage.checkpoint()
         disk.heal()
         await storage.checkpoint()
-        assert not storage._changed
+        assert not storage._checkpoints.changed
         await ledger.check(storage)
     async with opened(directory) as storage:
         await ledger.check(storage)

@@ -244,7 +244,7 @@ async def test_trimming_during_a_checkpoint_leaves_no_files(tmp_path: Path) -> N
 
 
 def is_checkpointed(storage: FileStorage) -> bool:
-    return not storage._changed
+    return not storage._checkpoints.changed
 
 
 async def test_a_large_group_that_finds_no_space_for_its_segment_is_taken_back(tmp_path: Path) -> None:

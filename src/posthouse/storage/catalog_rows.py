@@ -15,6 +15,8 @@ from crc32c import crc32c
 
 from posthouse.model.errors import DataDamaged, Unavailable
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
 
 FORMAT = "1"
 UNKNOWN_FRAME = "unknown"
@@ -52,6 +54,25 @@ class TopicRow:
     partitions: int
     overrides: dict[str, str]
     deleted: bool = False
+
+    @classmethod
+    def of(cls, topic: Topic, *, deleted: bool = False) -> "TopicRow":
+        return cls(
+            id=topic.id,
+            name=topic.name,
+            partitions=topic.partitions,
+            overrides=dict(topic.overrides),
+            deleted=deleted,
+        )
+
+    def topic(self, defaults: TopicConfig) -> Topic:
+        return Topic(
+            id=self.id,
+            name=self.name,
+            partitions=self.partitions,
+            overrides=self.overrides,
+            config=defaults.with_overrides(self.overrides),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.records.batch import stamp
-from posthouse.storage import checkpoint
 from posthouse.storage.catalog import Catalog
 from posthouse.storage.catalog_rows import SegmentRow, TopicRow
+from posthouse.storage.checkpoint import Checkpoint
+from posthouse.storage.checkpoints import Checkpoints
 from posthouse.storage.compactor import MAP_BYTES, Compactor, Host
 from posthouse.storage.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.flusher import Commit, Flusher, Step, Trimming, Written
-from posthouse.storage.index import SparseIndex
 from posthouse.storage.interface import (
     PUT_DONE,
     Append,
@@ -60,8 +60,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEADER_EPOCH = 0
-DATA_PER_JOURNAL = 4
-"""A checkpoint is due when the journal is full, or when this many times its size went to segments alone."""
 
 
 class FileStorage:
@@ -82,34 +80,27 @@ class FileStorage:
         self._directory = directory
         self._clock = clock
         self._defaults = defaults or TopicConfig()
-        self._journal_bytes = journal_bytes
-        self._checkpoint_seconds = checkpoint_seconds
         self._producer_expiry_ms = producer_expiry_ms
         self._random_bytes = random_bytes
         self._disk = disk or OsDisk()
         self._files = OpenFiles(self._disk, open_files)
         self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
         self._flusher = Flusher(self._disk, self._files, self._journal, self._on_written)
-        self._reads = Reads(self._disk, self._files, lambda owner: self._changed.add(owner))
+        self._reads = Reads(self._disk, self._files, lambda owner: self._checkpoints.changed.add(owner))
         self._clerk = ThreadPoolExecutor(1, thread_name_prefix="posthouse-clerk")
         self._catalog = Catalog(directory)
         self._lock = DirectoryLock(directory)
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, PartitionLog] = {}
-        self._changed: set[PartitionLog] = set()
-        self._state_changes: dict[tuple[int, bytes], bytes | None] = {}
         self._recovered_state: dict[int, dict[bytes, bytes]] = {}
         self._gathered: list[Commit] = []
         self._generation = 0
-        self._frame = 0
-        self._journalled = 0
-        self._data_written = 0
-        self._checkpointing: asyncio.Task[None] | None = None
-        self._one_checkpoint = asyncio.Lock()
+        self._checkpoints = Checkpoints(
+            self, self._flusher, self._journal, journal_bytes=journal_bytes, seconds=checkpoint_seconds
+        )
         self._compactor = Compactor(
             self._disk, self._files, clock, self._compaction_host(), map_bytes=compaction_map_bytes
         )
-        self._timer: asyncio.TimerHandle | None = None
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
 
@@ -125,15 +116,15 @@ class FileStorage:
         self._loop = asyncio.get_running_loop()
         recovered = await self._in_clerk(self._recover)
         self._logs = recovered.logs
-        self._changed = recovered.changed
         self._recovered_state = recovered.state
-        self._state_changes = recovered.state_changes
-        self._frame = recovered.next_frame - 1
+        self._checkpoints.changed = recovered.changed
+        self._checkpoints.state = recovered.state_changes
+        self._checkpoints.frame = recovered.next_frame - 1
         self._flusher.start()
         self._state = None
-        if self._changed or self._state_changes or self._journal.has_old_files:
+        if self._checkpoints.has_work or self._journal.has_old_files:
             await self.checkpoint()
-        self._schedule_checkpoint()
+        self._checkpoints.schedule()
 
     def _recover(self) -> Recovered:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -145,7 +136,7 @@ class FileStorage:
             self._cluster_id = contents.cluster_id
             self._finish_deleting([row.id for row in contents.topics if row.deleted])
             rows = [row for row in contents.topics if not row.deleted]
-            self._topics = {row.id: self._topic(row) for row in rows}
+            self._topics = {row.id: row.topic(self._defaults) for row in rows}
             recovery = Recovery(
                 self._disk, self._files, str(self._directory), self._topics, self._clock.now_ms()
             )
@@ -160,15 +151,6 @@ class FileStorage:
             raise
         return recovered
 
-    def _topic(self, row: TopicRow) -> Topic:
-        return Topic(
-            id=row.id,
-            name=row.name,
-            partitions=row.partitions,
-            overrides=row.overrides,
-            config=self._defaults.with_overrides(row.overrides),
-        )
-
     def _new_cluster_id(self) -> str:
         return base64.urlsafe_b64encode(self._random_bytes(16)).decode().rstrip("=")
 
@@ -177,17 +159,14 @@ class FileStorage:
             return
         fenced = self._state is not None
         self._state = StorageClosed("the storage is closed")
-        if self._timer is not None:
-            self._timer.cancel()
         await self._compactor.close()
         self._submit()
-        await self._on_flusher(lambda: None)
-        if self._checkpointing is not None:
-            await self._checkpointing
+        await self._flusher.perform(lambda: None)
+        await self._checkpoints.stop()
         if not fenced:  # a sync that is asked for again after it failed would lie
             await self.checkpoint()
         await self._in_clerk(self._reads.close)  # before the files that they read from
-        await self._in_clerk(self._close, not fenced and not self._changed and not self._state_changes)
+        await self._in_clerk(self._close, not fenced and not self._checkpoints.has_work)
         self._clerk.shutdown()
 
     def _close(self, clean: bool) -> None:
@@ -212,7 +191,7 @@ class FileStorage:
         await _to_its_end(self._define([topic]))
 
     async def _define(self, topics: Sequence[Topic]) -> None:
-        await self._in_clerk(self._catalog.put_topics, [_row(topic) for topic in topics])
+        await self._in_clerk(self._catalog.put_topics, [TopicRow.of(topic) for topic in topics])
         for topic in topics:
             self._learn(topic)
 
@@ -239,17 +218,19 @@ class FileStorage:
             del self._logs[id]
         await self._compactor.leave([topic.id for topic in doomed])
         self._submit()
-        await self._on_flusher(lambda: None)
+        await self._flusher.perform(lambda: None)
         try:
-            await self._in_clerk(self._catalog.put_topics, [_row(topic, deleted=True) for topic in doomed])
+            await self._in_clerk(
+                self._catalog.put_topics, [TopicRow.of(topic, deleted=True) for topic in doomed]
+            )
         except PosthouseError:
             self._topics |= {topic.id: topic for topic in doomed}
             self._logs |= logs
             for owner in logs.values():
                 owner.roll_back()  # it was not there when others were
             raise
-        self._changed -= set(logs.values())
-        self._state_changes |= {(int(Space.PRODUCERS), partition_key(id)): None for id in logs}
+        self._checkpoints.changed -= set(logs.values())
+        self._checkpoints.state |= {(int(Space.PRODUCERS), partition_key(id)): None for id in logs}
         for owner in logs.values():
             owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
         await self._in_clerk(self._finish_deleting, [topic.id for topic in doomed])
@@ -315,27 +296,22 @@ class FileStorage:
         if written.error is not None:
             self._roll_back(written, written.error)
             return
+        size = 0
         for commit in written.commits:
             outcomes = [self._completed(step) for step in commit.steps]
-            self._data_written += commit.size
+            size += commit.size
             if not commit.done.done():
                 commit.done.set_result(outcomes)
-        self._frame = max(self._frame, written.frame)
-        self._journalled += written.journalled
-        if (
-            self._journalled >= self._journal_bytes
-            or self._data_written >= DATA_PER_JOURNAL * self._journal_bytes
-        ):
-            self._start_checkpoint()
+        self._checkpoints.written(written.frame, written.journalled, size)
 
     def _completed(self, step: Step) -> Outcome:
         if isinstance(step, Put):
-            self._state_changes[int(step.space), step.key] = step.value
+            self._checkpoints.state[int(step.space), step.key] = step.value
             return PUT_DONE
         owner = step.log
         if isinstance(step, Repetition):
             return Outcome(step.base_offset, owner.start)
-        self._changed.add(owner)
+        self._checkpoints.changed.add(owner)
         if isinstance(step, Placement):
             step.durable()
             return Outcome(step.base_offset, owner.start)
@@ -422,64 +398,32 @@ class FileStorage:
         async def replace_rows(partition: PartitionId, bases: list[int], row: SegmentRow) -> None:
             await self._in_clerk(self._catalog.replace_segments, partition, bases, row)
 
-        def fence(reason: str) -> None:
-            self._state = self._flusher.fence(reason)
-
         return Host(
-            checkpoint=self._try_checkpoint,
-            one_checkpoint=self._one_checkpoint,
+            checkpoint=self._checkpoints.make,
+            one_checkpoint=self._checkpoints.one_at_a_time,
             replace_rows=replace_rows,
-            has=lambda owner: self._logs.get(owner.id) is owner,
-            changed=lambda owner: self._changed.add(owner),
+            has=self.has,
+            changed=lambda owner: self._checkpoints.changed.add(owner),
             let_go=self._let_go,
-            fence=fence,
+            fence=self.fence,
         )
 
     async def checkpoint(self) -> None:
         """Make everything that is committed independent of the journal."""
-        await self._try_checkpoint()
+        await self._checkpoints.make()
 
-    async def _try_checkpoint(self) -> bool:
-        """Whether it succeeded."""
-        async with self._one_checkpoint:  # one that fails must not be overtaken by one that counts on it
-            return await self._checkpoint()
+    async def write_checkpoint(self, taken: Checkpoint) -> None:
+        await self._in_clerk(taken.write, self._disk, self._files, self._catalog, str(self._directory))
 
-    async def _checkpoint(self) -> bool:
-        changed, self._changed = self._changed, set()
-        state, self._state_changes = self._state_changes, {}
-        taken = checkpoint.take(self._frame, changed, state)
-        self._journalled = self._data_written = 0
-        try:
-            await self._on_flusher(self._flusher.sync_fresh_directories)
-            await self._in_clerk(taken.write, self._disk, self._files, self._catalog, str(self._directory))
-            await self._on_flusher(lambda: self._journal.release(taken.snapshot.frame))
-        except (SyncFailed, OSError, PosthouseError) as error:
-            taken.undo()
-            self._changed |= {owner for owner in changed if self._logs.get(owner.id) is owner}
-            self._state_changes = state | self._state_changes
-            if isinstance(error, SyncFailed):
-                self._state = self._flusher.fence(str(error))
-            else:
-                log.warning("a checkpoint failed and will be tried again: %s", error)
-            return False
-        for owner in changed:
-            _unload_indexes(owner)
-        return True
+    @property
+    def is_writable(self) -> bool:
+        return self._state is None
 
-    def _start_checkpoint(self) -> None:
-        if self._checkpointing is None and self._state is None:
-            self._checkpointing = asyncio.create_task(self.checkpoint(), name="checkpoint")
-            self._checkpointing.add_done_callback(self._checkpoint_done)
+    def has(self, owner: PartitionLog) -> bool:
+        return self._logs.get(owner.id) is owner
 
-    def _checkpoint_done(self, task: asyncio.Task[None]) -> None:
-        self._checkpointing = None
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a checkpoint failed", exc_info=task.exception())
-
-    def _schedule_checkpoint(self) -> None:
-        if self._changed or self._state_changes:
-            self._start_checkpoint()
-        self._timer = self._loop.call_later(self._checkpoint_seconds, self._schedule_checkpoint)
+    def fence(self, reason: str) -> None:
+        self._state = self._flusher.fence(reason)
 
     def _log(self, partition: PartitionId) -> PartitionLog:
         owner = self._logs.get(partition)
@@ -498,26 +442,6 @@ class FileStorage:
     async def _in_clerk(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._loop.run_in_executor(self._clerk, lambda: work(*args, **kwargs))
 
-    async def _on_flusher(self, work: Callable[[], None]) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-
-        def report(error: BaseException | None) -> None:
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        def run() -> None:
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it
-                self._loop.call_soon_threadsafe(report, error)
-            else:
-                self._loop.call_soon_threadsafe(report, None)
-
-        self._flusher.run(run)
-        await done
-
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:
     """Topics change in the catalog and in memory, or in neither, even if the caller goes away meanwhile."""
@@ -527,25 +451,6 @@ async def _to_its_end(work: Coroutine[None, None, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
-
-
-def _row(topic: Topic, *, deleted: bool = False) -> TopicRow:
-    return TopicRow(
-        id=topic.id,
-        name=topic.name,
-        partitions=topic.partitions,
-        overrides=dict(topic.overrides),
-        deleted=deleted,
-    )
-
-
-def _unload_indexes(owner: PartitionLog) -> None:
-    """Closed segments that nobody has read since the last checkpoint need no index in memory."""
-    for segment in owner.segments[:-1]:
-        if not segment.was_read and not segment.is_changed and segment.indexed_to == segment.size:
-            interval = owner.config.index_interval_bytes
-            segment.index = SparseIndex(interval, segment.size, segment.max_timestamp)
-        segment.was_read = False
 
 
 def _log_failure(done: Future[None]) -> None:

@@ -108,6 +108,28 @@ class Flusher:
         """Do `job` on this thread, after everything that was submitted before it."""
         self._queue.put(job)
 
+    async def perform(self, job: Job) -> None:
+        """`run` it and wait for it; raises what it raises."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def report(error: BaseException | None) -> None:
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def work() -> None:
+            try:
+                job()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it
+                loop.call_soon_threadsafe(report, error)
+            else:
+                loop.call_soon_threadsafe(report, None)
+
+        self.run(work)
+        await done
+
     def stop(self) -> None:
         """Write what was submitted, then end. Blocks until that is done."""
         if self._thread is not None:
