@@ -28,11 +28,11 @@ same run, and the CPU per GiB.
 - Raw requests come from one socket with up to 4 MiB, or eight requests, unanswered (`bench/wire.py`); they
   are built beforehand, so that the sender is not what is measured.
 
-Where it falls short: a produce request costs the broker's event loop some 60 µs of Python whatever its size. With
-the batches of a busy librdkafka (about 1 MB) that is little beside the copying; with 16 KiB batches it is most of the
-time, and the copier, which does not look at what it copies, is far ahead. The CPU per GiB with 100-byte records
-counts record bytes only and is dominated by requests, not bytes. With 10,000 partitions each batch is a write to
-another file, and checkpoints have 10,000 rows.
+Where it falls short: a produce request costs the broker's event loop some 60 µs of Python whatever its
+size. With the batches of a busy librdkafka (about 1 MB) that is little beside the copying; with 16 KiB
+batches it is most of the time, and the copier, which does not look at what it copies, is far ahead. The CPU
+per GiB with 100-byte records counts record bytes only and is dominated by requests, not bytes. With 10,000
+partitions each batch is a write to another file, and checkpoints have 10,000 rows.
 
 {machine}
 """
