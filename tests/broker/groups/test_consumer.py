@@ -7,6 +7,7 @@ import pytest
 from posthouse.broker.groups.consumer import ConsumerState
 from posthouse.broker.groups.consumer_member import JOINING, Progress
 from posthouse.broker.groups.membership import MemberIdentity
+from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.model.errors import (
     BadRequest,
     FencedInstance,
@@ -17,7 +18,7 @@ from posthouse.model.errors import (
     UnreleasedInstance,
     UnsupportedAssignor,
 )
-from posthouse.model.ids import MemberId
+from posthouse.model.ids import MemberId, PartitionId
 from tests.broker.groups.consumer_clients import REBALANCE, SESSION, Group, settle, topic
 
 
@@ -186,10 +187,8 @@ def test_a_full_group() -> None:
 @pytest.mark.parametrize(
     ("epoch", "changes"),
     [
-        (JOINING, {"rebalance_seconds": None}),
-        (JOINING, {"owned": None}),
         (JOINING, {"topics": None}),
-        (JOINING, {"topics": frozenset()}),
+        (JOINING, {"owned": frozenset({PartitionId(topic("t", 1).id, 0)})}),
         (-2, {}),
         (-3, {}),
     ],
@@ -197,6 +196,31 @@ def test_a_full_group() -> None:
 def test_requests_that_make_no_sense(group: Group, epoch: int, changes: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
         group.member().send(epoch, **changes)
+
+
+def test_a_member_may_join_for_nothing(group: Group) -> None:
+    nothings: tuple[dict[str, Any], ...] = (
+        {"topics": frozenset()},
+        {"topics": None, "pattern": TopicPattern("")},
+    )
+    for nothing in nothings:
+        answer = group.member().send(JOINING, **nothing)
+        assert answer.assignment == frozenset()
+
+
+def test_a_join_that_says_too_little_counts_as_one_that_owns_nothing(group: Group) -> None:
+    static = group.member(instance="i")
+    static.turn()
+    static.leave(for_a_while=True)
+    group.change_topics(topic("t", 2))
+    back = group.member(instance="i")
+    answer = back.send(JOINING, rebalance_seconds=None, owned=None)
+    assert answer.assignment == group.machine.target[back.id]
+    new = group.member()
+    assert new.send(JOINING, rebalance_seconds=None, owned=None).epoch == group.machine.epoch
+    member = group.machine.get(new.id)
+    assert member is not None
+    assert member.rebalance_seconds == 300
 
 
 def test_who_may_commit(group: Group) -> None:

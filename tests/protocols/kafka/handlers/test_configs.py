@@ -79,6 +79,9 @@ async def test_the_broker(broker: AsyncBroker, wire: Wire) -> None:
     assert configs["auto.create.topics.enable"].value == "true"
     assert configs["advertised.listeners"].value == f"PLAINTEXT://{broker.kafka}"
     assert all(config.read_only for config in configs.values())
+    sources = {name: config.config_source for name, config in configs.items()}
+    assert {sources[name] for name in ("advertised.listeners", "listeners", "node.id", "log.dirs")} == {4}
+    assert (sources["num.partitions"], sources["group.max.size"]) == (5, 5)
     assert (await describe(wire, BROKER, "")).configs == []
 
 
@@ -153,6 +156,9 @@ async def test_replace_refuses(broker: AsyncBroker, wire: Wire) -> None:
     assert await replace(wire, nonsense="x") == ErrorCode.INVALID_CONFIG
     assert await replace(wire, preallocate="true") == ErrorCode.INVALID_CONFIG
     assert await replace(wire, name="unknown") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for value in ("x", None):
+        answer = await replace(wire, name="unknown", retention_ms=value)
+        assert answer == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic comes before its settings"
     assert await replace(wire, BROKER, "1", num_partitions="2") == ErrorCode.INVALID_REQUEST
     assert overrides(broker) == {"retention.ms": "5"}
 

@@ -67,7 +67,7 @@ async def test_the_first_version_gives_out_ids(wire: Wire) -> None:
     [
         ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
         ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
         ({"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
         ({"server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
         ({"member_epoch": 7}, ErrorCode.UNKNOWN_MEMBER_ID),

@@ -6,6 +6,7 @@ import time
 import pytest
 from crc32c import crc32c
 
+from posthouse.model.topic_config import CompressionType
 from posthouse.protocols.kafka.codec.generated.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -13,9 +14,10 @@ from posthouse.protocols.kafka.codec.generated.produce import (
     TopicProduceData,
 )
 from posthouse.protocols.kafka.errors import ErrorCode
-from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, iter_headers
+from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, iter_headers, verify_crc
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
+from posthouse.records.recompression import STORED_CODEC
 from posthouse.records.record import iter_records
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire, batch, kio_module, produce_request
@@ -178,6 +180,52 @@ async def test_log_append_time(wire: Wire) -> None:
     stored = (await wire.fetch(topic)).records
     assert stored is not None
     assert [record.timestamp for record in iter_records(stored)] == [answer.log_append_time_ms]
+
+
+@pytest.mark.parametrize("setting", STORED_CODEC)
+@pytest.mark.parametrize("codec", Codec)
+async def test_batches_are_stored_as_the_topic_wants(
+    codec: Codec, setting: CompressionType, wire: Wire
+) -> None:
+    topic = await wire.create_topic(compression_type=setting)
+    values = [b"a" * 500, None, b"b"]
+    for base in (0, 3):
+        answer = await wire.produce(topic, batch(*values, codec=codec))
+        assert (answer.error_code, answer.base_offset) == (0, base)
+    stored = (await wire.fetch(topic)).records
+    assert stored is not None
+    headers = list(iter_headers(stored))
+    assert [header.codec for _, header in headers] == [STORED_CODEC[setting]] * 2
+    assert all(verify_crc(stored, pos, header.length) for pos, header in headers)
+    second = memoryview(stored)[headers[1][0] :]
+    assert [(record.offset, record.value) for record in iter_records(second)] == [*enumerate(values, 3)]
+
+
+async def test_by_default_batches_stay_as_they_are(wire: Wire) -> None:
+    topic = await wire.create_topic()
+    sent = batch(b"a" * 500, codec=Codec.GZIP)
+    await wire.produce(topic, sent)
+    stored = (await wire.fetch(topic)).records
+    assert stored is not None
+    assert bytes(stored[ATTRIBUTES_AT:]) == bytes(sent[ATTRIBUTES_AT:])
+
+
+async def test_what_becomes_too_large_is_refused(wire: Wire) -> None:
+    topic = await wire.create_topic(compression_type="uncompressed", max_message_bytes="1000")
+    small = batch(b"a" * 2000, codec=Codec.GZIP)
+    assert len(small) < 1000
+    assert (await wire.produce(topic, small)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert (await wire.produce(topic, batch(b"a" * 900, codec=Codec.GZIP))).error_code == 0
+
+
+async def test_recompressed_batches_get_the_time_of_the_log_too(wire: Wire) -> None:
+    topic = await wire.create_topic(compression_type="zstd", message_timestamp_type="LogAppendTime")
+    answer = await wire.produce(topic, batch(b"a" * 500))
+    stored = (await wire.fetch(topic)).records
+    assert stored is not None
+    [(pos, header)] = iter_headers(stored)
+    assert (header.codec, header.max_timestamp) == (Codec.ZSTD, answer.log_append_time_ms)
+    assert verify_crc(stored, pos, header.length)
 
 
 async def test_max_message_bytes_is_enforced(wire: Wire) -> None:

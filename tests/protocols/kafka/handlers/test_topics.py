@@ -136,7 +136,7 @@ async def test_validate_only(broker: AsyncBroker, wire: Wire) -> None:
 
 
 async def test_settings_that_are_true_here_are_accepted(broker: AsyncBroker, wire: Wire) -> None:
-    [result] = await create(wire, new(min_insync_replicas="1", compression_type="producer"))
+    [result] = await create(wire, new(min_insync_replicas="1", preallocate="false"))
     assert result.error_code == 0
     assert broker.app.broker.topic("t").overrides == {}
 

@@ -77,6 +77,19 @@ async def test_a_repeated_batch_gets_its_first_offset(wire: Wire) -> None:
     assert await producer.send(second) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
+async def test_sequences_wrap(wire: Wire) -> None:
+    await wire.create_topic("t")
+    producer = TransactionalWire(wire, newer=False)
+    producer.id = None  # type: ignore[assignment]
+    await producer.init()
+    producer.sequences[0] = 2**31 - 2
+    last = producer.batch(b"a", b"b", b"c", transactional=False)
+    assert await producer.send(last) == (0, 0)
+    assert await producer.send(last) == (0, 0)
+    producer.sequences[0] = 1
+    assert await producer.send(producer.batch(b"d", transactional=False)) == (0, 3)
+
+
 async def test_commit_and_abort(wire: Wire, producer: TransactionalWire) -> None:
     epoch = producer.epoch
     await producer.write(b"a")
