@@ -37,7 +37,12 @@ class Link:
         self._answered: set[int] = set()
 
     async def run(self, requests: asyncio.StreamReader, address: Address) -> None:
-        answers, self.upstream = await asyncio.open_connection(address.host, address.port)
+        try:
+            answers, self.upstream = await asyncio.open_connection(address.host, address.port)
+        except ConnectionError:  # the broker has stopped already
+            self._client.close()
+            return
+        self._proxy.links.append(self)
         returning = asyncio.create_task(self._return(answers))
         try:
             while True:
@@ -96,9 +101,7 @@ class FrameProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self.broker is not None
-        link = Link(self, writer)
-        self.links.append(link)
-        await link.run(reader, self.broker)
+        await Link(self, writer).run(reader, self.broker)
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
