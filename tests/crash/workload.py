@@ -22,9 +22,10 @@ PRODUCERS = 4
 
 
 class BrokerProcess:
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, port: int = 0) -> None:
         command = [
-            *(sys.executable, "-m", "posthouse", "serve", "--data", str(data), "--kafka", "127.0.0.1:0"),
+            *(sys.executable, "-m", "posthouse", "serve", "--data", str(data)),
+            *("--kafka", f"127.0.0.1:{port}"),
             *("--journal-bytes", str(256 * 1024), "--log-level", "error"),
         ]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -43,8 +44,8 @@ class BrokerProcess:
 
 
 @contextmanager
-def broker(data: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(data)
+def broker(data: Path, port: int = 0) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(data, port)
     try:
         yield process
     finally:

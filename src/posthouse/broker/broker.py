@@ -109,7 +109,7 @@ class Broker:
         """Raises where the producer's transaction does not allow the batch. Storage checks the sequence."""
         header = append.header
         if not header.is_transactional:
-            if self.transactions.owns(header.producer_id):
+            if self.transactions.ids.owns(header.producer_id):
                 raise InvalidTransaction(f"producer {header.producer_id} writes in transactions only")
             return
         if writer is None:
@@ -253,7 +253,7 @@ class Broker:
         return self.topics.get_by_id(topic_id)
 
     def _is_unstable(self, group: GroupId, partition: PartitionId) -> bool:
-        return self.transactions.has_pending_offset(offset_key(group, partition))
+        return self.transactions.ids.has_pending_offset(offset_key(group, partition))
 
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition where the topic has none with this number."""

@@ -29,8 +29,8 @@ TIMEOUT_MS = 60_000
 class Ledger(MemoryStorage):
     """Keeps state for the next broker that uses it, and a list of the commits.
 
-    `dead` loses every commit, `mute` keeps it but never says so: a broker that is dropped then has crashed
-    before or after it.
+    `dead` loses every commit, `mute` keeps it but does not say so until it may `speak`: a broker that is
+    dropped then has crashed before or after it.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -40,6 +40,7 @@ class Ledger(MemoryStorage):
         self.dead = False
         self.mute = False
         self._state: dict[Space, dict[bytes, bytes]] = {}
+        self._unsaid: list[tuple[asyncio.Future[list[Outcome]], list[Outcome]]] = []
 
     def commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
         never: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
@@ -57,7 +58,19 @@ class Ledger(MemoryStorage):
                     space.pop(operation.key, None)
                 else:
                     space[operation.key] = operation.value
-        return never if self.mute else done
+        if not self.mute:
+            return done
+        self._unsaid.append((never, done.result()))
+        return never
+
+    def speak(self) -> None:
+        self.mute = False
+        for future, outcomes in self._unsaid:
+            if not future.done():
+                future.set_result(outcomes)
+
+    async def close(self) -> None:
+        """The next broker uses it."""
 
     def take_state(self, space: Space) -> dict[bytes, bytes]:
         return dict(self._state.get(space, {}))
@@ -84,11 +97,7 @@ class Bench:
 
     async def crash(self) -> None:
         """The broker is gone in the middle of whatever it did; another one starts on what is stored."""
-        await self.broker._transaction_timer.stop()
-        await self.broker._housekeeping.stop()
-        for step in self.broker.transactions._steps:
-            step.cancel()
-        await asyncio.sleep(0)
+        await self.close()
         self.ledger.dead = self.ledger.mute = False
         self.broker = self._broker()
         await self.start()

@@ -5,12 +5,12 @@ import pytest
 
 from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.broker.transactions.transaction import TransactionState
-from posthouse.model.errors import InvalidTransaction, OutOfOrderSequence, ProducerFenced
+from posthouse.model.errors import InvalidTransaction, OutOfOrderSequence, ProducerFenced, StorageFull
 from tests.broker.transactions.producers import Bench, Client
 
 
 def state(client: Client) -> TransactionState:
-    return client.bench.broker.transactions.get(client.id).state
+    return client.bench.broker.transactions.ids.get(client.id).state
 
 
 async def finish_one(client: Client, value: bytes = b"one") -> None:
@@ -127,6 +127,21 @@ async def test_a_late_batch_of_an_aborted_transaction(bench: Bench, old: Client)
     with pytest.raises(ProducerFenced):
         await old.end(commit=True)
     assert await bench.committed() == []
+
+
+async def test_what_is_doubtful_is_never_committed(bench: Bench, old: Client) -> None:
+    """Not even where the disk is full at the moment when it is to be given up."""
+    await old.commit_offset(5)
+    bench.ledger.failure = StorageFull("no space")
+    with pytest.raises(ProducerFenced):
+        await old.commit_offset(7, member=old.member(Origin(Session(), 1)))
+    await bench.broker.transactions.close()
+    bench.ledger.failure = None
+    assert state(old) is TransactionState.ONGOING
+    with pytest.raises(ProducerFenced):
+        await old.end(commit=True)
+    await bench.broker.transactions.abort_expired()
+    assert state(old) is TransactionState.ABORTED
 
 
 async def test_a_late_batch_after_the_right_one(bench: Bench, old: Client) -> None:

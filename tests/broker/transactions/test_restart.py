@@ -29,7 +29,7 @@ async def test_a_crash_before_the_commit_of_the_end(bench: Bench, client: Client
     with pytest.raises(TimeoutError):
         await _within_no_time(client)
     await bench.crash()
-    assert bench.broker.transactions.get(client.id).state is TransactionState.ONGOING
+    assert bench.broker.transactions.ids.get(client.id).state is TransactionState.ONGOING
     assert (bench.stable(), bench.offset_of("g")) == (0, None)
     assert bench.broker.groups.offsets.unstable("g", client.partition(0))  # type: ignore[arg-type]
     bench.clock.advance(TIMEOUT_MS / 1000)
@@ -46,12 +46,21 @@ async def test_a_crash_after_the_commit_of_the_end(bench: Bench, client: Client)
     with pytest.raises(TimeoutError):
         await _within_no_time(client)
     await bench.crash()
-    assert bench.broker.transactions.get(client.id).state is TransactionState.COMMITTED
+    assert bench.broker.transactions.ids.get(client.id).state is TransactionState.COMMITTED
     assert await bench.committed() == [b"a"]
     assert bench.offset_of("g") == 5
     client.lose_connection()
     await client.end(member=client.member(producer=before))
     assert await bench.committed() == [b"a"]
+
+
+async def test_a_restart_knows_every_partition(bench: Bench, client: Client) -> None:
+    await client.write(b"a")
+    await client.write(b"b", partition=1)
+    await bench.crash()
+    bench.clock.advance(TIMEOUT_MS / 1000)
+    await bench.broker.transactions.abort_expired()
+    assert (bench.stable(0), bench.stable(1)) == (2, 2)
 
 
 async def _within_no_time(client: Client) -> None:

@@ -173,6 +173,16 @@ async def test_a_producer_asks_for_its_next_epoch(bench: Bench, client: Client) 
         await client.init(again=True)
 
 
+async def test_producers_take_turns(bench: Bench, client: Client) -> None:
+    """With connections of any age: a producer is new when it says so."""
+    other = Client(bench, client.id, bumps_epoch=client.bumps_epoch)
+    for each in (other, client, other):
+        await each.init()
+        await each.write(b"x")
+        await each.end(commit=True)
+    assert await bench.committed() == [b"x"] * 3
+
+
 async def test_somebody_else_has_taken_over_meanwhile(bench: Bench, client: Client) -> None:
     await Client(bench, client.id, bumps_epoch=client.bumps_epoch).init()
     with pytest.raises(ProducerFenced):
@@ -180,7 +190,7 @@ async def test_somebody_else_has_taken_over_meanwhile(bench: Bench, client: Clie
 
 
 async def test_epochs_run_out(bench: Bench, client: Client) -> None:
-    bench.broker.transactions.get(client.id).producer = ProducerIdentity(
+    bench.broker.transactions.ids.get(client.id).producer = ProducerIdentity(
         client.producer.producer_id, MAX_EPOCH
     )
     client.producer = ProducerIdentity(client.producer.producer_id, MAX_EPOCH)
@@ -192,13 +202,15 @@ async def test_epochs_run_out(bench: Bench, client: Client) -> None:
         after = await client.init(again=True)
     assert after.epoch == 0
     assert after.producer_id != before.producer_id
+    known = bench.storage.producers(client.partition(0))[before.producer_id]
+    assert known.epoch == (MAX_EPOCH + 1 if client.bumps_epoch else MAX_EPOCH), "the old one is fenced"
     await client.write(b"b")
     await client.end(commit=True)
     assert await bench.committed() == [b"a", b"b"]
 
 
 async def test_the_last_epoch_can_only_fence(bench: Bench, client: Client) -> None:
-    transaction = bench.broker.transactions.get(client.id)
+    transaction = bench.broker.transactions.ids.get(client.id)
     transaction.producer = client.producer = ProducerIdentity(client.producer.producer_id, MAX_EPOCH)
     await client.write(b"a")
     bench.clock.advance(TIMEOUT_MS / 1000)
@@ -241,7 +253,7 @@ async def test_strangers(bench: Bench, client: Client) -> None:
     with pytest.raises(UnknownProducerId):
         await unknown.end()
     with pytest.raises(UnknownTransaction):
-        bench.broker.transactions.get("unknown")
+        bench.broker.transactions.ids.get("unknown")
     other = client.member(producer=ProducerIdentity(client.producer.producer_id + 1, 0))
     with pytest.raises(UnknownProducerId):
         await client.end(member=other)
@@ -289,7 +301,7 @@ async def test_a_full_disk_leaves_the_transaction_open(bench: Bench, client: Cli
     with pytest.raises(StorageFull):
         await client.end(commit=True)
     bench.ledger.failure = None
-    assert bench.broker.transactions.get(client.id).state is TransactionState.ONGOING
+    assert bench.broker.transactions.ids.get(client.id).state is TransactionState.ONGOING
     await client.end(commit=True)
     assert await bench.committed() == [b"a"]
     assert bench.offset_of("g") == 3
@@ -304,7 +316,7 @@ async def test_what_was_not_stored_is_stored_with_the_next(bench: Bench, client:
     client.sequences.clear()
     await client.send(client.batch(b"a"))
     await bench.crash()
-    assert bench.broker.transactions.get(client.id).state is TransactionState.ONGOING
+    assert bench.broker.transactions.ids.get(client.id).state is TransactionState.ONGOING
     bench.clock.advance(TIMEOUT_MS / 1000)
     await bench.broker.transactions.abort_expired()
     assert bench.stable() == 2
@@ -314,7 +326,7 @@ async def test_a_topic_that_is_deleted_meanwhile(bench: Bench, client: Client) -
     await client.write(b"a")
     await bench.broker.delete_topics([bench.topic])
     await client.end(commit=True)
-    assert bench.broker.transactions.get(client.id).state is TransactionState.COMMITTED
+    assert bench.broker.transactions.ids.get(client.id).state is TransactionState.COMMITTED
 
 
 async def test_ids_that_nobody_uses_are_forgotten(bench: Bench, client: Client) -> None:
@@ -323,7 +335,7 @@ async def test_ids_that_nobody_uses_are_forgotten(bench: Bench, client: Client) 
     await busy.write(b"x")
     bench.clock.advance(IDLE_MS / 1000 + 1)
     await bench.broker.transactions.expire()
-    assert [each.id for each in bench.broker.transactions.all()] == ["busy"]
+    assert [each.id for each in bench.broker.transactions.ids.all()] == ["busy"]
     with pytest.raises(UnknownProducerId):
         await client.write(b"x")
     await client.init(again=True)
@@ -333,13 +345,17 @@ async def test_ids_that_nobody_uses_are_forgotten(bench: Bench, client: Client) 
 async def test_a_client_that_leaves_does_not_stop_what_it_began(bench: Bench, client: Client) -> None:
     await client.write(b"a")
     await client.commit_offset(4)
+    bench.ledger.mute = True
     ending = asyncio.ensure_future(client.end(commit=True))
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
     ending.cancel()
+    await asyncio.sleep(0)
+    bench.ledger.speak()
     await bench.broker.transactions.close()
     assert await bench.committed() == [b"a"]
     assert bench.offset_of("g") == 4
-    assert bench.broker.transactions.get(client.id).state is TransactionState.COMMITTED
+    assert bench.broker.transactions.ids.get(client.id).state is TransactionState.COMMITTED
 
 
 async def test_an_administrator_gives_it_up(bench: Bench, client: Client) -> None:

@@ -20,7 +20,6 @@ from posthouse.broker.transactions.admission import Admission
 from posthouse.broker.transactions.ending import abort_hanging, commit_end
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.origins import Arrival, Line, Origin
-from posthouse.broker.transactions.pending_offsets import PendingOffsets
 from posthouse.broker.transactions.producer_ids import ProducerIds
 from posthouse.broker.transactions.transaction import (
     MAX_EPOCH,
@@ -29,20 +28,19 @@ from posthouse.broker.transactions.transaction import (
     Transaction,
     TransactionState,
     Work,
-    decode_transaction,
-    split_offset_key,
 )
+from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     ConcurrentTransaction,
     InvalidTimeout,
     InvalidTransaction,
     ProducerFenced,
+    Unavailable,
     UnknownProducerId,
-    UnknownTransaction,
 )
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Operation, Put, Space, Storage
+from posthouse.storage.interface import Operation, Put, Storage
 from posthouse.storage.producers import NOT_OPEN
 
 log = logging.getLogger(__name__)
@@ -69,43 +67,16 @@ class Transactions:
         self._apply_offsets = apply_offsets
         self._arrived = arrived
         self.producer_ids = ProducerIds(storage)
-        self._transactions: dict[str, Transaction] = {}
-        self._producers: set[int] = set()
-        self._open: set[str] = set()
-        self._pending = PendingOffsets()
+        self.ids = TransactionalIds()
         self._steps: set[asyncio.Task[Any]] = set()
 
     def load(self) -> None:
         self.producer_ids.load()
-        for key, value in self._storage.take_state(Space.TRANSACTIONS).items():
-            self._keep(decode_transaction(key, value))
-        for key, value in self._storage.take_state(Space.TRANSACTION_OFFSETS).items():
-            id, offset_key = split_offset_key(key)
-            transaction = self._transactions.get(id)
-            if transaction is not None and transaction.work is not None:
-                transaction.work.offsets[offset_key] = Put(Space.OFFSETS, offset_key, value)
-                self._pending.add([offset_key])
+        self.ids.load(self._storage)
 
     async def close(self) -> None:
         """Wait for what has begun."""
         await asyncio.gather(*self._steps, return_exceptions=True)
-
-    def all(self) -> list[Transaction]:
-        return list(self._transactions.values())
-
-    def get(self, id: str) -> Transaction:
-        transaction = self._transactions.get(id)
-        if transaction is None:
-            raise UnknownTransaction(f"there is no transactional id {id!r}")
-        return transaction
-
-    def owns(self, producer_id: int) -> bool:
-        """Whether this producer has a transactional id, and so must not write outside of transactions."""
-        return producer_id in self._producers
-
-    def has_pending_offset(self, offset_key: bytes) -> bool:
-        """Whether an open transaction may still change this committed offset."""
-        return offset_key in self._pending
 
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
@@ -123,7 +94,7 @@ class Transactions:
     async def _init_producer(
         self, id: str, timeout_ms: int, expected: ProducerIdentity | None
     ) -> ProducerIdentity:
-        transaction = self._transactions.get(id)
+        transaction = self.ids.find(id)
         if transaction is None:
             return await self._first_producer(id, timeout_ms)
         with self._exclusively(transaction):
@@ -146,14 +117,14 @@ class Transactions:
             id=id, producer=NOBODY, timeout_ms=timeout_ms, changed_ms=self._clock.now_ms()
         )
         # Known at once, so that a second caller does not make a second one.
-        self._transactions[id] = transaction
+        self.ids.keep(transaction)
         try:
             with self._exclusively(transaction):
                 transaction.producer = ProducerIdentity(await self.producer_ids.take(), 0)
                 await self._storage.commit([transaction.put()])
-                self._keep(transaction)
+                self.ids.keep(transaction)
         except BaseException:
-            del self._transactions[id]
+            self.ids.forget(transaction)
             raise
         return transaction.producer
 
@@ -211,7 +182,7 @@ class Transactions:
             self._follow(transaction, work.committing, member.origin)
         partitions = set(work.partitions)
         operations: list[Operation] = [] if work.is_stored else [transaction.put()]
-        self._pending.add(put.key for put in offsets if put.key not in work.offsets)
+        self.ids.add_pending(put.key for put in offsets if put.key not in work.offsets)
         for put in offsets:
             work.offsets[put.key] = put
             operations.append(transaction.offset_put(put.key, put.value))
@@ -252,7 +223,7 @@ class Transactions:
 
     async def abort(self, producer: ProducerIdentity, partition: PartitionId) -> None:
         """Give up, on an administrator's word, what this producer has open in the partition."""
-        for transaction in [self._transactions[id] for id in self._open]:
+        for transaction in self.ids.open():
             if transaction.producer.producer_id == producer.producer_id:
                 if transaction.producer != producer:
                     raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
@@ -266,21 +237,31 @@ class Transactions:
     async def abort_expired(self) -> None:
         """Give up what has been open for too long; its producer finds itself fenced."""
         now = self._clock.now_ms()
-        for transaction in [self._transactions[id] for id in self._open]:
+        for transaction in self.ids.open():
             work = transaction.work
-            if work and now - work.started_ms >= transaction.timeout_ms and not transaction.is_busy:
+            if work is None or transaction.is_busy:
+                continue
+            if now - work.started_ms >= transaction.timeout_ms:
                 log.warning("the transaction of %r took too long and is aborted", transaction.id)
-                await self._undisturbed(self._fence(transaction))
+                await self._give_up(transaction)
+            elif work.is_doubtful:
+                await self._give_up(transaction)
 
     async def expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
         before = self._clock.now_ms() - IDLE_MS
-        for each in self.all():
+        for each in self.ids.all():
             if each.work is None and each.changed_ms < before and not each.is_busy:
                 await self._storage.commit([each.removal()])
-                if self._transactions.get(each.id) is each and each.work is None:
-                    del self._transactions[each.id]
-                    self._producers.discard(each.producer.producer_id)
+                if self.ids.find(each.id) is each and each.work is None:
+                    self.ids.forget(each)
+
+    async def _give_up(self, transaction: Transaction) -> None:
+        """Fence it on the broker's own account. `abort_expired` tries again what fails."""
+        try:
+            await self._undisturbed(self._fence(transaction))
+        except Unavailable as error:
+            log.warning("the transaction of %r cannot be aborted yet: %s", transaction.id, error)
 
     async def _fence(self, transaction: Transaction) -> None:
         """Give the transaction up and make its producer's epoch invalid."""
@@ -302,27 +283,19 @@ class Transactions:
             after.has_aborted = False
             after.control = Line()
         markers = await commit_end(self._storage, transaction, after, commit=commit)
-        self._keep(after)
+        self.ids.keep(after)
         if transaction.work is not None:
             if commit:
                 self._apply_offsets(list(transaction.work.offsets.values()))
-            self._pending.remove(transaction.work.offsets)
+            self.ids.remove_pending(transaction.work.offsets)
         for marker in markers:
             self._arrived(marker.partition, marker.header.length)
-
-    def _keep(self, transaction: Transaction) -> None:
-        self._transactions[transaction.id] = transaction
-        self._producers.add(transaction.producer.producer_id)
-        if transaction.work is None:
-            self._open.discard(transaction.id)
-        else:
-            self._open.add(transaction.id)
 
     def _begun(self, transaction: Transaction) -> Work:
         if transaction.work is None:
             transaction.changed_ms = self._clock.now_ms()
             transaction.work = Work(transaction.changed_ms)
-            self._open.add(transaction.id)
+            self.ids.keep(transaction)
         return transaction.work
 
     async def _successor(self, producer: ProducerIdentity) -> ProducerIdentity:
@@ -336,7 +309,7 @@ class Transactions:
         return transaction
 
     def _of(self, member: Member) -> Transaction:
-        transaction = self._transactions.get(member.id)
+        transaction = self.ids.find(member.id)
         if transaction is None:
             raise UnknownProducerId(f"transactional id {member.id!r} has no producer")
         if transaction.is_busy:
@@ -350,6 +323,8 @@ class Transactions:
             raise ProducerFenced(
                 f"{member.id!r} has epoch {transaction.producer.epoch}, not {member.producer.epoch}"
             )
+        if transaction.work is not None and transaction.work.is_doubtful:
+            raise ProducerFenced(f"the transaction of {member.id!r} is being aborted")
 
     def _check_control(self, transaction: Transaction, origin: Origin) -> None:
         """Beginning and ending go over one connection. Another may take over when that one is gone."""
@@ -359,9 +334,10 @@ class Transactions:
     def _follow(self, transaction: Transaction, line: Line, origin: Origin, *, alone: bool = True) -> None:
         """Raises where this may be a latecomer. `alone`: a second connection may not follow the first."""
         arrival = line.judge(origin)
-        if arrival is Arrival.SUCCEEDS and alone:
+        if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
             log.warning("two connections speak for %r: its transaction is aborted", transaction.id)
-            self._start(self._fence(transaction))
+            transaction.work.is_doubtful = True
+            self._start(self._give_up(transaction))
         elif arrival is not Arrival.LATE:
             line.follow(origin)
             return

@@ -71,6 +71,8 @@ class Work:
     """The groups whose offsets it may commit; None: it was open when the broker started, nobody knows."""
     producing: Line = field(default_factory=Line)
     committing: Line = field(default_factory=Line)
+    is_doubtful: bool = False
+    """It may hold something that belongs to another transaction: all that is left is to give it up."""
 
     @property
     def is_stored(self) -> bool:

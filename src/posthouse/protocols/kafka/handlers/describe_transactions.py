@@ -25,7 +25,7 @@ def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTr
 
 def _describe(context: Context, id: str) -> TransactionState:
     try:
-        transaction = context.broker.transactions.get(id)
+        transaction = context.broker.transactions.ids.get(id)
     except PosthouseError as error:
         return TransactionState(transactional_id=id, error_code=code_of(error))
     return TransactionState(

@@ -23,7 +23,7 @@ def handle(context: Context, request: ListTransactionsRequest) -> ListTransactio
                 producer_id=each.producer.producer_id,
                 transaction_state=STATE_NAMES[each.state],
             )
-            for each in context.broker.transactions.all()
+            for each in context.broker.transactions.ids.all()
             if _is_wanted(each, request, now) and (pattern is None or pattern.matches(each.id))
         ],
     )

@@ -1,0 +1,76 @@
+"""The transactional ids that there are, by name, and what is open among them."""
+
+from collections.abc import Iterable
+
+from posthouse.broker.transactions.transaction import Transaction, decode_transaction, split_offset_key
+from posthouse.model.errors import UnknownTransaction
+from posthouse.storage.interface import Put, Space, Storage
+
+
+class TransactionalIds:
+    """Owned by the event loop."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[str, Transaction] = {}
+        self._producers: set[int] = set()
+        self._open: set[str] = set()
+        self._pending: dict[bytes, int] = {}
+        """How many open transactions are about to change a committed offset, by its key."""
+
+    def load(self, storage: Storage) -> None:
+        for key, value in storage.take_state(Space.TRANSACTIONS).items():
+            self.keep(decode_transaction(key, value))
+        for key, value in storage.take_state(Space.TRANSACTION_OFFSETS).items():
+            id, offset_key = split_offset_key(key)
+            transaction = self._transactions.get(id)
+            if transaction is not None and transaction.work is not None:
+                transaction.work.offsets[offset_key] = Put(Space.OFFSETS, offset_key, value)
+                self.add_pending([offset_key])
+
+    def all(self) -> list[Transaction]:
+        return list(self._transactions.values())
+
+    def open(self) -> list[Transaction]:
+        return [self._transactions[id] for id in self._open]
+
+    def find(self, id: str) -> Transaction | None:
+        return self._transactions.get(id)
+
+    def get(self, id: str) -> Transaction:
+        transaction = self._transactions.get(id)
+        if transaction is None:
+            raise UnknownTransaction(f"there is no transactional id {id!r}")
+        return transaction
+
+    def owns(self, producer_id: int) -> bool:
+        """Whether this producer has a transactional id, and so must not write outside of transactions."""
+        return producer_id in self._producers
+
+    def keep(self, transaction: Transaction) -> None:
+        """Takes the place of what was known under its id."""
+        self._transactions[transaction.id] = transaction
+        self._producers.add(transaction.producer.producer_id)
+        if transaction.work is None:
+            self._open.discard(transaction.id)
+        else:
+            self._open.add(transaction.id)
+
+    def forget(self, transaction: Transaction) -> None:
+        del self._transactions[transaction.id]
+        self._producers.discard(transaction.producer.producer_id)
+
+    def has_pending_offset(self, offset_key: bytes) -> bool:
+        """Whether an open transaction may still change this committed offset."""
+        return offset_key in self._pending
+
+    def add_pending(self, offset_keys: Iterable[bytes]) -> None:
+        for key in offset_keys:
+            self._pending[key] = self._pending.get(key, 0) + 1
+
+    def remove_pending(self, offset_keys: Iterable[bytes]) -> None:
+        for key in offset_keys:
+            left = self._pending[key] - 1
+            if left:
+                self._pending[key] = left
+            else:
+                del self._pending[key]
