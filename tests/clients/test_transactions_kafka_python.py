@@ -8,7 +8,7 @@ import pytest
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.admin import NewTopic
+    from kafka.admin import AbortTransactionSpec, NewTopic
     from kafka.errors import KafkaError
     from kafka.structs import OffsetAndMetadata
 
@@ -88,3 +88,25 @@ def test_offsets(kafka: str, topic: str) -> None:
         assert consumer.committed(partition) == 3
     producer.close()
     consumer.close()
+
+
+def test_an_administrator_looks_and_aborts(kafka: str, topic: str) -> None:
+    producer = make_producer(kafka, topic)
+    producer.begin_transaction()
+    producer.send(topic, b"hangs", partition=0).get(30)
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    partition = TopicPartition(topic, 0)
+    assert [(each.transactional_id, each.state.value) for each in admin.list_transactions()[1]].count(
+        (topic, "Ongoing")
+    ) == 1
+    described = admin.describe_transactions([topic])[topic]
+    assert described.topic_partitions == {partition}
+    [found] = admin.describe_producers([partition])[partition].active_producers
+    assert (found.producer_id, found.current_transaction_start_offset) == (described.producer_id, 0)
+    admin.abort_transaction(AbortTransactionSpec(partition, found.producer_id, found.producer_epoch))
+    assert admin.describe_transactions([topic])[topic].state.value == "CompleteAbort"
+    admin.close()
+    with pytest.raises(KafkaError):
+        producer.commit_transaction()
+    producer.close(timeout=5)
+    assert read(kafka, topic) == []

@@ -95,8 +95,7 @@ async def test_an_end_that_is_repeated_does_not_end_the_next(proxy: FrameProxy) 
     await application.write("one")
     await application.end(commit=True)
     await application.write("two")
-    ends.frames[0].send()
-    await asyncio.sleep(0.2)
+    await ends.frames[0].send_again()
     assert await asyncio.to_thread(read_committed, proxy.address) == [["one"]] * PARTITIONS
     await application.end(commit=False)
     assert await asyncio.to_thread(read_committed, proxy.address) == [["one"]] * PARTITIONS
@@ -111,8 +110,7 @@ async def test_an_end_that_was_stuck_in_a_connection_that_the_client_gave_up(pro
     for link in list(proxy.links):
         link.cut_off()
     await application.write("two")
-    ends.frames[0].send()
-    await asyncio.sleep(0.2)
+    await ends.frames[0].send_again()
     assert await asyncio.to_thread(read_committed, proxy.address) == [["one"]] * PARTITIONS
     await application.end(commit=True)
     assert await asyncio.to_thread(read_committed, proxy.address) == [["one", "two"]] * PARTITIONS
@@ -127,7 +125,7 @@ async def test_batches_that_are_repeated_in_the_next_transaction(proxy: FramePro
     first = list(batches.frames)
     await application.write("two")
     for frame in first:
-        frame.send()
+        await frame.send_again()
     await application.end(commit=True)
     assert await asyncio.to_thread(read_committed, proxy.address) == [["one", "two"]] * PARTITIONS
 
@@ -137,20 +135,21 @@ class Weather:
 
     def __init__(self, proxy: FrameProxy, random: Random) -> None:
         self._random = random
-        self._loop = asyncio.get_running_loop()
-        self._links = proxy.links
-        self.late = 0
+        self.late: list[asyncio.Task[None]] = []
         proxy.passes = self
 
     def __call__(self, frame: Frame) -> bool:
         fate = self._random.random()
         if frame.key not in (PRODUCE, END, ADD_PARTITIONS) or fate > 0.5:
             return True
-        self.late += 1
-        self._loop.call_later(self._random.choice([0, 0.01, 0.1, 0.5]), frame.send)
-        if fate < 0.02:
-            self._loop.call_later(0.01, frame.link.cut_off)
+        self.late.append(asyncio.create_task(self._send_later(frame, cut_off=fate < 0.02)))
         return fate > 0.05  # a few are only late, not repeated
+
+    async def _send_later(self, frame: Frame, *, cut_off: bool) -> None:
+        if cut_off:
+            frame.link.cut_off()
+        await asyncio.sleep(self._random.choice([0, 0.01, 0.1, 0.5]))
+        frame.send()
 
 
 @pytest.mark.timeout(180)
@@ -176,7 +175,7 @@ async def test_in_bad_weather_transactions_stay_whole(proxy: FrameProxy, seed: i
         else:
             (committed if commit else aborted).append(value)
     proxy.passes = lambda frame: True
-    await asyncio.sleep(1)
+    await asyncio.gather(*weather.late)
     await Application(proxy).init()
     partitions = await asyncio.to_thread(read_committed, proxy.address)
     assert partitions[1:] == partitions[:-1], "a transaction is whole"
@@ -184,4 +183,4 @@ async def test_in_bad_weather_transactions_stay_whole(proxy: FrameProxy, seed: i
     assert len(set(found)) == len(found), "and there once"
     assert set(committed) <= set(found)
     assert not set(aborted) & set(found)
-    assert weather.late > 20
+    assert len(weather.late) > 20

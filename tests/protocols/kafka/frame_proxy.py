@@ -24,6 +24,12 @@ class Frame:
         """To the broker, over the connection that it belongs to, now."""
         self.link.upstream.write(self.data)
 
+    async def send_again(self) -> None:
+        """Done when the broker has answered."""
+        answered = self.link.awaited[self.number] = asyncio.get_running_loop().create_future()
+        self.send()
+        await asyncio.wait_for(answered, 10)
+
 
 class Link:
     """One client's connection, and the one to the broker that stands for it.
@@ -35,6 +41,7 @@ class Link:
         self._proxy = proxy
         self._client = client
         self._answered: set[int] = set()
+        self.awaited: dict[int, asyncio.Future[None]] = {}
 
     async def run(self, requests: asyncio.StreamReader, address: Address) -> None:
         try:
@@ -59,6 +66,8 @@ class Link:
             while True:
                 data = await _read_frame(answers)
                 _, number = _ANSWER.unpack_from(data)
+                if number in self.awaited:
+                    self.awaited.pop(number).set_result(None)
                 # The client asked once, so it hears one answer.
                 if number not in self._answered and not self._client.is_closing():
                     self._answered.add(number)
