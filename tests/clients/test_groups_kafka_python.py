@@ -14,13 +14,11 @@ with warnings.catch_warnings():
     from kafka.admin import NewTopic
     from kafka.structs import OffsetAndMetadata
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# When a poll's time is up in the middle of a join, kafka-python 3.0.12 now and then forgets the answer to its
+# SyncGroup: its debug log shows the assignment arriving and never being used. Then the test is tried again.
+pytestmark = [pytest.mark.flaky(reruns=3), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 PARTITIONS = 4
-
-# When a poll's time is up in the middle of a join, kafka-python 3.0.12 now and then forgets the answer to its
-# SyncGroup: its own debug log shows the assignment arriving and never being used. Then the test is tried again.
-pytestmark = pytest.mark.flaky(reruns=3)
 Join = Callable[..., Any]
 
 
