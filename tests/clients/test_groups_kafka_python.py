@@ -14,8 +14,8 @@ with warnings.catch_warnings():
     from kafka.admin import NewTopic
     from kafka.structs import OffsetAndMetadata
 
-# When a poll's time is up in the middle of a join, kafka-python 3.0.12 now and then forgets the answer to its
-# SyncGroup: its debug log shows the assignment arriving and never being used. Then the test is tried again.
+# kafka-python 3.0.12 now and then stays without partitions although its debug log shows the assignment arriving in
+# a SyncGroup response; short polls that end in the middle of a join may be why. Then the test is tried again.
 pytestmark = [pytest.mark.flaky(reruns=3), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 PARTITIONS = 4
