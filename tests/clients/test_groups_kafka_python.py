@@ -14,8 +14,8 @@ with warnings.catch_warnings():
     from kafka.admin import NewTopic
     from kafka.structs import OffsetAndMetadata
 
-# kafka-python 3.0.12 now and then stays without partitions although its debug log shows the assignment arriving in
-# a SyncGroup response; short polls that end in the middle of a join may be why. Then the test is tried again.
+# kafka-python 3.0.12 now and then stays without partitions although its debug log shows the assignment
+# arriving in a SyncGroup response; short polls that end inside a join may be why. Then it is tried again.
 pytestmark = [pytest.mark.flaky(reruns=3), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 PARTITIONS = 4
