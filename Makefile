@@ -6,7 +6,7 @@ DATA   ?= ./data
 KAFKA  ?= 127.0.0.1:9092
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest bench conformance codec clean
+.PHONY: help run test lint types layers pytest explore bench conformance codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ layers: $(BIN)/.dev
 
 pytest: $(BIN)/.dev
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+ROUNDS ?= 20
+explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS times (20)
+	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -q -n 2 --hypothesis-profile new \
+	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
+	    tests/broker/groups tests/broker/transactions tests/records || exit 1; done
 
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench

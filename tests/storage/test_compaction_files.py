@@ -3,9 +3,13 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.records.batch import iter_headers
@@ -16,6 +20,7 @@ from tests.storage.compacted import Writer, compacted_topic, put, slices
 from tests.storage.compacted_store import (
     PARTITION,
     TOPIC,
+    check_compacted,
     check_opens,
     contents,
     filled,
@@ -161,6 +166,31 @@ async def test_all_of_it_is_trimmed_while_it_is_swapped(tmp_path: Path) -> None:
     await storage.open()
     assert await contents(storage) == {39: b"39"}
     assert len([name for name in segment_files(tmp_path / "data") if name.endswith(".log")]) == 1
+    await storage.close()
+
+
+@pytest.mark.parametrize("step", [1, 2])
+async def test_a_part_of_it_is_trimmed_while_it_is_compacted(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of a group stays dirty, and nothing behind it counts as clean before it."""
+    storage = await filled(tmp_path / "data")
+    await storage.update_topic(replace(TOPIC, config=TOPIC.config.with_overrides({"segment.bytes": "1000"})))
+    second = storage._log(PARTITION).segments[1].base_offset
+    in_worker = storage._compactor._in_worker
+    steps = 0
+
+    async def trim_after(work: Callable[[], Any]) -> Any:
+        nonlocal steps
+        done = await in_worker(work)
+        steps += 1
+        if steps == step:
+            await storage.commit([Trim(PARTITION, second)])
+        return done
+
+    monkeypatch.setattr(storage._compactor, "_in_worker", trim_after)
+    await storage.compact()
+    await check_compacted(storage)
     await storage.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -178,18 +178,37 @@ class CompactionMachine(RuleBasedStateMachine):
         for _ in range(3):
             self.compact()
 
-    @rule()
-    def compact_beside_trim(self) -> None:
-        self.start = max(self.start, self.end // 2)
-
-        async def both() -> None:
-            await asyncio.gather(
-                self.storage.compact(), self.storage.commit([Trim(self.partition, self.start)])
-            )
-
+    @rule(fraction=st.floats(0, 1), steps=st.integers(0, 6))
+    def compact_beside_trim(self, fraction: float, steps: int) -> None:
+        """The log is trimmed when the pass has done so many of its steps on the worker thread."""
         for offset in self.written:
             self.first_pass.setdefault(offset, self.clock.now_ms())
-        self.run(both())
+        self.start = max(self.start, int(self.end * fraction))
+        compactor = self.storage._compactor
+        in_worker = compactor._in_worker
+        left = steps
+
+        async def trim() -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                await self.storage.commit([Trim(self.partition, self.start)])
+
+        async def step(work: Callable[[], T]) -> T:
+            done = await in_worker(work)
+            await trim()
+            return done
+
+        async def both() -> None:
+            await self.storage.compact()
+            while left >= 0:
+                await trim()
+
+        compactor._in_worker = step  # type: ignore[method-assign]
+        try:
+            self.run(both())
+        finally:
+            compactor._in_worker = in_worker  # type: ignore[method-assign]
 
     @rule()
     def restart(self) -> None:
@@ -198,9 +217,11 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
+        before = self.directory
         self.life += 1
         self.run(crash_copy(self.storage, self.directory))
         self.run(self.storage.close())
+        shutil.rmtree(before)
         self.open_storage()
 
     @rule()

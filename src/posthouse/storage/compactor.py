@@ -130,10 +130,16 @@ class Compactor:
             work = self._pass(owner, sources, now)
         await self._in_worker(work.collect_keys)
         for group in work.groups():
-            if not all(owner.has(source.segment) for source in group):
+            there = [owner.has(source.segment) for source in group]
+            if not any(there):
                 continue  # trimmed meanwhile
+            if not all(there):
+                return True
             for cleaned in await self._in_worker(partial(work.clean, group)):
-                await self._swap(owner, cleaned)
+                if not await self._swap(owner, cleaned):
+                    # Trimmed in part, so the rest stays as it was. Tombstones and markers behind it would go
+                    # before what needs them: begin anew.
+                    return True
         if work.forgotten:
             owner.producers.forget_aborted(work.forgotten)
             self._host.changed(owner)
@@ -159,15 +165,19 @@ class Compactor:
             stopped=self._stopped,
         )
 
-    async def _swap(self, owner: PartitionLog, cleaned: Cleaned) -> None:
+    async def _swap(self, owner: PartitionLog, cleaned: Cleaned) -> bool:
+        """Whether nothing of the old segments is left."""
         async with self._host.one_checkpoint:
-            if self._stopped.is_set() or not all(map(owner.has, cleaned.sources)):
+            there = [owner.has(segment) for segment in cleaned.sources]
+            if self._stopped.is_set() or not all(there):
                 if cleaned.segment is not None:
                     self._host.let_go([cleaned.segment])
-                return
+                if self._stopped.is_set():
+                    raise Stopped
+                return not any(there)
             if cleaned.segment is None:
                 await self._note(owner, cleaned)
-                return
+                return True
             bases = [segment.base_offset for segment in cleaned.sources]
             await self._host.replace_rows(owner.id, bases, segment_row(owner.id, cleaned.segment))
             if not owner.replace(cleaned.sources, cleaned.segment):
@@ -176,6 +186,7 @@ class Compactor:
                 self._host.changed(owner)
                 self._host.let_go([cleaned.segment])
         self._host.let_go(list(cleaned.sources))
+        return True
 
     async def _note(self, owner: PartitionLog, cleaned: Cleaned) -> None:
         """Nothing had to go, but it has been looked at."""
