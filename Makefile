@@ -5,28 +5,41 @@ BIN    := $(VENV)/bin
 DATA   ?= ./data
 KAFKA  ?= 127.0.0.1:9092
 
+# A change of one of these needs a new installation.
+BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest explore bench conformance codec clean
+.PHONY: help run test lint types layers pytest explore bench bench-spark conformance demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(BIN)/.runtime: pyproject.toml
+$(BIN)/.runtime: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing posthouse into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(BIN)/.dev: pyproject.toml
+$(BIN)/.dev: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing posthouse and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(BIN)/.runtime $@
 
+$(BIN)/.demo: $(BUILT_FROM)
+	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing posthouse with Spark into $(VENV) (some 600 MB) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+	@touch $(BIN)/.runtime $@
+
 run: $(BIN)/.runtime  ## start the broker on $(KAFKA), data in $(DATA)
 	@exec $(BIN)/posthouse serve --data $(DATA) --kafka $(KAFKA) --hints
+
+demo: $(BIN)/.demo  ## broker, orders and a pipeline on Spark, for half a minute
+	@$(BIN)/python -m tools.demo
 
 test: lint types layers pytest  ## lint, types, layers and the whole test suite
 
@@ -52,6 +65,9 @@ explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS tim
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench
 
+bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md
+	$(BIN)/python -m bench.spark
+
 conformance: $(BIN)/.dev  ## the test suites of kafka-python and librdkafka against this broker
 	$(BIN)/python -m tools.conformance $(CONFORMANCE)
 
@@ -59,4 +75,4 @@ codec: $(BIN)/.dev  ## regenerate the Kafka codec from kio's schemas
 	$(BIN)/python -m tools.kafka_codec
 
 clean:           ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build src/posthouse/records/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

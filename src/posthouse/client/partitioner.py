@@ -1,28 +1,20 @@
 """Which partition a record goes to: the choice that Kafka's own producers make, so that keys stay together
 whoever writes them."""
 
-from struct import Struct
+from posthouse.records.arrow_layout import BinaryColumn
+from posthouse.records.batch import Readable
+from posthouse.records.columns import KERNEL, Kernel
+from posthouse.records.murmur import murmur2
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-_FOUR = Struct("<I")
-
-
-def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits with Kafka's seed, unsigned."""
-    size = len(data)
-    hashed = _SEED ^ size
-    whole = size & ~3
-    for (word,) in _FOUR.iter_unpack(memoryview(data)[:whole]):
-        word = word * _M & _MASK
-        word = (word ^ word >> 24) * _M & _MASK
-        hashed = hashed * _M & _MASK ^ word
-    if whole != size:
-        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    hashed = (hashed ^ hashed >> 13) * _M & _MASK
-    return hashed ^ hashed >> 15
+__all__ = ["murmur2", "partition_of", "partitions_of"]
 
 
 def partition_of(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def partitions_of(
+    keys: BinaryColumn, rows: int, partitions: int, keyless: int, kernel: Kernel = KERNEL
+) -> Readable:
+    """The partition of each of the first `rows` keys, 32 bits each; `keyless` where there is no key."""
+    return kernel.partitions(keys, rows, partitions, keyless)

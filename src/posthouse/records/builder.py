@@ -72,12 +72,7 @@ class BatchBuilder:
     ) -> None:
         self._codec = codec
         self._level = level
-        self._attributes = (
-            codec
-            | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
-            | (TRANSACTIONAL_BIT if transactional else 0)
-            | (CONTROL_BIT if control else 0)
-        )
+        self._attributes = attributes_of(codec, timestamp_type, transactional=transactional, control=control)
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
         self._base_sequence = base_sequence
@@ -104,19 +99,7 @@ class BatchBuilder:
         base = self._base_timestamp if count else timestamp
         if not NO_TIMESTAMP <= timestamp <= _MAX_INT64:
             raise InvalidTimestamp(f"timestamp {timestamp}")
-        delta = timestamp - base
-        record = b"".join(
-            (
-                b"\x00",
-                _SMALL[delta] if 0 <= delta < _SMALL_LIMIT else write_varint(delta),
-                _SMALL[count] if count < _SMALL_LIMIT else write_varint(count),
-                _NULL if key is None else _length(key),
-                key or b"",
-                _NULL if value is None else _length(value),
-                value or b"",
-                _encode_headers(headers) if headers else _NO_HEADERS,
-            )
-        )
+        record = encode_record(timestamp - base, count, key, value, headers)
         size = len(record)
         self._records += _SMALL[size] if size < _SMALL_LIMIT else write_varint(size)
         self._records += record
@@ -134,29 +117,92 @@ class BatchBuilder:
         else:
             batch = bytearray(HEADER_SIZE)
             batch += compress(self._codec, memoryview(self._records)[HEADER_SIZE:], self._level)
-        size = len(batch)
-        if size > _MAX_INT32:
-            raise RecordTooLarge(f"batch of {size} bytes")
-        HEADER.pack_into(
+        write_header(
             batch,
-            0,
-            base_offset,
-            size - LOG_OVERHEAD,
-            NO_LEADER_EPOCH,
-            MAGIC,
-            0,
-            self._attributes,
-            self.count - 1,
-            self._base_timestamp,
-            self._max_timestamp,
-            self._producer_id,
-            self._producer_epoch,
-            self._base_sequence,
-            self.count,
+            base_offset=base_offset,
+            attributes=self._attributes,
+            count=self.count,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._base_sequence,
         )
-        crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
-        batch[CRC_AT:ATTRIBUTES_AT] = crc.to_bytes(4, "big")
         return batch
+
+
+def attributes_of(
+    codec: Codec,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    *,
+    transactional: bool = False,
+    control: bool = False,
+) -> int:
+    return (
+        codec
+        | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+    )
+
+
+def write_header(
+    batch: bytearray,
+    *,
+    base_offset: int,
+    attributes: int,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """Fills the room for the header at the front of `batch`, checksum and all; the records lie behind it."""
+    size = len(batch)
+    if size > _MAX_INT32:
+        raise RecordTooLarge(f"batch of {size} bytes")
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        size - LOG_OVERHEAD,
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    batch[CRC_AT:ATTRIBUTES_AT] = crc.to_bytes(4, "big")
+
+
+def encode_record(
+    timestamp_delta: int,
+    offset_delta: int,
+    key: Readable | None,
+    value: Readable | None,
+    headers: Iterable[tuple[str, Readable | None]],
+) -> bytes:
+    """One record without the length that goes before it."""
+    return b"".join(
+        (
+            b"\x00",
+            _SMALL[timestamp_delta] if 0 <= timestamp_delta < _SMALL_LIMIT else write_varint(timestamp_delta),
+            _SMALL[offset_delta] if offset_delta < _SMALL_LIMIT else write_varint(offset_delta),
+            _NULL if key is None else _length(key),
+            key or b"",
+            _NULL if value is None else _length(value),
+            value or b"",
+            _encode_headers(headers) if headers else _NO_HEADERS,
+        )
+    )
 
 
 def _length(data: Readable) -> bytes:

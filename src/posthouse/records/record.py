@@ -50,16 +50,23 @@ def iter_records(batch: Readable, *, max_output: int = DEFAULT_MAX_OUTPUT) -> It
     """
     header = parse_header(batch)
     data = body_of(batch, header, max_output=max_output)
-    return _iter_body(data, header)
+    return iter_body(data, header)
 
 
 def body_of(batch: Readable, header: BatchHeader, *, max_output: int = DEFAULT_MAX_OUTPUT) -> bytes:
     """The bytes of one whole batch's records, decompressed."""
+    return bytes(body_in(batch, header, max_output=max_output))
+
+
+def body_in(
+    batch: Readable, header: BatchHeader, *, max_output: int = DEFAULT_MAX_OUTPUT
+) -> bytes | memoryview:
+    """The same without a copy: where nothing was compressed, it is the place in `batch`."""
     if header.length > len(batch):
         raise CorruptBatch(f"batch of {header.length} bytes is cut off after {len(batch)}")
     body = memoryview(batch)[HEADER_SIZE : header.length]
     if header.codec is Codec.NONE:
-        return bytes(body)
+        return body
     if header.count == 0 and not body:
         # Compaction may leave a batch without records; then there is nothing that was compressed.
         return b""
@@ -79,7 +86,8 @@ def decode_batches(
             yield from iter_records(view[pos : pos + header.length], max_output=max_output)
 
 
-def _iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
+def iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records in `data`, which is the body of the batch with `header`."""
     # One-byte numbers are read in line through a table, and a record's rules are checked together at its
     # end: positions only grow, so whatever overran shows there. A quarter faster than a call per number.
     small, base_offset, base_timestamp = _ONE_BYTE, header.base_offset, header.base_timestamp
