@@ -113,6 +113,9 @@ class Settings:
     offset_metadata_bytes: int = _setting(
         4096, int, "The largest text that may be stored with a committed offset."
     )
+    transaction_max_timeout_ms: int = _setting(
+        900_000, int, "The longest time that a producer may ask for its transactions to stay open."
+    )
     shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
     log_format: str = _setting("text", _log_format, "Log lines as text for people or json for machines.")
     log_level: str = _setting("info", str, "How much is logged: debug, info, warning or error.")
@@ -131,6 +134,8 @@ class Settings:
             raise InvalidConfig("default_partitions must be at least 1")
         if self.group_min_session_ms > self.group_max_session_ms:
             raise InvalidConfig("group_min_session_ms must not be above group_max_session_ms")
+        if not 0 < self.transaction_max_timeout_ms < 2**31:
+            raise InvalidConfig("transaction_max_timeout_ms must be from 1 to 2147483647")
         if self.journal_bytes < 64 * 1024:
             raise InvalidConfig("journal_bytes must be at least 65536")
         if self.open_files != 0 and self.open_files < 16:

@@ -235,6 +235,68 @@ async def test_without_limits_retention_keeps_everything(storage: Storage, clock
     assert storage.bounds(partition) == Bounds(0, 10, 10)
 
 
+@pytest.mark.parametrize("limit", [{"retention_local_ms": "1000"}, {"retention_local_bytes": "0"}])
+async def test_local_retention_lets_go_of_what_is_archived_alone(
+    storage: Storage, clock: ManualClock, limit: dict[str, str]
+) -> None:
+    partition = await partition_in(storage, retention_ms="-1", segment_bytes="100", **limit)
+    for number in range(10):
+        await storage.commit([append(partition, b"%d" % number, timestamps=[clock.now_ms()])])
+    clock.advance(3600)
+    await storage.enforce_retention()
+    assert storage.bounds(partition) == Bounds(0, 10, 10), "nothing is archived"
+    for archived in (4, 4, 2, 7):
+        await storage.enforce_retention({partition: archived}.__getitem__)
+        assert storage.bounds(partition).start == max(4, archived)
+    assert await read_all(storage, partition) == {n: b"%d" % n for n in range(7, 10)}
+    await storage.enforce_retention({partition: 11}.__getitem__)
+    assert storage.bounds(partition).start == 7, "nobody can have archived what is yet to come"
+    await storage.enforce_retention({partition: 10}.__getitem__)
+    assert storage.bounds(partition) == Bounds(9, 10, 10), "the last segment is not closed"
+
+
+async def test_local_retention_by_time_keeps_what_is_young_enough(
+    storage: Storage, clock: ManualClock
+) -> None:
+    partition = await partition_in(
+        storage, retention_ms="-1", retention_local_ms="60000", segment_bytes="100"
+    )
+    for number in range(10):
+        await storage.commit([append(partition, b"%d" % number, timestamps=[clock.now_ms()])])
+        clock.advance(10)
+    await storage.enforce_retention(lambda partition: 10)
+    assert storage.bounds(partition) == Bounds(4, 10, 10), "the others are younger than a minute"
+
+
+async def test_local_retention_by_size_keeps_at_least_that_much(storage: Storage) -> None:
+    partition = await partition_in(
+        storage, retention_ms="-1", retention_local_bytes="500", segment_bytes="100"
+    )
+    for number in range(10):
+        await storage.commit([append(partition, b"%d" % number)])
+    each = storage.size(partition) // 10
+    await storage.enforce_retention(lambda partition: 10)
+    assert 500 <= storage.size(partition) < 500 + each
+
+
+async def test_local_retention_waits_for_segments_that_are_archived_as_a_whole(storage: Storage) -> None:
+    partition = await partition_in(storage, retention_ms="-1", retention_local_bytes="0", segment_bytes="100")
+    for _ in range(4):
+        await storage.commit([append(partition, b"a", b"b", b"c")])
+    await storage.enforce_retention(lambda partition: 5)
+    assert storage.bounds(partition) == Bounds(3, 12, 12)
+
+
+async def test_local_retention_leaves_compacted_topics_alone(storage: Storage) -> None:
+    partition = await partition_in(
+        storage, retention_local_bytes="0", segment_bytes="100", cleanup_policy="compact"
+    )
+    for number in range(4):
+        await storage.commit([append(partition, b"%d" % number)])
+    await storage.enforce_retention(lambda partition: 4)
+    assert storage.bounds(partition) == Bounds(0, 4, 4)
+
+
 async def test_a_deleted_topic_is_gone(storage: Storage) -> None:
     doomed, kept = make_topic("doomed", 2), make_topic("kept")
     await storage.create_topics([doomed, kept])

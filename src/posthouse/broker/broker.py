@@ -17,7 +17,7 @@ from posthouse.broker.transactions.member import Writer
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidTransaction, OffsetOutOfRange, PosthouseError, UnknownPartition
-from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.model.ids import ARCHIVE_GROUP, GroupId, PartitionId, TopicId
 from posthouse.model.topic_config import CompressionType, TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import (
@@ -50,11 +50,15 @@ class Broker:
         self.groups = Groups(storage, self.topics, settings, clock, member_metadata)
         self._long_poll = LongPoll(storage.bounds)
         self.transactions = Transactions(
-            storage, clock, apply_offsets=self.groups.offsets.apply, arrived=self._long_poll.arrived
+            storage,
+            clock,
+            max_timeout_ms=settings.transaction_max_timeout_ms,
+            apply_offsets=self.groups.offsets.apply,
+            arrived=self._long_poll.arrived,
         )
         self.groups.offsets.unstable = self._is_unstable
         self._housekeeping = Housekeeping(
-            [storage.enforce_retention, self.groups.expire, self.transactions.expire],
+            [self.enforce_retention, self.groups.expire, self.transactions.expire],
             settings.retention_check_seconds,
         )
         self._compaction = Housekeeping([storage.compact], settings.retention_check_seconds)
@@ -220,6 +224,14 @@ class Broker:
             raise OffsetOutOfRange(f"offset {offset} is not between 0 and the end of the log at {bounds.end}")
         [outcome] = await self._storage.commit([Trim(partition_id, offset)])
         return outcome.log_start
+
+    async def enforce_retention(self) -> None:
+        """Let go of what the topics' settings no longer keep; by `retention.local.*` what is archived."""
+        await self._storage.enforce_retention(self._archived)
+
+    def _archived(self, partition: PartitionId) -> int:
+        committed = self.groups.offsets.get(ARCHIVE_GROUP, partition)
+        return 0 if committed is None else committed.offset
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False

@@ -27,12 +27,13 @@ def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error that reached the top."""
     from posthouse.client.errors import BadArgument, ClientError
     from posthouse.model.errors import InvalidConfig, PosthouseError
+    from posthouse.spark.errors import SparkError
 
     if isinstance(error, CommandLineError):
         return _usage(error), getattr(error, "exit_code", MISUSED)
     if isinstance(error, BadArgument | InvalidConfig):
         return str(error), MISUSED
-    if isinstance(error, ClientError | PosthouseError):
+    if isinstance(error, ClientError | PosthouseError | SparkError):
         return str(error), FAILED
     if isinstance(error, OSError):
         return _os_sentence(error), FAILED

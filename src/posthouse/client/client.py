@@ -10,8 +10,9 @@ from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
 from posthouse.client.group_offsets import GroupOffset, OffsetChange
 from posthouse.client.groups import GroupInfo
-from posthouse.client.positions import Bounds, Start, bounds_of, first_offsets
+from posthouse.client.positions import Bounds, Start, bounds_of, first_offsets, list_offsets
 from posthouse.client.producer import BATCH_BYTES, Producer
+from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.records.compression import Codec
 
@@ -69,6 +70,16 @@ class Client:
         """Start and end of every partition, by topic name and partition."""
         return bounds_of(self._cluster, topics)
 
+    def find_offsets(
+        self,
+        wanted: Iterable[tuple[TopicInfo, Iterable[int]]],
+        timestamp: int,
+        *,
+        committed: bool = False,
+    ) -> dict[tuple[str, int], int]:
+        """The first offset of that time or later (or LATEST, EARLIEST); -1 where there is none."""
+        return list_offsets(self._cluster, wanted, timestamp, committed=committed)
+
     def offsets(self, topic: str, start: Start, *, partitions: Iterable[int] | None = None) -> dict[int, int]:
         """Where `start` lies in each partition."""
         info = self.topic(topic)
@@ -98,6 +109,18 @@ class Client:
         """Let a group without members go on from `start` in these partitions (None: all of the topic)."""
         return group_offsets.reset_offsets(self._cluster, group, topics, start, dry_run=dry_run)
 
+    def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Set where a group without members goes on, by topic name and partition."""
+        by_topic: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in offsets.items():
+            by_topic.setdefault(topic, {})[partition] = offset
+        pairs = [(self.topic(topic), partitions) for topic, partitions in by_topic.items()]
+        group_offsets.commit_offsets(self._cluster, group, pairs)
+
+    def commit_topic(self, group: str, topic: TopicInfo, offsets: Mapping[int, int]) -> None:
+        """The same for one topic, by its id: refused where another has taken its name meanwhile."""
+        group_offsets.commit_offsets(self._cluster, group, [(topic, offsets)])
+
     def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
         """By name, what was in the way; every group that can be deleted is, with its offsets."""
         return groups.delete_groups(self._cluster.any(), names)
@@ -123,6 +146,21 @@ class Client:
             self._cluster, info, info.check_partitions(partitions), start, committed=True
         )
         return Reading(self._cluster, info, positions, follow=follow)
+
+    def range_of(
+        self,
+        info: TopicInfo,
+        partition: int,
+        first: int,
+        end: int,
+        *,
+        committed: bool = True,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> RangeReading:
+        """Offsets from `first` to before `end` of one partition, undecoded, over a connection of its own."""
+        return RangeReading(
+            self._cluster, info, partition, first, end, committed=committed, fetch_bytes=fetch_bytes
+        )
 
     def messages(
         self,

@@ -19,7 +19,7 @@ from posthouse.client.errors import (
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
-from posthouse.protocols.kafka.codec.registry import APIS, Api
+from posthouse.protocols.kafka.codec.registry import APIS, FIRST_OWN_KEY, Api
 
 CLIENT_NAME = "posthouse"
 MAX_FRAME = 256 * 1024 * 1024
@@ -124,6 +124,11 @@ class Connection:
 
     def _check_version(self, api: Api) -> None:
         low, high = self._versions.get(api.key, (0, -1))
+        if high < 0 and api.key >= FIRST_OWN_KEY:
+            raise IncompatibleBroker(
+                f"this needs {api.name}, which Kafka does not have, and the broker at {self.node} neither; "
+                "use a newer Posthouse"
+            )
         if not low <= api.max_version <= high:
             has = f"has only versions {low} to {high}" if high >= 0 else "does not have it"
             raise IncompatibleBroker(

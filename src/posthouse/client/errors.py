@@ -14,6 +14,7 @@ ClientError
     ├── RecordsDamaged
     ├── GroupNotFound
     ├── GroupActive        it has members, and this is for groups without
+    ├── ProducerFenced     another producer has its transactional id, or its transaction took too long
     └── TopicNotReady      asking again soon may succeed
 """
 
@@ -85,6 +86,10 @@ class GroupActive(RequestRefused):
     codes = frozenset({68, 22, 25, 27, 110, 113})
 
 
+class ProducerFenced(RequestRefused):
+    codes = frozenset({47, 49, 90})
+
+
 class TopicNotReady(RequestRefused):
     codes = frozenset({5, 6})
 
@@ -97,6 +102,7 @@ _KINDS: tuple[type[RequestRefused], ...] = (
     RecordsDamaged,
     GroupNotFound,
     GroupActive,
+    ProducerFenced,
     TopicNotReady,
 )
 _BY_CODE = {code: kind for kind in _KINDS for code in kind.codes}
@@ -111,6 +117,8 @@ _SENTENCES = {
     "on the broker's data directory",
     GroupNotFound: "there is no group {name!r}; see 'posthouse group list' for those there are",
     GroupActive: "group {name!r} has active members; stop its consumers and try again",
+    ProducerFenced: "another producer has taken the place of {name!r}, or its transaction took longer than "
+    "allowed and was aborted; write again from the beginning",
     TopicNotReady: "topic {name!r} is not ready yet; try again in a moment",
     OffsetGone: "topic {name!r} has no such offset; see 'posthouse topic describe {name}' for those it has",
 }
@@ -121,6 +129,10 @@ _PLAIN_CODES = {
     24: "{name!r} cannot be the name of a group; choose another one",
     29: "you may not use topic {name!r}; ask whoever runs the broker",
     30: "you may not use group {name!r}; ask whoever runs the broker",
+    48: "the transaction of {name!r} is no longer open; write again from the beginning",
+    50: "the broker does not allow transactions to take that long; ask for less, or raise its setting "
+    "transaction_max_timeout_ms",
+    51: "the transaction before is just ending; try again in a moment",
     56: "the broker's storage does not accept writes; look at its log",
 }
 

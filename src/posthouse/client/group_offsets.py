@@ -1,6 +1,6 @@
 """How far groups have read, and setting that anew."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from posthouse.client.assignments import TopicPartition
@@ -101,8 +101,12 @@ def reset_offsets(
             old = committed.get(TopicPartition(info.name, index))
             changes.append(OffsetChange(topic=info.name, partition=index, old=old, new=offset))
     if not dry_run:
-        _commit(cluster, group, infos, changes)
+        commit_offsets(cluster, group, [(info, _new_offsets(info, changes)) for info in infos])
     return changes
+
+
+def _new_offsets(info: TopicInfo, changes: Iterable[OffsetChange]) -> dict[int, int]:
+    return {change.partition: change.new for change in changes if change.topic == info.name}
 
 
 def _check_inactive(cluster: Cluster, name: str) -> None:
@@ -134,10 +138,16 @@ def _committed(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dic
     return {place: offset for place, offset in found.items() if offset >= 0}
 
 
-def _commit(
-    cluster: Cluster, group: str, infos: Iterable[TopicInfo], changes: Sequence[OffsetChange]
+def commit_offsets(
+    cluster: Cluster, group: str, offsets: Iterable[tuple[TopicInfo, Mapping[int, int]]]
 ) -> None:
-    topics = {info.id: info for info in infos}
+    """Set where a group without members goes on: the offset by partition, for each topic (by its id).
+
+    They are durable when this returns; raises for the first one that the broker refuses.
+    """
+    topics = {info.id: (info, wanted) for info, wanted in offsets if wanted}
+    if not topics:
+        return
     request = OffsetCommitRequest(
         group_id=group,
         topics=[
@@ -145,18 +155,17 @@ def _commit(
                 topic_id=info.id,
                 partitions=[
                     OffsetCommitRequestPartition(
-                        partition_index=change.partition, committed_offset=change.new, committed_metadata=""
+                        partition_index=partition, committed_offset=offset, committed_metadata=""
                     )
-                    for change in changes
-                    if change.topic == info.name
+                    for partition, offset in wanted.items()
                 ],
             )
-            for info in topics.values()
+            for info, wanted in topics.values()
         ],
     )
     for answer in cluster.any().ask(request, OffsetCommitResponse).topics:
         for partition in answer.partitions:
             if partition.error_code:
                 about_topic = partition.error_code in UNKNOWN_TOPIC_CODES
-                name = topics[answer.topic_id].name if about_topic else group
+                name = topics[answer.topic_id][0].name if about_topic else group
                 raise refused(partition.error_code, None, name)

@@ -16,7 +16,7 @@ from posthouse.protocols.kafka.codec.generated.list_offsets import (
 LATEST = -1
 EARLIEST = -2
 READ_COMMITTED = 1
-_READ_UNCOMMITTED = 0
+READ_UNCOMMITTED = 0
 _CONSUMER = -1
 _OUT_OF_RANGE = 1
 
@@ -65,7 +65,7 @@ def list_offsets(
 
     With `committed` the log ends before the first transaction that is still open.
     """
-    isolation = READ_COMMITTED if committed else _READ_UNCOMMITTED
+    isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
     by_leader: dict[int, list[ListOffsetsTopic]] = {}
     for info, partitions in wanted:
         for leader, indexes in info.by_leader(partitions).items():

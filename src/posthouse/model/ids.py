@@ -13,6 +13,9 @@ Offset = NewType("Offset", int)
 GroupId = NewType("GroupId", str)
 """The name of a stream subscription."""
 
+ARCHIVE_GROUP = GroupId("posthouse.archive")
+"""Its committed offsets say how far each partition is archived; nothing else commits them."""
+
 MemberId = NewType("MemberId", str)
 """One member of a group, for as long as it stays."""
 

@@ -126,6 +126,16 @@ class TopicConfig:
     retention_bytes: int = _key(
         -1, _integer(-1, INT64_MAX), "How many bytes each partition keeps; -1 sets no limit."
     )
+    retention_local_ms: int = _key(
+        -1,
+        _integer(-1, INT64_MAX),
+        "How long the broker keeps records that are archived, in ms; -1 as long as the others.",
+    )
+    retention_local_bytes: int = _key(
+        -1,
+        _integer(-1, INT64_MAX),
+        "Beyond how many bytes a partition lets go of records that are archived; -1 sets no limit.",
+    )
     segment_bytes: int = _key(
         256 * 1024 * 1024,
         _integer(14, INT32_MAX),

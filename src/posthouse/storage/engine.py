@@ -36,6 +36,7 @@ from posthouse.storage.interface import (
     PUT_DONE,
     Append,
     Bounds,
+    KeptElsewhere,
     Operation,
     OperationRefused,
     Outcome,
@@ -44,6 +45,7 @@ from posthouse.storage.interface import (
     Space,
     TimestampedOffset,
     Trim,
+    nothing_elsewhere,
 )
 from posthouse.storage.journal import Journal
 from posthouse.storage.lock import DirectoryLock
@@ -378,13 +380,13 @@ class FileStorage:
         self._check_open()
         return await self._reads.find_max_timestamp(self._log(partition))
 
-    async def enforce_retention(self) -> None:
+    async def enforce_retention(self, archived: KeptElsewhere = nothing_elsewhere) -> None:
         self._check_writable()
         now = self._clock.now_ms()
         trims: list[Operation] = []
         for id, owner in self._logs.items():
             owner.producers.expire(now - self._producer_expiry_ms)
-            start = owner.expired_before(now)
+            start = owner.expired_before(now, archived(id))
             if start > owner.start:
                 trims.append(Trim(id, start))
         if trims:

@@ -5,7 +5,7 @@ several brokers can assign them no earlier.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -22,8 +22,8 @@ class Append:
     """Add one batch to the end of a partition. `batch` is writable: its offset is stamped in place.
 
     A batch of an idempotent producer that is there already is not added again: the outcome has its first
-    offset. One that does not follow the producer's last is refused. A commit has at most one batch per
-    partition.
+    offset. One that does not follow the producer's last is refused. A commit has at most one batch of a
+    producer per partition.
 
     Not frozen: one is made per batch on the produce path, and a frozen one costs three times as much.
     """
@@ -51,6 +51,7 @@ class Space(IntEnum):
     GROUPS = 5
     PRODUCERS = 6
     """What partitions remember of their producers: storage's own."""
+    FENCES = 7
 
 
 @dataclass(slots=True)
@@ -112,6 +113,19 @@ class Slice:
 class TimestampedOffset:
     offset: int
     timestamp: int
+
+
+KeptElsewhere = Callable[[PartitionId], int]
+"""Below which offset everything of a partition is also kept outside of the broker."""
+
+
+def nothing_elsewhere(partition: PartitionId) -> int:
+    return 0
+
+
+def checked_archived(archived: int, bounds: Bounds) -> int:
+    """`archived`, or 0 where it cannot be true: nobody can have kept what is undecided or yet to come."""
+    return archived if archived <= bounds.stable else 0
 
 
 class Storage(Protocol):
@@ -180,8 +194,11 @@ class Storage(Protocol):
     async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
         """The first record that carries the highest timestamp of the partition."""
 
-    async def enforce_retention(self) -> None:
-        """Let go of what the topics' retention settings no longer keep."""
+    async def enforce_retention(self, archived: KeptElsewhere = nothing_elsewhere) -> None:
+        """Let go of what the topics' retention settings no longer keep.
+
+        By their `retention.local.*` only whole closed segments below `archived` go, and nothing else.
+        """
 
     async def compact(self) -> None:
         """Remove what compacted topics need not keep: records whose key has a later one. May take long."""

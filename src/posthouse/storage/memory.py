@@ -18,6 +18,7 @@ from posthouse.storage.interface import (
     PUT_DONE,
     Append,
     Bounds,
+    KeptElsewhere,
     Operation,
     OperationRefused,
     Outcome,
@@ -26,6 +27,8 @@ from posthouse.storage.interface import (
     Space,
     TimestampedOffset,
     Trim,
+    checked_archived,
+    nothing_elsewhere,
 )
 from posthouse.storage.memory_compaction import Progress, StoredBatch, compact
 from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
@@ -222,12 +225,12 @@ class MemoryStorage:
         ]
         return await self.find_timestamp(partition, max(times)) if times else None
 
-    async def enforce_retention(self) -> None:
+    async def enforce_retention(self, archived: KeptElsewhere = nothing_elsewhere) -> None:
         self._check_open()
         now = self._clock.now_ms()
         for topic in list(self._topics.values()):
             for partition in topic.partition_ids():
-                _expire(self._logs[partition], topic, now)
+                _expire(self._logs[partition], topic, now, archived(partition))
 
     async def compact(self) -> None:
         self._check_open()
@@ -248,18 +251,24 @@ class MemoryStorage:
             raise StorageClosed("the storage is closed")
 
 
-def _expire(log: _Log, topic: Topic, now: int) -> None:
-    """Every batch is its own segment here, so retention is exact."""
+def _expire(log: _Log, topic: Topic, now: int, archived: int) -> None:
+    """Every batch is its own segment here, so retention is exact; the last is the one that is not closed."""
     config = topic.config
     if not config.is_deleted:
         return
     excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
+    local_excess = log.size - config.retention_local_bytes if config.retention_local_bytes >= 0 else 0
+    archived = checked_archived(archived, log.bounds)
     start = log.start
-    for batch in log.batches:
+    for number, batch in enumerate(log.batches):
         newest = batch.header.max_timestamp if batch.header.max_timestamp >= 0 else batch.created_ms
         too_old = 0 <= config.retention_ms < now - newest
-        if not too_old and excess < batch.header.length:
+        old_here = 0 <= config.retention_local_ms < now - newest
+        closed = number < len(log.batches) - 1 and batch.header.last_offset < archived
+        archived_here = closed and (old_here or local_excess >= batch.header.length)
+        if not too_old and excess < batch.header.length and not archived_here:
             break
         start = batch.header.last_offset + 1
         excess -= batch.header.length
+        local_excess -= batch.header.length
     log.trim(start)

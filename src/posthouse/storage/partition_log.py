@@ -12,7 +12,7 @@ from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.records.batch import BatchHeader
 from posthouse.records.control import is_commit
-from posthouse.storage.interface import Bounds
+from posthouse.storage.interface import Bounds, checked_archived
 from posthouse.storage.producers import Producer, ProducerTable
 from posthouse.storage.segment import Segment
 
@@ -187,20 +187,29 @@ class PartitionLog:
             return self.end
         return min(self.segments[following].base_offset, self.end)
 
-    def expired_before(self, now_ms: int) -> int:
-        """The start that this partition's retention asks for: whole segments only."""
+    def expired_before(self, now_ms: int, archived: int = 0) -> int:
+        """The start that this partition's retention asks for: whole segments only.
+
+        What lies below `archived` is kept elsewhere too, so that `retention.local.*` applies to it.
+        """
         config = self.config
         start = self.start
         if not config.is_deleted:
             return start
+        archived = checked_archived(archived, self.bounds)
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
+        local_excess = self.size - config.retention_local_bytes if config.retention_local_bytes >= 0 else -1
         for number, segment in enumerate(self.segments):
             last = number == len(self.segments) - 1
             newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
             too_old = 0 <= config.retention_ms < now_ms - newest
             too_much = not last and excess >= segment.size
-            if not (too_old or too_much) or (last and not self.is_settled):
+            end = self._end_of(number)
+            old_here = 0 <= config.retention_local_ms < now_ms - newest
+            archived_here = not last and end <= archived and (old_here or local_excess >= segment.size)
+            if not (too_old or too_much or archived_here) or (last and not self.is_settled):
                 break
-            start = self._end_of(number)
+            start = end
             excess -= segment.size
+            local_excess -= segment.size
         return start

@@ -103,8 +103,7 @@ class Bench:
         await self.start()
 
     async def close(self) -> None:
-        for step in self.broker.transactions._steps:
-            step.cancel()
+        self.broker.transactions.steps.cancel()
         await self.broker.stop()
 
     async def committed(self, partition: int = 0) -> list[bytes]:

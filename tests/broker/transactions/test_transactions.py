@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from posthouse.broker.appending import Appended, Produced
-from posthouse.broker.transactions.coordinator import IDLE_MS, MAX_TIMEOUT_MS
+from posthouse.broker.transactions.coordinator import IDLE_MS
 from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentity, TransactionState
 from posthouse.model.errors import (
     ConcurrentTransaction,
@@ -19,8 +19,11 @@ from posthouse.model.errors import (
     UnknownTransaction,
 )
 from posthouse.records.builder import BatchBuilder
+from posthouse.settings import Settings
 from posthouse.storage.interface import Append, Put, Space
 from tests.broker.transactions.producers import TIMEOUT_MS, Bench, Client
+
+MAX_TIMEOUT_MS = Settings().transaction_max_timeout_ms
 
 
 async def test_a_commit_shows_everything_at_once(bench: Bench, client: Client) -> None:

@@ -9,18 +9,17 @@ sent before; its sender hears that it is fenced, and the transaction stays as it
 which of two senders is the right one, the producer itself is fenced.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from posthouse.broker.transactions.admission import Admission
-from posthouse.broker.transactions.ending import abort_hanging, commit_end
+from posthouse.broker.transactions.ending import Ending, abort_hanging
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.origins import Arrival, Line, Origin
 from posthouse.broker.transactions.producer_ids import ProducerIds
+from posthouse.broker.transactions.steps import Steps
+from posthouse.broker.transactions.together import Together
 from posthouse.broker.transactions.transaction import (
     MAX_EPOCH,
     NOBODY,
@@ -45,9 +44,6 @@ from posthouse.storage.producers import NOT_OPEN
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-MAX_TIMEOUT_MS = 15 * 60 * 1000
 IDLE_MS = 7 * 24 * 3600 * 1000
 """How long a transactional id that nobody uses is remembered."""
 
@@ -58,25 +54,29 @@ class Transactions:
         storage: Storage,
         clock: Clock,
         *,
+        max_timeout_ms: int,
         apply_offsets: Callable[[Sequence[Put]], None],
         arrived: Callable[[PartitionId, int], None],
     ) -> None:
         """`apply_offsets` lets readers see committed offsets, `arrived` hears of markers in the log."""
         self._storage = storage
         self._clock = clock
-        self._apply_offsets = apply_offsets
-        self._arrived = arrived
+        self._max_timeout_ms = max_timeout_ms
         self.producer_ids = ProducerIds(storage)
         self.ids = TransactionalIds()
-        self._steps: set[asyncio.Task[Any]] = set()
+        self.steps = Steps(
+            storage, clock, self.ids, self.producer_ids, apply_offsets=apply_offsets, arrived=arrived
+        )
+        self.together = Together(self.ids, self.steps)
 
     def load(self) -> None:
         self.producer_ids.load()
         self.ids.load(self._storage)
+        self.together.load(self._storage)
 
     async def close(self) -> None:
         """Wait for what has begun."""
-        await asyncio.gather(*self._steps, return_exceptions=True)
+        await self.steps.close()
 
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
@@ -87,9 +87,9 @@ class Transactions:
         """
         if id is None:
             return ProducerIdentity(await self.producer_ids.take(), 0)
-        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
-            raise InvalidTimeout(f"a transaction may take 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
-        return await self._undisturbed(self._init_producer(id, timeout_ms, expected))
+        if not 0 < timeout_ms <= self._max_timeout_ms:
+            raise InvalidTimeout(f"a transaction may take 1 to {self._max_timeout_ms} ms, not {timeout_ms}")
+        return await self.steps.undisturbed(self._init_producer(id, timeout_ms, expected))
 
     async def _init_producer(
         self, id: str, timeout_ms: int, expected: ProducerIdentity | None
@@ -97,14 +97,14 @@ class Transactions:
         transaction = self.ids.find(id)
         if transaction is None:
             return await self._first_producer(id, timeout_ms)
-        with self._exclusively(transaction):
+        with self.steps.exclusively(transaction):
             if expected is not None and expected != transaction.producer:
                 if expected == transaction.previous and transaction.state is TransactionState.EMPTY:
                     return transaction.producer  # it asks again because it has not heard the answer
                 raise ProducerFenced(f"transactional id {id!r} belongs to another producer by now")
             after = replace(
                 transaction,
-                producer=await self._successor(transaction.producer),
+                producer=await self.steps.successor(transaction.producer),
                 previous=NOBODY if expected is None else expected,
                 timeout_ms=timeout_ms,
                 outcome=TransactionState.EMPTY,
@@ -119,7 +119,7 @@ class Transactions:
         # Known at once, so that a second caller does not make a second one.
         self.ids.keep(transaction)
         try:
-            with self._exclusively(transaction):
+            with self.steps.exclusively(transaction):
                 transaction.producer = ProducerIdentity(await self.producer_ids.take(), 0)
                 await self._storage.commit([transaction.put()])
                 self.ids.keep(transaction)
@@ -192,7 +192,7 @@ class Transactions:
 
     async def end(self, member: Member, *, commit: bool) -> ProducerIdentity:
         """Commit or abort. Returns the producer to go on with; told again, it answers the same."""
-        return await self._undisturbed(self._end(member, commit))
+        return await self.steps.undisturbed(self._end(member, commit))
 
     async def _end(self, member: Member, commit: bool) -> ProducerIdentity:
         transaction = self._of(member)
@@ -211,10 +211,10 @@ class Transactions:
             return transaction.producer
         if not member.bumps_epoch:
             self._check_control(transaction, member.origin)
-        with self._exclusively(transaction):
+        with self.steps.exclusively(transaction):
             after = replace(transaction, outcome=outcome)
             if member.bumps_epoch:
-                after.producer = await self._successor(transaction.producer)
+                after.producer = await self.steps.successor(transaction.producer)
                 after.previous = transaction.producer
             elif not commit:
                 after.has_aborted = True
@@ -227,12 +227,12 @@ class Transactions:
             if transaction.producer.producer_id == producer.producer_id:
                 if transaction.producer != producer:
                     raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
-                await self._undisturbed(self._fence(transaction))
+                await self.steps.undisturbed(self._fence(transaction))
                 return
         known = self._storage.producers(partition).get(producer.producer_id)
         if known is not None and known.open_since != NOT_OPEN:
             marker = await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
-            self._arrived(partition, marker.header.length)
+            self.steps.arrived(partition, marker.header.length)
 
     async def abort_expired(self) -> None:
         """Give up what has been open for too long; its producer finds itself fenced."""
@@ -259,13 +259,13 @@ class Transactions:
     async def _give_up(self, transaction: Transaction) -> None:
         """Fence it on the broker's own account. `abort_expired` tries again what fails."""
         try:
-            await self._undisturbed(self._fence(transaction))
+            await self.steps.undisturbed(self._fence(transaction))
         except Unavailable as error:
             log.warning("the transaction of %r cannot be aborted yet: %s", transaction.id, error)
 
     async def _fence(self, transaction: Transaction) -> None:
         """Give the transaction up and make its producer's epoch invalid."""
-        with self._exclusively(transaction):
+        with self.steps.exclusively(transaction):
             after = replace(
                 transaction,
                 producer=transaction.producer.next_epoch,
@@ -275,21 +275,7 @@ class Transactions:
             await self._conclude(transaction, after, commit=False)
 
     async def _conclude(self, transaction: Transaction, after: Transaction, *, commit: bool) -> None:
-        """Make `after` take the place of `transaction`, with all that belongs to it, in one durable step."""
-        after.work = None
-        after.is_busy = False
-        after.changed_ms = self._clock.now_ms()
-        if after.producer != transaction.producer:
-            after.has_aborted = False
-            after.control = Line()
-        markers = await commit_end(self._storage, transaction, after, commit=commit)
-        self.ids.keep(after)
-        if transaction.work is not None:
-            if commit:
-                self._apply_offsets(list(transaction.work.offsets.values()))
-            self.ids.remove_pending(transaction.work.offsets)
-        for marker in markers:
-            self._arrived(marker.partition, marker.header.length)
+        await self.steps.conclude([Ending(transaction=transaction, after=after, commit=commit)])
 
     def _begun(self, transaction: Transaction) -> Work:
         if transaction.work is None:
@@ -297,11 +283,6 @@ class Transactions:
             transaction.work = Work(transaction.changed_ms)
             self.ids.keep(transaction)
         return transaction.work
-
-    async def _successor(self, producer: ProducerIdentity) -> ProducerIdentity:
-        if producer.epoch < MAX_EPOCH:
-            return producer.next_epoch
-        return ProducerIdentity(await self.producer_ids.take(), 0)
 
     def _member(self, member: Member) -> Transaction:
         transaction = self._of(member)
@@ -337,28 +318,8 @@ class Transactions:
         if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
             log.warning("two connections speak for %r: its transaction is aborted", transaction.id)
             transaction.work.is_doubtful = True
-            self._start(self._give_up(transaction))
+            self.steps.start(self._give_up(transaction))
         elif arrival is not Arrival.LATE:
             line.follow(origin)
             return
         raise ProducerFenced(f"a request of {transaction.id!r} came too late, or from somebody else")
-
-    @contextmanager
-    def _exclusively(self, transaction: Transaction) -> Iterator[None]:
-        if transaction.is_busy:
-            raise ConcurrentTransaction(f"a transaction of {transaction.id!r} is just ending")
-        transaction.is_busy = True
-        try:
-            yield
-        finally:
-            transaction.is_busy = False
-
-    async def _undisturbed(self, step: Coroutine[Any, Any, T]) -> T:
-        """A client that goes away must not stop half-way what it began."""
-        return await asyncio.shield(self._start(step))
-
-    def _start(self, step: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        task = asyncio.create_task(step)
-        self._steps.add(task)
-        task.add_done_callback(self._steps.discard)
-        return task

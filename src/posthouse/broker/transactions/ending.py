@@ -1,4 +1,7 @@
-"""The one commit that ends a transaction: its markers, its offsets and its new state."""
+"""The one commit that ends transactions: their markers, their offsets and their new states."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction
 from posthouse.model.ids import PartitionId
@@ -7,13 +10,25 @@ from posthouse.records.control import build_marker
 from posthouse.storage.interface import Append, Operation, OperationRefused, Put, Storage
 
 
-async def commit_end(
-    storage: Storage, transaction: Transaction, after: Transaction, *, commit: bool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """`after` is to take the place of `transaction`."""
+
+    transaction: Transaction
+    after: Transaction
+    commit: bool
+
+
+async def commit_ends(
+    storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = ()
 ) -> list[Append]:
-    """Returns the markers that were written."""
-    markers = _markers(storage, transaction, after, commit)
-    puts = _puts(transaction, commit)
-    puts.append(after.put())
+    """All of them and `others` in one durable step. Returns the markers that were written."""
+    markers: list[Append] = []
+    puts = list(others)
+    for ending in endings:
+        markers += _markers(storage, ending)
+        puts += _puts(ending)
+        puts.append(ending.after.put())
     while True:
         operations: list[Operation] = [*markers, *puts]
         try:
@@ -38,15 +53,16 @@ async def abort_hanging(
     return marker
 
 
-def _markers(storage: Storage, transaction: Transaction, after: Transaction, commit: bool) -> list[Append]:
+def _markers(storage: Storage, ending: Ending) -> list[Append]:
     """They carry the new epoch if there is one, and so fence the old in every partition."""
+    transaction, after = ending.transaction, ending.after
     if transaction.work is None:
         return []
     writer = after.producer
     if writer.producer_id != transaction.producer.producer_id:
         writer = transaction.producer.next_epoch
     return [
-        _marker(partition, writer, after.changed_ms, commit=commit)
+        _marker(partition, writer, after.changed_ms, commit=ending.commit)
         for partition in transaction.work.partitions
         if partition.topic in storage.topics
     ]
@@ -57,9 +73,10 @@ def _marker(partition: PartitionId, writer: ProducerIdentity, now_ms: int, *, co
     return Append(partition, marker, parse_header(marker))
 
 
-def _puts(transaction: Transaction, commit: bool) -> list[Put]:
+def _puts(ending: Ending) -> list[Put]:
+    transaction = ending.transaction
     if transaction.work is None:
         return []
     offsets = transaction.work.offsets
-    puts = list(offsets.values()) if commit else []
+    puts = list(offsets.values()) if ending.commit else []
     return puts + [transaction.offset_put(key, None) for key in offsets]

@@ -14,6 +14,8 @@ class TransactionalIds:
         self._transactions: dict[str, Transaction] = {}
         self._producers: set[int] = set()
         self._open: set[str] = set()
+        self._names: dict[str, set[str]] = {}
+        """Ids by what is before their last slash."""
         self._pending: dict[bytes, int] = {}
         """How many open transactions are about to change a committed offset, by its key."""
 
@@ -33,6 +35,10 @@ class TransactionalIds:
     def open(self) -> list[Transaction]:
         return [self._transactions[id] for id in self._open]
 
+    def under(self, name: str) -> list[Transaction]:
+        """Those whose id is the name, a slash and no other slash."""
+        return [self._transactions[id] for id in self._names.get(name, ())]
+
     def find(self, id: str) -> Transaction | None:
         return self._transactions.get(id)
 
@@ -48,6 +54,8 @@ class TransactionalIds:
 
     def keep(self, transaction: Transaction) -> None:
         """Takes the place of what was known under its id."""
+        if transaction.id not in self._transactions:
+            self._names.setdefault(_name(transaction.id), set()).add(transaction.id)
         self._transactions[transaction.id] = transaction
         self._producers.add(transaction.producer.producer_id)
         if transaction.work is None:
@@ -57,6 +65,10 @@ class TransactionalIds:
 
     def forget(self, transaction: Transaction) -> None:
         del self._transactions[transaction.id]
+        name = _name(transaction.id)
+        self._names[name].discard(transaction.id)
+        if not self._names[name]:
+            del self._names[name]
         self._producers.discard(transaction.producer.producer_id)
 
     def has_pending_offset(self, offset_key: bytes) -> bool:
@@ -74,3 +86,7 @@ class TransactionalIds:
                 self._pending[key] = left
             else:
                 del self._pending[key]
+
+
+def _name(id: str) -> str:
+    return id.rpartition("/")[0]

@@ -47,7 +47,7 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
             own.INT,
             "How many clients may be connected at once.",
         ),
-        *_group_rows(settings, standard),
+        *_coordinator_rows(settings, standard),
         ("message.max.bytes", topics.max_message_bytes, None, own.INT, "The largest batch that is accepted."),
         ("log.retention.ms", topics.retention_ms, None, own.LONG, "How long records are kept."),
         ("log.retention.bytes", topics.retention_bytes, None, own.LONG, "How many bytes a partition keeps."),
@@ -60,7 +60,9 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
     return [_entry(name, str(value), default, kind, doc) for name, value, default, kind, doc in rows]
 
 
-def _group_rows(settings: Settings, standard: Settings) -> list[tuple[str, object, object, ConfigType, str]]:
+def _coordinator_rows(
+    settings: Settings, standard: Settings
+) -> list[tuple[str, object, object, ConfigType, str]]:
     declared = (
         ("group.initial.rebalance.delay.ms", "group_initial_rebalance_ms", "How long a new group gathers."),
         ("group.min.session.timeout.ms", "group_min_session_ms", "The shortest session timeout."),
@@ -70,6 +72,7 @@ def _group_rows(settings: Settings, standard: Settings) -> list[tuple[str, objec
         ("group.consumer.heartbeat.interval.ms", "group_heartbeat_ms", "How often KIP-848 members report."),
         ("offsets.retention.minutes", "offsets_retention_minutes", "How long an empty group has offsets."),
         ("offset.metadata.max.bytes", "offset_metadata_bytes", "The largest text beside an offset."),
+        ("transaction.max.timeout.ms", "transaction_max_timeout_ms", "The longest transaction timeout."),
     )
     return [
         (name, getattr(settings, attribute), getattr(standard, attribute), ConfigType.INT, doc)

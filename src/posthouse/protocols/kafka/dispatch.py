@@ -44,6 +44,7 @@ from posthouse.protocols.kafka.handlers import (
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
+    end_together,
     end_txn,
     fetch,
     find_coordinator,
@@ -116,6 +117,7 @@ _SERVED: tuple[Handler[Any], ...] = (
     consumer_group_describe.HANDLER,
     list_config_resources.HANDLER,
     describe_topic_partitions.HANDLER,
+    end_together.HANDLER,
 )
 _ADVERTISED = [APIS[key] for key in sorted({API_VERSIONS_KEY, *(handler.key for handler in _SERVED)})]
 _API_VERSIONS = api_versions.handler(_ADVERTISED)

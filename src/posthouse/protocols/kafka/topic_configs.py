@@ -131,4 +131,5 @@ def _type_of(name: str) -> ConfigType:
         return ConfigType.DOUBLE
     if not isinstance(CONFIG_KEYS[name].default, int) or isinstance(CONFIG_KEYS[name].default, str):
         return ConfigType.STRING
-    return ConfigType.LONG if name.endswith(".ms") or name == "retention.bytes" else ConfigType.INT
+    is_long = name.endswith(".ms") or (name.startswith("retention.") and name.endswith(".bytes"))
+    return ConfigType.LONG if is_long else ConfigType.INT

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.protocols.kafka.codec.own.table import TABLE as OWN_TABLE
 from posthouse.protocols.kafka.codec.registry import APIS as REGISTRY
+from posthouse.protocols.kafka.codec.registry import FIRST_OWN_KEY
 from tools.kafka_codec.__main__ import OUTPUT, rewrite, stale_files
 from tools.kafka_codec.apis import APIS
 from tools.kafka_codec.merge import MergeError, clashes, merge, rename
@@ -34,7 +36,9 @@ def test_stale_missing_and_left_over_files_are_found_and_rewritten(tmp_path: Pat
 
 
 def test_every_api_is_in_the_registry() -> None:
-    assert list(REGISTRY) == [api.key for api in APIS]
+    own = [row[0] for row in OWN_TABLE]
+    assert list(REGISTRY) == [api.key for api in APIS] + own
+    assert min(own) >= FIRST_OWN_KEY, "far from what Kafka may come to use"
     for api in APIS:
         entry = REGISTRY[api.key]
         assert (entry.min_version, entry.max_version) == (api.min_version, api.max_version)

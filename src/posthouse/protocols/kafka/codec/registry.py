@@ -1,7 +1,7 @@
-"""The APIs that the codec knows, by key.
+"""The APIs that the codec knows, by key: Kafka's, which are generated, and ours beside them.
 
-The generated module of an API is imported when its codec is first used, so that a client that sends
-three kinds of requests does not pay for sixty.
+The module of an API is imported when its codec is first used, so that a client that sends three kinds of
+requests does not pay for sixty.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,14 @@ from types import ModuleType
 from typing import cast
 
 from posthouse.protocols.kafka.codec.generated.table import TABLE
+from posthouse.protocols.kafka.codec.own.table import TABLE as OWN_TABLE
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message, UnsupportedVersion
 
 _GENERATED = "posthouse.protocols.kafka.codec.generated"
+_OWN = "posthouse.protocols.kafka.codec.own"
+
+FIRST_OWN_KEY = 10_000
+"""Kafka's keys are given out one by one and have not reached a hundred."""
 
 
 class Api:
@@ -32,6 +37,7 @@ class Api:
         max_version: int,
         advertised_min: int,
         flexible_from: int,
+        package: str = _GENERATED,
     ) -> None:
         self.key = key
         self.name = name
@@ -39,6 +45,7 @@ class Api:
         self.max_version = max_version
         self.advertised_min = advertised_min
         self._module_name = module
+        self._package = package
         self._flexible_from = flexible_from
 
     def __repr__(self) -> str:
@@ -52,7 +59,7 @@ class Api:
 
     @cached_property
     def _module(self) -> ModuleType:
-        return import_module(f"{_GENERATED}.{self._module_name}")
+        return import_module(f"{self._package}.{self._module_name}")
 
     @cached_property
     def request_type(self) -> type[Message]:
@@ -83,7 +90,9 @@ class Api:
         return cast("Callable[[memoryview, int], Message]", function)
 
 
-APIS: dict[int, Api] = {row[0]: Api(*row) for row in TABLE}
+APIS: dict[int, Api] = {row[0]: Api(*row) for row in TABLE} | {
+    row[0]: Api(*row, package=_OWN) for row in OWN_TABLE
+}
 
 
 def find_api(api_key: int) -> Api:

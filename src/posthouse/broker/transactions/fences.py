@@ -1,0 +1,60 @@
+"""How far each name has got: the highest sequence number that was committed under it.
+
+Whoever commits work that it may have to repeat (a streaming query its epochs) numbers it. The number is
+durable in the same step as the work, so that a repetition is recognised whatever crashed in between. There
+is one small row per name in `Space.FENCES`; it never expires, because nobody can say when a query is dead.
+
+    key    name in UTF-8
+    value  version u8 (1) | sequence i64, big-endian
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct
+
+from posthouse.model.errors import ConcurrentTransaction, DataDamaged
+from posthouse.storage.interface import Put, Space, Storage
+
+VERSION = 1
+_VALUE = Struct(">Bq")
+
+
+class Fences:
+    """Owned by the event loop. Holds what is durable, never more."""
+
+    def __init__(self) -> None:
+        self._sequences: dict[str, int] = {}
+        self._held: set[str] = set()
+
+    def load(self, storage: Storage) -> None:
+        for key, value in storage.take_state(Space.FENCES).items():
+            version, sequence = _VALUE.unpack(value)
+            if version != VERSION:
+                raise DataDamaged(f"the fence {key!r} is stored in a form that is not known here")
+            self._sequences[key.decode()] = sequence
+
+    def sequence(self, name: str) -> int | None:
+        return self._sequences.get(name)
+
+    def has_passed(self, name: str, sequence: int) -> bool:
+        known = self._sequences.get(name)
+        return known is not None and sequence <= known
+
+    @staticmethod
+    def put(name: str, sequence: int) -> Put:
+        return Put(Space.FENCES, name.encode(), _VALUE.pack(VERSION, sequence))
+
+    def passed(self, name: str, sequence: int) -> None:
+        """What `put` made is durable."""
+        self._sequences[name] = sequence
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """One at a time: two that commit the same number must not both find it free."""
+        if name in self._held:
+            raise ConcurrentTransaction(f"{name!r} is just committing")
+        self._held.add(name)
+        try:
+            yield
+        finally:
+            self._held.discard(name)

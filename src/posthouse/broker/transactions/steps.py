@@ -1,0 +1,100 @@
+"""How a transactional id goes from one state to the next: alone, undisturbed, and known once durable."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from posthouse.broker.transactions.ending import Ending, commit_ends
+from posthouse.broker.transactions.origins import Line
+from posthouse.broker.transactions.producer_ids import ProducerIds
+from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentity, Transaction
+from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.model.clock import Clock
+from posthouse.model.errors import ConcurrentTransaction
+from posthouse.model.ids import PartitionId
+from posthouse.storage.interface import Put, Storage
+
+T = TypeVar("T")
+
+
+class Steps:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        ids: TransactionalIds,
+        producer_ids: ProducerIds,
+        *,
+        apply_offsets: Callable[[Sequence[Put]], None],
+        arrived: Callable[[PartitionId, int], None],
+    ) -> None:
+        """`apply_offsets` lets readers see committed offsets, `arrived` hears of markers in the log."""
+        self._storage = storage
+        self._clock = clock
+        self._ids = ids
+        self._producer_ids = producer_ids
+        self._apply_offsets = apply_offsets
+        self.arrived = arrived
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def conclude(self, endings: Sequence[Ending], others: Sequence[Put] = ()) -> None:
+        """Let every `after` take the place of its transaction, with `others`, in one durable step."""
+        now = self._clock.now_ms()
+        for ending in endings:
+            after = ending.after
+            after.work = None
+            after.is_busy = False
+            after.changed_ms = now
+            if after.producer != ending.transaction.producer:
+                after.has_aborted = False
+                after.control = Line()
+        markers = await commit_ends(self._storage, endings, others)
+        for ending in endings:
+            work = ending.transaction.work
+            self._ids.keep(ending.after)
+            if work is not None:
+                if ending.commit:
+                    self._apply_offsets(list(work.offsets.values()))
+                self._ids.remove_pending(work.offsets)
+        for marker in markers:
+            self.arrived(marker.partition, marker.header.length)
+
+    async def successor(self, producer: ProducerIdentity) -> ProducerIdentity:
+        if producer.epoch < MAX_EPOCH:
+            return producer.next_epoch
+        return ProducerIdentity(await self._producer_ids.take(), 0)
+
+    @contextmanager
+    def exclusively(self, *transactions: Transaction) -> Iterator[None]:
+        for transaction in transactions:
+            if transaction.is_busy:
+                raise ConcurrentTransaction(f"a transaction of {transaction.id!r} is just ending")
+        for transaction in transactions:
+            transaction.is_busy = True
+        try:
+            yield
+        finally:
+            for transaction in transactions:
+                transaction.is_busy = False
+
+    async def undisturbed(self, step: Coroutine[Any, Any, T]) -> T:
+        """A client that goes away must not stop half-way what it began."""
+        return await asyncio.shield(self.start(step))
+
+    def start(self, step: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(step)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Stop in the middle, as a crash would."""
+        for task in self._under_way:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Wait for what has begun."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)

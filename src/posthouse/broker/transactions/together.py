@@ -1,0 +1,173 @@
+"""Several transactions that end in one durable step, with the number of the work that they hold.
+
+A job with many writers gives each a transactional id of its own, `NAME/N` or `NAME/N.ATTEMPT`, and commits
+them all with one call. Either every record of the job becomes visible and its number is remembered, or
+neither. Told again, the answer is that it was committed before, and what the repetition wrote is given up.
+
+A commit also makes an end to all else under the name: writers that were lost on the way would hold back
+readers until their transactions time out, and one that wakes up later must not begin another.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from posthouse.broker.transactions.ending import Ending
+from posthouse.broker.transactions.fences import Fences
+from posthouse.broker.transactions.steps import Steps
+from posthouse.broker.transactions.transaction import (
+    NOBODY,
+    ProducerIdentity,
+    Transaction,
+    TransactionState,
+)
+from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.model.errors import (
+    ConcurrentTransaction,
+    InvalidTransaction,
+    ProducerFenced,
+    UnknownProducerId,
+)
+from posthouse.storage.interface import Storage
+
+MAX_NAME = 249
+_NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One of the transactions, with its producer as the client knows it."""
+
+    id: str
+    producer: ProducerIdentity
+
+
+class Together:
+    """Owned by the event loop."""
+
+    def __init__(self, ids: TransactionalIds, steps: Steps) -> None:
+        self._ids = ids
+        self._steps = steps
+        self._fences = Fences()
+
+    def load(self, storage: Storage) -> None:
+        self._fences.load(storage)
+
+    def sequence(self, name: str) -> int | None:
+        """The highest number that was committed under the name."""
+        return self._fences.sequence(name)
+
+    async def commit(self, name: str, sequence: int | None, parts: Sequence[Part]) -> bool:
+        """All or nothing; False if this was committed before. Without a sequence only the parts can tell."""
+        _check(name, parts)
+        return await self._steps.undisturbed(self._commit(name, sequence, parts))
+
+    async def abort(self, name: str, parts: Sequence[Part] | None, sequence: int | None = None) -> None:
+        """Give up those of the parts that are still open; None: all that may write under the name.
+
+        Not, however, if `sequence` was committed: what is open then belongs to work that follows it.
+        """
+        _check(name, parts or ())
+        await self._steps.undisturbed(self._abort(name, parts, sequence))
+
+    async def _commit(self, name: str, sequence: int | None, parts: Sequence[Part]) -> bool:
+        with self._fences.hold(name):
+            if sequence is not None and self._fences.has_passed(name, sequence):
+                await self._fence(self._still_open(parts))
+                return False
+            if sequence is None and parts and all(map(self._was_committed, parts)):
+                return False
+            committed = [self._checked(part) for part in parts]
+            lost = self._others(name, {part.id for part in parts})
+            with self._steps.exclusively(*committed, *lost):
+                endings = [await self._committed(each) for each in committed]
+                endings += map(_fenced, lost)
+                fence = [] if sequence is None else [self._fences.put(name, sequence)]
+                await self._steps.conclude(endings, fence)
+            if sequence is not None:
+                self._fences.passed(name, sequence)
+            return True
+
+    async def _abort(self, name: str, parts: Sequence[Part] | None, sequence: int | None) -> None:
+        if parts is not None:
+            await self._fence(self._still_open(parts))
+        elif sequence is None or not self._fences.has_passed(name, sequence):
+            await self._fence(self._others(name, ()))
+
+    async def _fence(self, transactions: Sequence[Transaction]) -> None:
+        if transactions:
+            with self._steps.exclusively(*transactions):
+                await self._steps.conclude([_fenced(each) for each in transactions])
+
+    async def _committed(self, transaction: Transaction) -> Ending:
+        after = replace(
+            transaction,
+            producer=await self._steps.successor(transaction.producer),
+            previous=transaction.producer,
+            outcome=TransactionState.COMMITTED,
+        )
+        return Ending(transaction=transaction, after=after, commit=True)
+
+    def _checked(self, part: Part) -> Transaction:
+        transaction = self._ids.find(part.id)
+        if transaction is None:
+            raise UnknownProducerId(f"transactional id {part.id!r} has no producer")
+        if transaction.is_busy:
+            raise ConcurrentTransaction(f"a transaction of {part.id!r} is just ending")
+        if transaction.producer != part.producer:
+            raise ProducerFenced(
+                f"{part.id!r} belongs to another producer, or its transaction took longer than its "
+                f"{transaction.timeout_ms} ms"
+            )
+        if transaction.work is None:
+            raise InvalidTransaction(f"{part.id!r} has no open transaction")
+        if transaction.work.is_doubtful:
+            raise ProducerFenced(f"the transaction of {part.id!r} is being aborted")
+        return transaction
+
+    def _was_committed(self, part: Part) -> bool:
+        transaction = self._ids.find(part.id)
+        return (
+            transaction is not None
+            and transaction.previous == part.producer
+            and transaction.outcome is TransactionState.COMMITTED
+        )
+
+    def _still_open(self, parts: Sequence[Part]) -> list[Transaction]:
+        found = [(part, self._ids.find(part.id)) for part in parts]
+        return [each for part, each in found if each and each.work and each.producer == part.producer]
+
+    def _others(self, name: str, known: Collection[str]) -> list[Transaction]:
+        """What else may write under the name: what is open, or has been given an epoch to begin with."""
+        return [
+            each
+            for each in self._ids.under(name)
+            if each.id not in known
+            and not each.is_busy
+            and (each.work is not None or each.outcome is TransactionState.EMPTY)
+            and _belongs(each.id, name)
+        ]
+
+
+def _fenced(transaction: Transaction) -> Ending:
+    after = replace(
+        transaction,
+        producer=transaction.producer.next_epoch,
+        previous=NOBODY,
+        outcome=TransactionState.ABORTED,
+    )
+    return Ending(transaction=transaction, after=after, commit=False)
+
+
+def _belongs(id: str, name: str) -> bool:
+    return id.startswith(f"{name}/") and _NUMBER.fullmatch(id, len(name) + 1) is not None
+
+
+def _check(name: str, parts: Sequence[Part]) -> None:
+    if not 0 < len(name) <= MAX_NAME:
+        raise InvalidTransaction(f"a name has 1 to {MAX_NAME} characters, not {len(name)}")
+    for part in parts:
+        if not _belongs(part.id, name):
+            raise InvalidTransaction(f"{part.id!r} does not belong to {name!r}, whose ids are {name}/0 …")
+    if len({part.id for part in parts}) < len(parts):
+        raise InvalidTransaction(f"{name!r} names a transaction twice")

@@ -1,0 +1,168 @@
+"""Sends ready-made batches to partitions of several topics, and again when a connection is lost.
+
+Few requests carry many batches, and several are under way at once; the broker keeps their order. What was not
+confirmed when a connection broke is sent again, in the same order. Batches that carry a producer and its
+sequence are stored once all the same; others may then be there twice.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.connection import Connection
+from posthouse.client.errors import BrokerUnreachable, ProducerFenced, RequestRefused, refused
+from posthouse.client.patience import PASSING_CODES, PATIENCE, Patience
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from posthouse.protocols.kafka.codec.primitives import Buffer
+
+REQUEST_BYTES = 4 * 1024 * 1024
+REQUESTS_UNDER_WAY = 5
+"""A request has one batch of a partition, and the broker can tell its last five from new ones."""
+_ALL = -1
+
+
+class _Place(NamedTuple):
+    topic: bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class _Request:
+    leader: int
+    unconfirmed: dict[_Place, Buffer]
+
+
+class BatchSender:
+    def __init__(
+        self, cluster: Cluster, *, transactional_id: str | None = None, patience: float = PATIENCE
+    ) -> None:
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._patience = Patience(patience)
+        self._names: dict[bytes, str] = {}
+        self._gathered: dict[int, dict[_Place, Buffer]] = {}
+        """By leader, what the next request is made of."""
+        self._gathered_bytes = 0
+        self._under_way: deque[_Request] = deque()
+        # Of its own, because answers are awaited later: nobody else may read them from the same socket.
+        self._connections: dict[int, Connection] = {}
+
+    def send(self, info: TopicInfo, partition: int, batch: Buffer) -> None:
+        """Take a batch; a failure shows in a later call, at the latest in `flush`."""
+        self._names[info.id] = info.name
+        gathered = self._gathered.setdefault(info.leaders[partition], {})
+        place = _Place(info.id, partition)
+        if place in gathered:
+            self._dispatch()
+            gathered = self._gathered.setdefault(info.leaders[partition], {})
+        gathered[place] = batch
+        self._gathered_bytes += len(batch)
+        if self._gathered_bytes >= REQUEST_BYTES:
+            self._dispatch()
+
+    def flush(self) -> None:
+        """Return when the broker has confirmed everything; raises what it refused."""
+        self._dispatch()
+        while self._under_way:
+            self._settle_oldest()
+
+    def close(self) -> None:
+        """Give up whatever is not confirmed."""
+        self._disconnect()
+        self._under_way.clear()
+        self._gathered.clear()
+
+    def _dispatch(self) -> None:
+        gathered, self._gathered, self._gathered_bytes = self._gathered, {}, 0
+        for leader, batches in gathered.items():
+            while len(self._under_way) >= REQUESTS_UNDER_WAY:
+                self._settle_oldest()
+            request = _Request(leader, batches)
+            if not self._under_way:
+                self._patience.renew()  # time that went by without anything to send does not count
+            self._under_way.append(request)
+            try:
+                self._transmit(request)
+            except BrokerUnreachable as error:
+                self._begin_again(error)
+
+    def _transmit(self, request: _Request) -> None:
+        topics: dict[bytes, list[PartitionProduceData]] = {}
+        for place, batch in request.unconfirmed.items():
+            data = PartitionProduceData(index=place.partition, records=batch)
+            topics.setdefault(place.topic, []).append(data)
+        self._connection(request.leader).send(
+            ProduceRequest(
+                transactional_id=self._transactional_id,
+                acks=_ALL,
+                timeout_ms=int(self._cluster.timeout * 1000),
+                topic_data=[
+                    TopicProduceData(topic_id=topic, partition_data=data) for topic, data in topics.items()
+                ],
+            )
+        )
+
+    def _settle_oldest(self) -> None:
+        request = self._under_way[0]
+        try:
+            response = self._connection(request.leader).receive(ProduceResponse)
+        except BrokerUnreachable as error:
+            self._begin_again(error)
+            return
+        failure = self._confirm(request, response)
+        if failure is not None:
+            self._begin_again(failure)
+            return
+        self._under_way.popleft()
+        self._patience.renew()
+
+    def _confirm(self, request: _Request, response: ProduceResponse) -> RequestRefused | None:
+        """What may be different in a moment is returned, anything else is raised."""
+        failure = None
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                code = partition.error_code
+                if not code:
+                    request.unconfirmed.pop(_Place(topic.topic_id, partition.index), None)
+                    continue
+                error = refused(code, partition.error_message, self._names.get(topic.topic_id, "?"))
+                if isinstance(error, ProducerFenced):
+                    error = refused(code, partition.error_message, self._transactional_id or "?")
+                if code not in PASSING_CODES:
+                    raise error
+                failure = error
+        return failure
+
+    def _begin_again(self, error: BrokerUnreachable | RequestRefused) -> None:
+        """Connect anew and send all that is not confirmed, in its order.
+
+        Also where the connection still holds: what follows a batch that failed is refused as out of order.
+        """
+        while True:
+            self._disconnect()
+            self._patience.pause(error)
+            try:
+                for request in self._under_way:
+                    self._transmit(request)
+            except BrokerUnreachable as another:
+                error = another
+            else:
+                return
+
+    def _connection(self, leader: int) -> Connection:
+        connection = self._connections.get(leader)
+        if connection is None:
+            connection = self._connections[leader] = self._cluster.open(leader)
+        return connection
+
+    def _disconnect(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._cluster.close()

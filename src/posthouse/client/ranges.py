@@ -1,0 +1,119 @@
+"""Reading one range of offsets of one partition, as fast as the broker gives it.
+
+The next fetch is under way while the caller works on the last one.
+"""
+
+from collections.abc import Iterator
+
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.connection import Connection
+from posthouse.client.errors import RecordsDamaged, refused
+from posthouse.client.positions import READ_COMMITTED, READ_UNCOMMITTED
+from posthouse.client.reading import Fetched
+from posthouse.client.visibility import Aborted
+from posthouse.protocols.kafka.codec.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from posthouse.records.batch import iter_headers
+
+FETCH_BYTES = 4 * 1024 * 1024
+_WAIT = 0.5
+_FRUITLESS_FETCHES = 10
+_CORRUPT = 2
+
+
+class RangeReading:
+    """Offsets from `first` to before `end`. What is not committed is left out, unless it is asked for.
+
+    Raises OffsetGone where the log begins behind the position, or ends before it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        info: TopicInfo,
+        partition: int,
+        first: int,
+        end: int,
+        *,
+        committed: bool = True,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> None:
+        self._cluster = cluster
+        self.info = info
+        self._partition = partition
+        self._end = end
+        self._committed = committed
+        self._fetch_bytes = fetch_bytes
+        self.position = first
+        """Everything before it has been yielded."""
+
+    def __iter__(self) -> Iterator[Fetched]:
+        if self.position >= self._end:
+            return
+        # Of its own, because a request is under way when the caller stops half-way.
+        connection = self._cluster.open(self.info.leaders[self._partition])
+        try:
+            yield from self._read(connection)
+        finally:
+            connection.close()
+
+    def _read(self, connection: Connection) -> Iterator[Fetched]:
+        fruitless = 0
+        next_fetch = self.position
+        self._ask(connection, next_fetch)
+        while self.position < self._end:
+            answer = self._answer(connection)
+            if answer.error_code:
+                raise refused(answer.error_code, None, self.info.name)
+            first = next_fetch
+            for _, header in iter_headers(answer.records or b""):
+                next_fetch = max(next_fetch, header.next_offset)
+            if next_fetch < self._end:
+                self._ask(connection, next_fetch)
+            if answer.records:
+                fruitless = 0
+                yield self._fetched(answer, first)
+                self.position = next_fetch
+            else:
+                fruitless += 1
+                if fruitless == _FRUITLESS_FETCHES:
+                    raise self._stuck()
+
+    def _ask(self, connection: Connection, offset: int) -> None:
+        wanted = FetchPartition(
+            partition=self._partition, fetch_offset=offset, partition_max_bytes=self._fetch_bytes
+        )
+        connection.send(
+            FetchRequest(
+                max_wait_ms=int(_WAIT * 1000),
+                min_bytes=1,
+                max_bytes=self._fetch_bytes,
+                isolation_level=READ_COMMITTED if self._committed else READ_UNCOMMITTED,
+                topics=[FetchTopic(topic_id=self.info.id, partitions=[wanted])],
+            )
+        )
+
+    def _answer(self, connection: Connection) -> PartitionData:
+        response = connection.receive(FetchResponse, wait=_WAIT)
+        if response.error_code:
+            raise refused(response.error_code, None, self.info.name)
+        return response.responses[0].partitions[0]
+
+    def _fetched(self, answer: PartitionData, first: int) -> Fetched:
+        aborted = [Aborted(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        return Fetched(
+            partition=self._partition, data=answer.records or b"", first=first, end=self._end, aborted=aborted
+        )
+
+    def _stuck(self) -> RecordsDamaged:
+        return RecordsDamaged(
+            f"the broker gives no records of topic {self.info.name!r}, partition {self._partition}, from "
+            f"offset {self.position} on, though there should be some up to {self._end}; find out more with "
+            "'posthouse log verify' on its data directory",
+            _CORRUPT,
+        )

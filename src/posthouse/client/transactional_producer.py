@@ -1,0 +1,116 @@
+"""Writing in a transaction: ready-made batches that become visible when the transaction is committed.
+
+The batches carry the producer, its epoch and their place in the sequence of their partition; whoever makes
+them asks for those here. Partitions join the transaction by being written to. Committing is left to others,
+who may commit several producers' transactions at once (see `together`).
+"""
+
+from types import TracebackType
+from typing import Self
+
+from posthouse.client.batch_sender import BatchSender
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import BadArgument, RequestRefused, refused
+from posthouse.client.patience import PATIENCE, ask_persistently
+from posthouse.client.together import Member
+from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
+from posthouse.protocols.kafka.codec.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from posthouse.protocols.kafka.codec.primitives import Buffer
+
+_SEQUENCES = 2**31
+
+
+class TransactionalProducer:
+    """Belongs to one thread. Whoever used the transactional id before is fenced by `begin`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._patience = patience
+        self._sender = BatchSender(cluster, transactional_id=transactional_id, patience=patience)
+        self._sequences: dict[tuple[bytes, int], int] = {}
+        self.producer_id = -1
+        self.epoch = -1
+
+    def begin(self) -> Member:
+        """Become the producer of the transactional id, with nothing written yet."""
+        response = ask_persistently(
+            self._cluster,
+            InitProducerIdRequest(
+                transactional_id=self._id, transaction_timeout_ms=self._transaction_timeout_ms
+            ),
+            InitProducerIdResponse,
+            lambda answer: self._refusal(answer.error_code),
+            self._patience,
+        )
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+        self._sequences.clear()
+        return self.member
+
+    @property
+    def member(self) -> Member:
+        """What a commit has to know of it."""
+        return Member(transactional_id=self._id, producer_id=self.producer_id, epoch=self.epoch)
+
+    def next_sequence(self, info: TopicInfo, partition: int) -> int:
+        """What the next batch for the partition must carry."""
+        return self._sequences.get((info.id, partition), 0)
+
+    def send(self, info: TopicInfo, partition: int, batch: Buffer, records: int) -> None:
+        """Take a batch; a failure shows in a later call, at the latest in `flush`."""
+        if self.producer_id < 0:
+            raise BadArgument("the producer has not begun; call begin() first")
+        place = (info.id, partition)
+        self._sequences[place] = (self._sequences.get(place, 0) + records) % _SEQUENCES
+        self._sender.send(info, partition, batch)
+
+    def flush(self) -> None:
+        """Return when everything is durable; raises ProducerFenced where somebody else has taken over."""
+        self._sender.flush()
+
+    def abort(self, *, patience: float | None = None) -> None:
+        """Give up what was written. The producer has to begin anew."""
+        self._sender.close()
+        if self.producer_id >= 0:
+            ask_persistently(
+                self._cluster,
+                EndTxnRequest(
+                    transactional_id=self._id,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.epoch,
+                    committed=False,
+                ),
+                EndTxnResponse,
+                lambda answer: self._refusal(answer.error_code),
+                self._patience if patience is None else patience,
+            )
+        self.producer_id = self.epoch = -1
+
+    def close(self) -> None:
+        """Let go of the connections. What was flushed waits to be committed, or for its timeout."""
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _refusal(self, code: int) -> RequestRefused | None:
+        return refused(code, None, self._id) if code else None

@@ -1,0 +1,180 @@
+"""EndTogether: commit or abort the transactions of several producers in one step, with a sequence number.
+
+    request    action i8 | name | sequence i64, -1 for none |
+               members, null for whatever is open: transactional id | producer id i64 | epoch i16 | tags
+               | tags
+    response   throttle time ms i32 | error i16 | error message, nullable | has ended now bool |
+               sequence of the name i64, -1 for none | tags
+
+Texts and lists are compact, as in all flexible versions.
+"""
+
+from struct import Struct
+from struct import error as StructError
+
+from posthouse.protocols.kafka.codec.primitives import (
+    Buffer,
+    Message,
+    bad_count,
+    bad_length,
+    bad_text,
+    cut_short,
+    read_uvarint,
+    skip_tags,
+    trailing_bytes,
+    unsupported_version,
+    uvarint,
+)
+
+COMMIT = 0
+ABORT = 1
+QUERY = 2
+
+NO_SEQUENCE = -1
+
+_MEMBER = Struct(">qhB")
+_SMALLEST_MEMBER = 1 + _MEMBER.size
+_SEQUENCE = Struct(">q")
+_RESPONSE_START = Struct(">ih")
+_RESPONSE_END = Struct(">?qB")
+
+
+class EndTogetherMember(Message):
+    __slots__ = ("producer_epoch", "producer_id", "transactional_id")
+
+    def __init__(self, *, transactional_id: str = "", producer_id: int = 0, producer_epoch: int = 0) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+
+class EndTogetherRequest(Message):
+    __slots__ = ("action", "members", "name", "sequence")
+
+    def __init__(
+        self,
+        *,
+        action: int = QUERY,
+        name: str = "",
+        sequence: int = NO_SEQUENCE,
+        members: list[EndTogetherMember] | None = None,
+    ) -> None:
+        self.action = action
+        self.name = name
+        self.sequence = sequence
+        self.members = members
+
+
+class EndTogetherResponse(Message):
+    __slots__ = ("error_code", "error_message", "has_ended", "sequence", "throttle_time_ms")
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        has_ended: bool = False,
+        sequence: int = NO_SEQUENCE,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.has_ended = has_ended
+        self.sequence = sequence
+
+
+def decode_end_together_request(version: int, buf: memoryview, pos: int) -> EndTogetherRequest:
+    if version != 0:
+        raise unsupported_version("EndTogetherRequest", version)
+    size = len(buf)
+    try:
+        action = int.from_bytes(buf[pos : pos + 1], "big", signed=True)
+        name, pos = _read_text(buf, pos + 1, "EndTogetherRequest.name")
+        [sequence] = _SEQUENCE.unpack_from(buf, pos)
+        count, pos = read_uvarint(buf, pos + _SEQUENCE.size)
+        count -= 1
+        # A member takes some bytes at least: a few of them cannot promise a list that fills the memory.
+        if count * _SMALLEST_MEMBER > size - pos:
+            raise bad_count("EndTogetherRequest.members", count, size - pos)
+        members: list[EndTogetherMember] | None = None if count < 0 else []
+        for _ in range(count):
+            id, pos = _read_text(buf, pos, "EndTogetherRequest.members.transactional_id")
+            producer_id, epoch, tags = _MEMBER.unpack_from(buf, pos)
+            pos += _MEMBER.size
+            if tags:
+                pos = skip_tags(buf, pos, tags, "EndTogetherRequest.members")
+            assert members is not None
+            members.append(
+                EndTogetherMember(transactional_id=id, producer_id=producer_id, producer_epoch=epoch)
+            )
+        pos = _read_end(buf, pos, "EndTogetherRequest")
+    except (StructError, IndexError):
+        raise cut_short("EndTogetherRequest", pos, size) from None
+    return EndTogetherRequest(action=action, name=name, sequence=sequence, members=members)
+
+
+def encode_end_together_response(version: int, response: EndTogetherResponse) -> list[Buffer]:
+    if version != 0:
+        raise unsupported_version("EndTogetherResponse", version)
+    out = bytearray(_RESPONSE_START.pack(response.throttle_time_ms, response.error_code))
+    out += b"\0" if response.error_message is None else _text(response.error_message)
+    out += _RESPONSE_END.pack(response.has_ended, response.sequence, 0)
+    return [out]
+
+
+def encode_end_together_request(request: EndTogetherRequest) -> list[Buffer]:
+    out = bytearray(request.action.to_bytes(1, "big", signed=True))
+    out += _text(request.name)
+    out += _SEQUENCE.pack(request.sequence)
+    out += uvarint(0 if request.members is None else len(request.members) + 1)
+    for member in request.members or ():
+        out += _text(member.transactional_id)
+        out += _MEMBER.pack(member.producer_id, member.producer_epoch, 0)
+    out.append(0)
+    return [out]
+
+
+def decode_end_together_response(buf: memoryview, pos: int) -> EndTogetherResponse:
+    size = len(buf)
+    response = EndTogetherResponse()
+    try:
+        response.throttle_time_ms, response.error_code = _RESPONSE_START.unpack_from(buf, pos)
+        pos += _RESPONSE_START.size
+        if buf[pos]:
+            response.error_message, pos = _read_text(buf, pos, "EndTogetherResponse.error_message")
+        else:
+            pos += 1
+        response.has_ended, response.sequence, _ = _RESPONSE_END.unpack_from(buf, pos)
+        pos = _read_end(buf, pos + _RESPONSE_END.size - 1, "EndTogetherResponse")
+    except (StructError, IndexError):
+        raise cut_short("EndTogetherResponse", pos, size) from None
+    return response
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return uvarint(len(encoded) + 1) + encoded
+
+
+def _read_text(buf: memoryview, pos: int, path: str) -> tuple[str, int]:
+    length, pos = read_uvarint(buf, pos)
+    length -= 1
+    end = pos + length
+    if length < 0 or end > len(buf):
+        raise bad_length(path, length, len(buf) - pos)
+    try:
+        return str(buf[pos:end], "utf-8"), end
+    except UnicodeDecodeError:
+        raise bad_text(path) from None
+
+
+def _read_end(buf: memoryview, pos: int, name: str) -> int:
+    """Tags that nobody here knows, and nothing behind them."""
+    tags = buf[pos]
+    pos += 1
+    if tags:
+        pos = skip_tags(buf, pos, tags, name)
+    if pos != len(buf):
+        raise trailing_bytes(name, len(buf) - pos)
+    return pos

@@ -1,0 +1,52 @@
+"""EndTogether, which is ours: the transactions of several producers end in one step."""
+
+from posthouse.broker.transactions.together import Part
+from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.protocols.kafka.codec.own.end_together import (
+    ABORT,
+    COMMIT,
+    NO_SEQUENCE,
+    QUERY,
+    EndTogetherMember,
+    EndTogetherRequest,
+    EndTogetherResponse,
+)
+from posthouse.protocols.kafka.coordinator_codes import coordinator_code
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherResponse:
+    together = context.broker.transactions.together
+    if request.sequence < NO_SEQUENCE:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{request.sequence} is not a sequence number")
+    sequence = None if request.sequence == NO_SEQUENCE else request.sequence
+    has_ended = False
+    if request.action == COMMIT:
+        if request.members is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a commit must say whose transactions it means")
+        has_ended = await together.commit(request.name, sequence, list(map(_part, request.members)))
+    elif request.action == ABORT:
+        parts = None if request.members is None else list(map(_part, request.members))
+        await together.abort(request.name, parts, sequence)
+        has_ended = True
+    elif request.action != QUERY:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no action {request.action}")
+    known = together.sequence(request.name)
+    return EndTogetherResponse(has_ended=has_ended, sequence=NO_SEQUENCE if known is None else known)
+
+
+def _part(member: EndTogetherMember) -> Part:
+    producer = ProducerIdentity(member.producer_id, member.producer_epoch)
+    return Part(id=member.transactional_id, producer=producer)
+
+
+def _refuse(
+    context: Context, request: EndTogetherRequest, code: ErrorCode, message: str
+) -> EndTogetherResponse:
+    return EndTogetherResponse(
+        error_code=coordinator_code(code, knows_fenced=True), error_message=message, sequence=NO_SEQUENCE
+    )
+
+
+HANDLER = Handler(key=10_000, handle=handle, refuse=_refuse)
