@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from posthouse import __version__
-from posthouse.cli import consume, groups, log, produce, serve_command, topics
+from posthouse.cli import archive, consume, groups, log, pipeline, produce, serve_command, topics
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ produce.register(app)
 consume.register(app)
 app.add_typer(groups.app)
 app.add_typer(log.app)
+app.add_typer(archive.app)
+app.add_typer(pipeline.app)
 
 
 def _print_version(wanted: bool) -> None:

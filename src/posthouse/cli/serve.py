@@ -77,7 +77,9 @@ def _hints(settings: Settings, kafka: Address) -> str:
         f"\nPosthouse is ready for Kafka clients on {kafka}; records are kept {place}; Ctrl-C stops it.\n"
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
-        f"  {program} consume greetings --from-beginning\n"
+        f"  {program} consume greetings --from-beginning\n\n"
+        "Run a pipeline on Spark on it (or 'make demo' to watch one with orders of its own):\n\n"
+        f"  {program} pipeline init orders && {program} pipeline run orders\n"
     )
 
 

@@ -1,0 +1,269 @@
+"""`posthouse archive …`: keep topics as Parquet files for ever, and see what is kept."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.options import Bootstrap, Json, complete_topic
+from posthouse.cli.output import complain, counted, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from posthouse.spark.archive.job import Archiver, Report
+    from posthouse.spark.archive.status import PartitionStatus, Status
+
+app = typer.Typer(
+    name="archive",
+    help="Keep topics as Parquet files, and see what is kept.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+_COLUMNS = ("topic", "partition", "archived", "records", "bytes", "files", "lag")
+_MB = 1024 * 1024
+
+Topics = Annotated[
+    list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topic)
+]
+SomeTopics = Annotated[
+    list[str] | None, typer.Argument(metavar="TOPIC", help="Only these topics; all of the archive otherwise.")
+]
+Place = Annotated[
+    str,
+    typer.Option(
+        "--to", "--from", metavar="DIR|s3://…", help="Where the archive is; a cluster needs a shared place."
+    ),
+]
+Continuous = Annotated[
+    bool, typer.Option("--continuous", metavar="", help="Go on until Ctrl-C: archive again and again.")
+]
+Compact = Annotated[
+    bool, typer.Option("--compact/--no-compact", metavar="", help="Also merge small files now and then.")
+]
+Every = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --continuous.")]
+FileMegabytes = Annotated[
+    int, typer.Option(min=1, metavar="MB", help="How large files become, before they are closed or merged.")
+]
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where Spark runs, such as spark://host:7077; this machine otherwise."),
+]
+
+
+@app.command(epilog="`posthouse archive run orders payments --to /data/archive --continuous --every 60`")
+def run(
+    context: typer.Context,
+    topics: Topics,
+    to: Place,
+    continuous: Continuous = False,
+    every: Every = 60.0,
+    compact: Compact = True,
+    file_mb: FileMegabytes = 128,
+    master: Master = None,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Write what is committed in topics to Parquet files, from where the last run ended.
+
+    When files and manifest are on disk, the group `posthouse.archive` commits how far they reach. Topics with
+    `retention.local.ms` or `retention.local.bytes` may then let go of that on the broker.
+    """
+    from posthouse.client.errors import BrokerUnreachable
+
+    archiver = _archiver(context, bootstrap, to, file_mb, master)
+    with _stopping() as stop:
+        while True:
+            try:
+                with _progress() as show:
+                    report = archiver.run(topics, progress=show, stop=stop, compact=compact)
+                _tell(report, json)
+            except BrokerUnreachable as error:
+                if not continuous:
+                    raise
+                complain(f"{error}; trying again in {every:g} s")
+            if not continuous or stop.wait(every):
+                return
+
+
+@app.command(epilog="`posthouse archive status --from /data/archive --bootstrap localhost:9092`")
+def status(context: typer.Context, place: Place, json: Json = False, bootstrap: Bootstrap = None) -> None:
+    """Show what is archived, and with a broker's address also what is not."""
+    _need("pyarrow")
+    from posthouse.client import Client
+    from posthouse.spark.archive.manifest import Manifest
+    from posthouse.spark.archive.root import Root
+    from posthouse.spark.archive.status import live_ends, status_of
+
+    state = Manifest.open(Root(place)).state
+    where = _address(context, bootstrap)
+    live = None
+    if bootstrap or where != DEFAULT_BOOTSTRAP:
+        with Client(where) as client:
+            live = live_ends(client)
+    found = status_of(state, live)
+    if json:
+        print_json(_described(found))
+        return
+    print_table(_COLUMNS, [_row(each, found) for each in found.partitions], right=_COLUMNS[1:])
+    say(
+        f"{counted(found.records, 'record')} in {counted(found.files, 'file')} of {_size(found.bytes)}, "
+        f"version {found.version} of the manifest"
+    )
+    if found.not_archived:
+        say(f"not archived at all: {', '.join(found.not_archived)}")
+
+
+@app.command("compact", epilog="`posthouse archive compact --to /data/archive`")
+def compact_files(
+    context: typer.Context,
+    to: Place,
+    topics: SomeTopics = None,
+    file_mb: FileMegabytes = 128,
+    master: Master = None,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Merge small files of each day into larger ones. The old ones are removed a day later."""
+    _need("pyarrow")
+    from posthouse.spark.archive.manifest import Manifest
+    from posthouse.spark.archive.root import Root
+
+    Manifest.open(Root(to))
+    archiver = _archiver(context, bootstrap, to, file_mb, master)
+    with _stopping() as stop:
+        merged = archiver.compact(topics or None, stop=stop)
+    if json:
+        print_json({"merged": merged})
+    else:
+        say(f"merged {counted(merged, 'file')}" if merged else "there is nothing to merge")
+
+
+def _archiver(
+    context: typer.Context, bootstrap: str | None, place: str, file_mb: int, master: str | None
+) -> Archiver:
+    _need("pyspark")
+    from posthouse.spark.archive.job import Archiver, Limits
+    from posthouse.spark.session import session
+
+    limits = Limits(target_bytes=file_mb * _MB)
+    spark = session("posthouse archive", master=master)
+    return Archiver(spark, _address(context, bootstrap), place, limits=limits)
+
+
+def _address(context: typer.Context, bootstrap: str | None) -> str:
+    invocation = context.find_object(Invocation) or Invocation()
+    return bootstrap or invocation.bootstrap
+
+
+def _need(package: str) -> None:
+    from posthouse.spark.errors import SparkError
+
+    if find_spec(package) is None:
+        raise SparkError("the archive needs Spark; install it with 'pip install \"posthouse[spark]\"'")
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C or SIGTERM: what is under way is finished. A second one does not wait."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: object) -> None:
+        stop.set()
+        say("stopping after this step; again to stop at once")
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    # Spark has put a handler of its own there that ends its jobs.
+    before = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.getsignal(signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, ask)
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Report], None]]:
+    """A bar for people; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        yield lambda report: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("archiving", total=None)
+
+        def show(report: Report) -> None:
+            text = f"archiving, {_size(report.bytes)} written"
+            bar.update(task, description=text, total=report.waiting, completed=report.offsets)
+
+        yield show
+
+
+def _tell(report: Report, json: bool) -> None:
+    for loss in report.losses:
+        complain(
+            f"offsets {loss.lost.start} to {loss.lost.end - 1} of topic {loss.topic!r}, partition "
+            f"{loss.partition}, were gone before they were archived; let retention.ms keep records longer"
+        )
+    if json:
+        print_json(asdict(report))
+        return
+    merged = f", merged {counted(report.merged, 'small file')}" if report.merged else ""
+    files = f"{counted(report.files, 'file')} of {_size(report.bytes)}"
+    say(f"archived {counted(report.records, 'record')} in {files}{merged}")
+
+
+def _row(each: PartitionStatus, found: Status) -> tuple[object, ...]:
+    ranges = " ".join(f"{start}–{end - 1}" for start, end in each.archived)
+    name = f"{each.topic} (deleted, {each.topic_id[:8]})" if each.topic_id in found.gone else each.topic
+    lag = "-" if each.lag is None else f"{each.lag:,}"
+    size = _size(each.bytes)
+    return name, each.partition, ranges or "-", f"{each.records:,}", size, f"{each.files:,}", lag
+
+
+def _described(found: Status) -> dict[str, Any]:
+    return {
+        "version": found.version,
+        "records": found.records,
+        "bytes": found.bytes,
+        "files": found.files,
+        "partitions": [
+            {
+                "topic": each.topic,
+                "topic_id": each.topic_id,
+                "partition": each.partition,
+                "archived": [list(range) for range in each.archived],
+                "records": each.records,
+                "bytes": each.bytes,
+                "files": each.files,
+                "end": each.end,
+                "lag": each.lag,
+            }
+            for each in found.partitions
+        ],
+        "not_archived": list(found.not_archived),
+    }
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

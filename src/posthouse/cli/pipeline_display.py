@@ -1,0 +1,87 @@
+"""How far a pipeline is: a table that lives on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from posthouse.cli.output import say
+from posthouse.spark.pipelines.progress import QueryState
+
+_LINE_SECONDS = 5.0
+_COLUMNS = ("query", "batch", "records", "records/s", "behind", "batch time", "state")
+
+
+class Display:
+    """On stderr, out of the way of what is piped on. `bounded` pipelines have an end to come nearer to."""
+
+    def __init__(self, *, bounded: bool) -> None:
+        self._bounded = bounded
+        self._live: Live | None = None
+        if sys.stderr.isatty():
+            self._live = Live(console=Console(stderr=True), refresh_per_second=4, auto_refresh=False)
+        self._said: dict[str, QueryState] = {}
+        self._said_at = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, states: Sequence[QueryState]) -> None:
+        if self._live is not None:
+            self._live.update(self._table(states), refresh=True)
+            return
+        ended = [state for state in states if state.status == "ended"]
+        if len(ended) == len(states) or time.monotonic() - self._said_at >= _LINE_SECONDS:
+            self._said_at = time.monotonic()
+            for state in states:
+                if state != self._said.get(state.name) and state.batch >= 0:
+                    self._said[state.name] = state
+                    say(self._line(state))
+
+    def _line(self, state: QueryState) -> str:
+        behind = "" if state.behind is None else f", {state.behind:,} behind"
+        done = f", {state.done:.0%} done" if self._bounded and state.done is not None else ""
+        return (
+            f"{state.name}: batch {state.batch}, {state.records:,} records, {state.rate:,.0f}/s{behind}, "
+            f"{state.batch_ms:,} ms a batch{done}, {state.status}"
+        )
+
+    def _table(self, states: Sequence[QueryState]) -> Table:
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for column in _COLUMNS:
+            table.add_column(column, justify="left" if column in ("query", "state") else "right")
+        if self._bounded:
+            table.add_column("done", min_width=20)
+        for state in states:
+            cells: list[Text | ProgressBar] = [
+                Text(state.name),
+                Text("–" if state.batch < 0 else str(state.batch)),
+                Text(f"{state.records:,}"),
+                Text(f"{state.rate:,.0f}"),
+                Text("–" if state.behind is None else f"{state.behind:,}"),
+                Text(f"{state.batch_ms:,} ms"),
+                Text(state.status, style="red" if state.status == "failed" else ""),
+            ]
+            if self._bounded:
+                cells.append(ProgressBar(total=1.0, completed=state.done or 0.0, width=20))
+            table.add_row(*cells)
+        return table

@@ -1,0 +1,58 @@
+"""The wire client of a Spark process: kept from task to task, and opened anew when the broker was away."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from posthouse.client import Client
+from posthouse.client.errors import BrokerUnreachable, TopicNotReady
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+
+_clients: dict[str, Client] = {}
+"""By bootstrap address. Spark runs one task at a time in a Python process."""
+
+
+class Access:
+    """Calls that go on trying for `patience` seconds while the broker cannot be reached.
+
+    What is called must be safe to call again.
+    """
+
+    def __init__(self, bootstrap: str, *, timeout: float, patience: float) -> None:
+        self._bootstrap = bootstrap
+        self._timeout = timeout
+        self._patience = patience
+
+    def call(self, work: Callable[[Client], T]) -> T:
+        deadline = time.monotonic() + self._patience
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return work(self._client())
+            except (BrokerUnreachable, TopicNotReady) as error:
+                self.drop()
+                if time.monotonic() + pause > deadline:
+                    raise
+                log.warning("trying again in %.1f s: %s", pause, error)
+                # Nobody tells when a broker is back.
+                time.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def drop(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        client = _clients.pop(self._bootstrap, None)
+        if client is not None:
+            client.close()
+
+    def _client(self) -> Client:
+        client = _clients.get(self._bootstrap)
+        if client is None:
+            client = _clients[self._bootstrap] = Client(self._bootstrap, timeout=self._timeout)
+        return client

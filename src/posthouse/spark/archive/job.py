@@ -1,0 +1,234 @@
+"""The archive job: what is committed in the log, written to Parquet by Spark, and then said in the manifest.
+
+A run goes in steps: tasks write their files, durably; the driver checks that it sees them and makes one
+version of the manifest; only then the group `posthouse.archive` commits how far the archive reaches, which
+allows the broker to let go of it. Wherever it crashes, the next run goes on from the manifest: files of the
+crashed step are leftovers, and a commit that is missing is made up for.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from posthouse.client import Client
+from posthouse.client.cluster import TopicInfo
+from posthouse.model.ids import ARCHIVE_GROUP
+from posthouse.spark.access import Access
+from posthouse.spark.archive.errors import ArchiveError
+from posthouse.spark.archive.files import SCHEMA, TARGET_BYTES, DayFiles
+from posthouse.spark.archive.leftovers import Grace, sweep
+from posthouse.spark.archive.manifest import ArchivedFile, Change, Log, Manifest
+from posthouse.spark.archive.merging import Merge, merge, merges
+from posthouse.spark.archive.planning import Backlog, Bounds, Loss, Piece, backlog, covered_by, steps
+from posthouse.spark.archive.root import Root
+from posthouse.spark.archive.spreading import parallelism, spread
+from posthouse.spark.offsets import Place
+from posthouse.spark.options import EARLIEST, LATEST, SourceOptions, parse_source
+from posthouse.spark.planning import OffsetRange
+from posthouse.spark.tasks import LivePiece, read_piece
+
+_LARGEST_PIECE = 2_000_000
+_SWEEP_SECONDS = 3600.0
+_MERGE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is done at once."""
+
+    target_bytes: int = TARGET_BYTES
+    """How large files become: new ones are closed there, small ones are merged up to it."""
+    largest_piece: int = _LARGEST_PIECE
+    """How many offsets one task archives."""
+    grace: Grace = field(default_factory=Grace)
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What a run has done so far."""
+
+    waiting: int = 0
+    """Offsets that it has to archive in all."""
+    offsets: int = 0
+    records: int = 0
+    files: int = 0
+    bytes: int = 0
+    merged: int = 0
+    losses: list[Loss] = field(default_factory=list)
+
+
+def _ignored(report: Report) -> None:
+    pass
+
+
+class Archiver:
+    """Writes to one archive. Only one at a time should; a second one fails without harm."""
+
+    def __init__(
+        self, spark: SparkSession, bootstrap: str, url: str, *, limits: Limits | None = None
+    ) -> None:
+        self._spark = spark
+        self._limits = limits or Limits()
+        # Everything but the address is a default of the source; "assign" only because something has to be.
+        self._options = parse_source(
+            {"kafka.bootstrap.servers": bootstrap, "assign": '{"-": [0]}'}, streaming=False
+        )
+        self._access = Access(bootstrap, timeout=self._options.timeout, patience=self._options.patience)
+        self.manifest = Manifest(Root(url))
+        self._swept = self._merged = float("-inf")
+
+    def run(
+        self,
+        topics: Sequence[str],
+        *,
+        progress: Callable[[Report], None] = _ignored,
+        stop: threading.Event | None = None,
+        compact: bool = True,
+    ) -> Report:
+        """Archive what is committed in the topics by now. `stop` ends it after the step that it is in.
+
+        With `compact`, small files are merged from time to time.
+        """
+        if time.monotonic() - self._swept >= _SWEEP_SECONDS:
+            sweep(self.manifest, self._limits.grace)
+            self._swept = time.monotonic()
+        self.manifest.refresh()
+        backlogs = [self._backlog(info) for info in self._topics(topics)]
+        report = Report(
+            waiting=sum(each.size for each in backlogs),
+            losses=[loss for each in backlogs for loss in each.losses],
+        )
+        progress(report)
+        run = _new_run()
+        # Where a run crashed between manifest and commit, the broker has not heard of it yet.
+        self._tell_broker(each.topic for each in backlogs)
+        tasks = 2 * parallelism(self._spark)
+        for pieces in steps(backlogs, tasks=tasks, largest=self._limits.largest_piece):
+            if stop is not None and stop.is_set():
+                return report
+            files = self._archive(pieces, run)
+            report.offsets += sum(piece.size for piece in pieces)
+            report.records += sum(file.rows for file in files)
+            report.files += len(files)
+            report.bytes += sum(file.bytes for file in files)
+            progress(report)
+        if compact and report.records and time.monotonic() - self._merged >= _MERGE_SECONDS:
+            report.merged = self.compact(topics, stop=stop)
+            self._merged = time.monotonic()
+        return report
+
+    def compact(
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        now_ms: int | None = None,
+        stop: threading.Event | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> int:
+        """Merge small files of each day into larger ones; how many were merged."""
+        self.manifest.refresh()
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        found = merges(self.manifest.state, topics, target_bytes=self._limits.target_bytes, now_ms=now)
+        total = sum(len(each.files) for each in found)
+        done = 0
+        run = _new_run()
+        at_once = 2 * parallelism(self._spark)
+        for begin in range(0, len(found), at_once):
+            if stop is not None and stop.is_set():
+                break
+            some = found[begin : begin + at_once]
+            files = spread(self._spark, some, partial(_merge, root=self.manifest.root, run=run))
+            self._check_seen(files)
+            retired = [file.path for each in some for file in each.files]
+            self.manifest.commit(Change(add=files, retire=retired), run=run)
+            done += len(retired)
+            progress(done, total)
+        return done
+
+    def _topics(self, names: Iterable[str]) -> list[TopicInfo]:
+        def find(client: Client) -> list[TopicInfo]:
+            return [client.topic(name) for name in dict.fromkeys(names)]
+
+        return self._access.call(find)
+
+    def _backlog(self, info: TopicInfo) -> Backlog:
+        wanted = [(info, range(info.partitions))]
+        starts = self._access.call(lambda client: client.find_offsets(wanted, EARLIEST))
+        ends = self._access.call(lambda client: client.find_offsets(wanted, LATEST, committed=True))
+        bounds = {
+            index: Bounds(starts[info.name, index], ends[info.name, index])
+            for index in range(info.partitions)
+        }
+        return backlog(self.manifest.state, info, bounds)
+
+    def _archive(self, pieces: list[Piece], run: str) -> list[ArchivedFile]:
+        work = partial(
+            _archive_piece,
+            root=self.manifest.root,
+            run=run,
+            options=self._options,
+            target_bytes=self._limits.target_bytes,
+        )
+        files = spread(self._spark, pieces, work)
+        self._check_seen(files)
+        topics = {piece.topic.id.hex(): piece.topic for piece in pieces}
+        change = Change(
+            topics={id: info.name for id, info in topics.items()}, cover=covered_by(pieces), add=files
+        )
+        self.manifest.commit(change, run=run)
+        self._tell_broker(topics.values())
+        return files
+
+    def _check_seen(self, files: Sequence[ArchivedFile]) -> None:
+        """What the executors wrote must be what everybody reads."""
+        root = self.manifest.root
+        for file, size in zip(files, root.sizes([file.path for file in files]), strict=True):
+            if size != file.bytes:
+                raise ArchiveError(
+                    f"the executors wrote {file.path} but it is not to be seen in {root}; "
+                    "choose a place that all machines share"
+                )
+
+    def _tell_broker(self, topics: Iterable[TopicInfo]) -> None:
+        ends = [(info, offsets) for info in topics if (offsets := self._ends(info))]
+
+        def commit(client: Client) -> None:
+            for info, offsets in ends:
+                client.commit_topic(ARCHIVE_GROUP, info, offsets)
+
+        self._access.call(commit)
+
+    def _ends(self, info: TopicInfo) -> dict[int, int]:
+        found = {
+            index: self.manifest.state.end(Log(info.id.hex(), index)) for index in range(info.partitions)
+        }
+        return {index: end for index, end in found.items() if end is not None}
+
+
+def _new_run() -> str:
+    """Names sort by time, for whoever looks at the files."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+
+
+def _archive_piece(
+    piece: Piece, *, root: Root, run: str, options: SourceOptions, target_bytes: int
+) -> list[ArchivedFile]:
+    files = DayFiles(root, piece.topic.name, piece.topic.id.hex(), run, target_bytes=target_bytes)
+    try:
+        for partition, (start, end) in piece.slices:
+            live = LivePiece(OffsetRange(Place(piece.topic.name, partition), start, end), piece.topic.id)
+            for batch in read_piece(options, SCHEMA, live):
+                files.write(partition, batch)
+        return files.close()
+    except BaseException:
+        files.abandon()
+        raise
+
+
+def _merge(each: Merge, *, root: Root, run: str) -> list[ArchivedFile]:
+    return merge(root, each, run)

@@ -1,0 +1,127 @@
+"""Which offsets a run archives, in which pieces. Arithmetic only."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from posthouse.client.cluster import TopicInfo
+from posthouse.spark.archive.errors import ArchiveError
+from posthouse.spark.archive.manifest import Log, Range, State
+
+SMALLEST_PIECE = 50_000
+"""Less than this is not worth a task of its own."""
+
+
+class Bounds(NamedTuple):
+    """Where the log of a partition begins, and up to where every transaction in it is decided."""
+
+    start: int
+    stable: int
+
+
+class Loss(NamedTuple):
+    """Offsets that were gone from the log before they were archived."""
+
+    topic: str
+    partition: int
+    lost: Range
+
+
+class Slice(NamedTuple):
+    partition: int
+    offsets: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one task archives: ranges of one topic, in the order of partition and offset."""
+
+    topic: TopicInfo
+    slices: tuple[Slice, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(each.offsets.end - each.offsets.start for each in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is not archived yet."""
+
+    topic: TopicInfo
+    waiting: Mapping[int, Range]
+    """By partition; those with nothing are left out."""
+    losses: Sequence[Loss]
+
+    @property
+    def size(self) -> int:
+        return sum(each.end - each.start for each in self.waiting.values())
+
+
+def backlog(state: State, topic: TopicInfo, bounds: Mapping[int, Bounds]) -> Backlog:
+    waiting: dict[int, Range] = {}
+    losses = []
+    for partition, (start, stable) in sorted(bounds.items()):
+        archived = state.end(Log(topic.id.hex(), partition))
+        if archived is not None and archived > stable:
+            raise ArchiveError(
+                f"the archive has partition {partition} of topic {topic.name!r} up to offset {archived}, but "
+                f"its log ends at {stable}, so it has lost records or is another one; archive it elsewhere"
+            )
+        if archived is not None and archived < start:
+            losses.append(Loss(topic.name, partition, Range(archived, start)))
+        first = start if archived is None else max(start, archived)
+        if first < stable:
+            waiting[partition] = Range(first, stable)
+    return Backlog(topic, waiting, losses)
+
+
+def steps(
+    backlogs: Iterable[Backlog], *, tasks: int, largest: int, smallest: int = SMALLEST_PIECE
+) -> Iterator[list[Piece]]:
+    """Pieces of `largest` offsets at most, about `tasks` of them in a step; a manifest is made after each.
+
+    Within a partition the steps follow each other, so that what is archived is always one range.
+    """
+    left = [(each.topic, dict(each.waiting)) for each in backlogs]
+    while any(waiting for _, waiting in left):
+        total = sum(each.end - each.start for _, waiting in left for each in waiting.values())
+        size = min(max(-(-total // tasks), smallest, 1), largest)
+        step: list[Piece] = []
+        for topic, waiting in left:
+            step += _taken(topic, waiting, size, tasks - len(step))
+        yield step
+
+
+def _taken(topic: TopicInfo, waiting: dict[int, Range], size: int, most: int) -> list[Piece]:
+    """Take up to `most` pieces of about `size` out of what is waiting."""
+    pieces: list[Piece] = []
+    slices: list[Slice] = []
+    room = size
+    for partition in sorted(waiting):
+        while partition in waiting and len(pieces) < most:
+            start, end = waiting[partition]
+            cut = min(end, start + room)
+            slices.append(Slice(partition, Range(start, cut)))
+            room -= cut - start
+            if cut == end:
+                del waiting[partition]
+            else:
+                waiting[partition] = Range(cut, end)
+            if not room:
+                pieces.append(Piece(topic, tuple(slices)))
+                slices, room = [], size
+    if slices:
+        pieces.append(Piece(topic, tuple(slices)))
+    return pieces
+
+
+def covered_by(pieces: Iterable[Piece]) -> dict[Log, Range]:
+    """The range of each partition that the pieces of one step make up."""
+    found: dict[Log, Range] = {}
+    for piece in pieces:
+        for partition, offsets in piece.slices:
+            log = Log(piece.topic.id.hex(), partition)
+            known = found.get(log, Range(offsets.start, offsets.start))
+            found[log] = Range(min(known.start, offsets.start), max(known.end, offsets.end))
+    return found

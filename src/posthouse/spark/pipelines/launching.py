@@ -1,0 +1,105 @@
+"""From a program that was found to queries that run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posthouse.spark.errors import SparkError
+from posthouse.spark.pipelines.context import PipelineContext, Settings, WrongPipeline
+from posthouse.spark.pipelines.programs import Program, load_module
+from posthouse.spark.pipelines.progress import QueryState
+from posthouse.spark.pipelines.running import PipelineFailed, StopRequest, reason, run_queries
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Show = Callable[[Sequence[QueryState]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a program is to be run this time."""
+
+    program: Program
+    bootstrap: str
+    master: str | None = None
+    storage: str | None = None
+    start: int | None = None
+    end: int | None = None
+    once: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """Where checkpoints and tables are. A stretch of time has its own: it is another run, with an end."""
+        storage = (self.storage or self.program.storage).rstrip("/")
+        if self.end is None:
+            return storage
+        return f"{storage}/runs/{_moment(self.start or 0)}-{_moment(self.end)}"
+
+    @property
+    def resumes(self) -> bool:
+        """Is there a checkpoint already? Only known of directories."""
+        return "://" not in self.place and any(Path(self.place, "checkpoints").glob("*"))
+
+
+def launch(job: Launch, *, stop: StopRequest, show: Show, ready: Callable[[], None]) -> list[QueryState]:
+    """Run it until it ends or is stopped; `ready` is called when Spark has started."""
+    from pyspark.sql import SparkSession
+
+    from posthouse.spark.session import session
+
+    program = job.program
+    had_one = SparkSession.getActiveSession() is not None
+    spark = session(
+        program.name,
+        master=job.master or program.master,
+        conf=program.spark,
+        local_checkpoints="://" not in job.place or job.place.startswith("file:"),
+    )
+    try:
+        ready()
+        context = PipelineContext(
+            spark=spark,
+            bootstrap=job.bootstrap,
+            storage=job.place,
+            settings=Settings({**program.settings, **job.settings}),
+            start=job.start,
+            end=job.end,
+            once=job.once,
+            interval=program.interval,
+            directory=program.file.parent,
+        )
+        queries = _start(spark, context, program)
+        return run_queries(queries, stop=stop, show=show, ends=context.ends)
+    finally:
+        if not had_one:
+            spark.stop()
+
+
+def _start(spark: "SparkSession", context: PipelineContext, program: Program) -> "Sequence[StreamingQuery]":
+    try:
+        function = getattr(load_module(program.file), "pipeline", None)
+        if function is None:
+            raise WrongPipeline(
+                f"{program.file} has no function pipeline(spark, context); "
+                "see one with 'posthouse pipeline init'"
+            )
+        started = function(spark, context)
+    except SparkError:
+        raise
+    except Exception as error:
+        raise PipelineFailed(
+            f"{program.file} failed before its queries ran: {type(error).__name__}: {reason(error)}; "
+            "run it with --debug to see where"
+        ) from error
+    # What the function started and forgot to return runs as well.
+    return list(started or spark.streams.active)
+
+
+def _moment(ms: int) -> str:
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return f"{moment:%Y%m%dT%H%M%S}" + (f".{ms % 1000:03}" if ms % 1000 else "") + "Z"

@@ -1,0 +1,132 @@
+"""Running a pipeline's queries until they end, fail, or somebody wants them to stop.
+
+To stop means: the micro-batch that runs is finished and noted, and only then the query ends. Nothing
+depends on it, because an interrupted batch is done again from the checkpoint; it only saves that work.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from posthouse.spark.errors import SparkError
+from posthouse.spark.offsets import Offsets
+from posthouse.spark.pipelines.progress import QueryState, Tracker
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_SECONDS = 0.25
+_BATCH_SECONDS = 60.0
+# As Python ends a traceback: a dotted name of a class, a colon, a message.
+_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Loss|Option|Schema|Gone|NotFound|Unreachable): ")
+
+
+class PipelineFailed(SparkError):
+    """A query ended with an error."""
+
+
+class StopRequest:
+    """Set once: finish the batch. Set twice: do not even wait for that."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._urgent = threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        """Usable as a signal handler."""
+        (self._urgent if self._wanted.is_set() else self._wanted).set()
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._wanted.is_set()
+
+    @property
+    def is_urgent(self) -> bool:
+        return self._urgent.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        return (self._urgent if self._wanted.is_set() else self._wanted).wait(seconds)
+
+
+def run_queries(
+    queries: Iterable["StreamingQuery"],
+    *,
+    stop: StopRequest,
+    show: Callable[[Sequence[QueryState]], None],
+    ends: Offsets | None = None,
+) -> list[QueryState]:
+    """Returns how far they came. A query that has read up to `ends` has read enough."""
+    trackers = [Tracker(query, ends) for query in queries]
+    try:
+        while any(tracker.query.isActive for tracker in trackers):
+            _look(trackers, show)
+            _check(trackers)
+            for tracker in trackers:
+                if tracker.query.isActive and ends and _is_past(tracker, ends):
+                    tracker.query.stop()
+            if stop.is_wanted:
+                _finish_batches(trackers, stop, show)
+                break
+            stop.wait(_LOOK_SECONDS)
+        _check(trackers)
+    finally:
+        for tracker in trackers:
+            if tracker.query.isActive:
+                tracker.query.stop()
+    return _look(trackers, show)
+
+
+def _look(trackers: Sequence[Tracker], show: Callable[[Sequence[QueryState]], None]) -> list[QueryState]:
+    for tracker in trackers:
+        tracker.update()
+    states = [tracker.state() for tracker in trackers]
+    show(states)
+    return states
+
+
+def _is_past(tracker: Tracker, ends: Offsets) -> bool:
+    # A query need not read every topic of the pipeline, but it names all partitions of those that it reads.
+    mine = {place.topic for place in tracker.position}
+    return bool(mine) and all(
+        tracker.position.get(place, 0) >= end for place, end in ends.items() if place.topic in mine
+    )
+
+
+def _finish_batches(
+    trackers: Sequence[Tracker], stop: StopRequest, show: Callable[[Sequence[QueryState]], None]
+) -> None:
+    running = {id(tracker): tracker.batch for tracker in trackers}
+    deadline = time.monotonic() + _BATCH_SECONDS
+    left = list(trackers)
+    while left and not stop.is_urgent and time.monotonic() < deadline:
+        _look(trackers, show)
+        _check(trackers)
+        for tracker in list(left):
+            query = tracker.query
+            is_idle = not query.isActive or not query.status["isTriggerActive"]
+            if is_idle or tracker.batch > running[id(tracker)]:
+                query.stop()
+                left.remove(tracker)
+        if left:
+            stop.wait(_LOOK_SECONDS)
+    for tracker in left:
+        tracker.query.stop()
+
+
+def _check(trackers: Sequence[Tracker]) -> None:
+    for tracker in trackers:
+        error = tracker.query.exception() if not tracker.query.isActive else None
+        if error is not None:
+            raise PipelineFailed(
+                f"query {tracker.state().name!r} failed: {reason(error)}; see above for more, then run "
+                "it again to go on from its checkpoint"
+            )
+
+
+def reason(error: BaseException) -> str:
+    """The one line of Spark's many that says what went wrong: the innermost Python error, or the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (python[-1] if python else lines[0] if lines else type(error).__name__).rstrip(".")

@@ -1,0 +1,124 @@
+"""A SparkSession that is ready for Posthouse: Java found, Python workers like this one, settings that matter.
+
+    spark = session("orders")                                   # on this machine, all cores
+    spark = session("orders", master="spark://host:7077")       # the same on a cluster
+
+Whoever makes the session in another way takes `recommended_settings` and `posthouse.spark.register`.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posthouse.spark.home import swift_home
+from posthouse.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A task whose Python worker dies is tried again; with plain local[*] the query would fail.
+DEFAULT_MASTER = "local[*,4]"
+
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Otherwise Spark measures every row on its way to Python, which costs more than sending it. Batches are
+    # limited by their rows instead (spark.sql.execution.arrow.maxRecordsPerBatch).
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",
+    # Lets the source read only the topics, partitions, offsets and times that a batch query asks for.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# Only where driver and executors are on this machine, run this very Python and see this very disk.
+_LOCAL = {
+    # The path of such a socket may have some 100 characters, which temporary directories of clusters exceed.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "posthouse.spark.daemon",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+# Checkpoints on a local disk: plain files and rename, without a second file for checksums and without
+# starting a program for permissions. What is elsewhere (s3a://, hdfs://) keeps Spark's own choice.
+_LOCAL_CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+
+
+def is_local(master: str) -> bool:
+    """Do the executors run on this machine?"""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def recommended_settings(
+    master: str = DEFAULT_MASTER, *, local_checkpoints: bool | None = None
+) -> dict[str, str]:
+    """The settings for a master. Checkpoints are taken to be local if the master is, unless it is said."""
+    settings = dict(_ALWAYS)
+    if is_local(master):
+        settings |= _LOCAL
+        # 200, the default, are for a cluster: each is a task and a few files in every micro-batch.
+        settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
+    if is_local(master) if local_checkpoints is None else local_checkpoints:
+        settings |= _LOCAL_CHECKPOINTS
+    return settings
+
+
+def session(
+    name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    local_checkpoints: bool | None = None,
+) -> "SparkSession":
+    """The session of this process, made if there is none; `format("posthouse")` is known to it.
+
+    `conf` wins over our settings. Without a master it is the one that spark-submit was given, or this
+    machine. Sets JAVA_HOME and PYSPARK_PYTHON of this process where they are needed and missing.
+    """
+    from pyspark.sql import SparkSession
+
+    from posthouse.spark import register
+
+    given = dict(conf or {})
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    chosen = master or given.get("spark.master") or ("" if submitted else DEFAULT_MASTER)
+    settings = recommended_settings(chosen, local_checkpoints=local_checkpoints)
+    if not submitted:
+        _prepare_process(chosen)
+        if not {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"} & set(given):
+            settings |= _quiet_logs()
+    builder = SparkSession.builder.appName(name)
+    if chosen:
+        builder = builder.master(chosen)
+    for key, value in {**settings, **given}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _prepare_process(master: str) -> None:
+    """What the JVM and the workers inherit; nothing of it matters once the JVM runs."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is None:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+    if is_local(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        home = swift_home() if os.environ["PYSPARK_PYTHON"] == sys.executable else None
+        if home is not None:
+            os.environ.setdefault("SPARK_HOME", str(home))
+
+
+def _quiet_logs() -> dict[str, str]:
+    if "SPARK_CONF_DIR" in os.environ:  # whoever has one decides there what is logged
+        return {}
+    file = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file}"}

@@ -1,0 +1,213 @@
+"""What an executor does for the sink: rows of one Spark partition become batches in the log.
+
+Exactly once: the batches are part of a transaction that only the driver's commit ends. Whoever writes an
+epoch that was committed already stops before it has written anything, and whoever is late is fenced by the
+commit.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from posthouse.client.batch_sender import BatchSender
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import BrokerUnreachable, ClientError, ProducerFenced, TopicNotReady
+from posthouse.client.patience import Patience
+from posthouse.client.together import Member, fence_sequence
+from posthouse.client.transactional_producer import TransactionalProducer
+from posthouse.records.column_batches import encode_batches
+from posthouse.spark.errors import StaleEpoch
+from posthouse.spark.rows import place_rows, record_columns
+from posthouse.spark.sink_options import SinkOptions
+
+log = logging.getLogger(__name__)
+
+_FAREWELL_SECONDS = 5.0
+"""How long a task that has failed tries to give up its transaction; the next commit does it otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    name: str | None = None
+    """Under which the driver commits; None: there is nothing to commit."""
+    member: Member | None = None
+    """The transaction with the task's rows, if it had any."""
+    rows: int = 0
+    was_committed: bool = False
+    """The epoch was committed before, and nothing was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who writes: one attempt of one task of one epoch."""
+
+    name: str
+    sequence: int | None
+    partition: int
+    attempt: int
+
+    @property
+    def transactional_id(self) -> str:
+        """Of each attempt its own: two at once, as with speculative tasks, do not stop each other."""
+        return f"{self.name}/{self.partition}.{self.attempt}"
+
+
+def check_epoch(name: str, epoch: int, committed: int | None) -> None:
+    """Raises where later epochs were committed: Spark repeats none but the last."""
+    if committed is not None and committed > epoch:
+        raise StaleEpoch(
+            f"epoch {epoch} of {name!r} is to be written, but {committed} was committed already: its "
+            "checkpoint was deleted, is an old copy, or is used by two queries; choose another 'appId' to "
+            "begin anew"
+        )
+
+
+def write_plainly(options: SinkOptions, partition: int, batches: Iterable[pa.RecordBatch]) -> Written:
+    """At least once: visible as soon as it is there, and again if the task is."""
+    with _cluster(options) as cluster, closing(_sender(cluster, options)) as sender:
+        placing = _Placing(cluster, options, partition)
+        rows = 0
+        for batch in batches:
+            columns = record_columns(batch, now_ms=_now_ms())
+            for (topic, index), chosen in placing.place(batch).items():
+                for encoded in encode_batches(
+                    columns, chosen, codec=options.codec, max_bytes=options.batch_bytes
+                ):
+                    sender.send(placing.topic(topic), index, encoded.batch)
+            rows += batch.num_rows
+        sender.flush()
+    return Written(rows=rows)
+
+
+def write_in_transaction(options: SinkOptions, writer: Writer, batches: Iterable[pa.RecordBatch]) -> Written:
+    with _cluster(options) as cluster:
+        if _was_committed(cluster, options, writer):
+            return Written(name=writer.name, was_committed=True)
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return Written(name=writer.name)
+        producer = TransactionalProducer(
+            cluster,
+            writer.transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            patience=options.patience,
+        )
+        with producer, _given_up_on_failure(producer, options):
+            member = producer.begin()
+            # Asked again: a commit fences whoever has begun before it, but not whoever begins after it.
+            if _was_committed(cluster, options, writer):
+                producer.abort()
+                return Written(name=writer.name, was_committed=True)
+            rows = 0
+            placing = _Placing(cluster, options, writer.partition)
+            for batch in _chained(first, filled):
+                _write(options, placing, producer, batch)
+                rows += batch.num_rows
+            producer.flush()
+    return Written(name=writer.name, member=member, rows=rows)
+
+
+def _write(
+    options: SinkOptions, placing: "_Placing", producer: TransactionalProducer, batch: pa.RecordBatch
+) -> None:
+    columns = record_columns(batch, now_ms=_now_ms())
+    for (topic, partition), rows in placing.place(batch).items():
+        info = placing.topic(topic)
+        for encoded in encode_batches(
+            columns,
+            rows,
+            codec=options.codec,
+            max_bytes=options.batch_bytes,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.next_sequence(info, partition),
+            transactional=True,
+        ):
+            producer.send(info, partition, encoded.batch, encoded.count)
+
+
+def _was_committed(cluster: Cluster, options: SinkOptions, writer: Writer) -> bool:
+    if writer.sequence is None:
+        return False
+    committed = fence_sequence(cluster, writer.name, patience=options.patience)
+    check_epoch(writer.name, writer.sequence, committed)
+    return committed == writer.sequence
+
+
+@contextmanager
+def _given_up_on_failure(producer: TransactionalProducer, options: SinkOptions) -> Iterator[None]:
+    """Readers need not wait for a timeout where the task itself can still say that it has failed."""
+    try:
+        yield
+    except BaseException:
+        try:
+            producer.abort(patience=min(options.patience, _FAREWELL_SECONDS))
+        except ProducerFenced:
+            log.info("the transaction was given up by somebody else already")
+        except ClientError as error:
+            log.warning("the transaction of a failed task stays open until the next commit: %s", error)
+        raise
+
+
+class _Placing:
+    """Where rows go: the topics and their partitions, and whose turn it is to take rows without a key."""
+
+    def __init__(self, cluster: Cluster, options: SinkOptions, first: int) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._topics: dict[str, TopicInfo] = {}
+        # Tasks begin at different partitions, and move on with every Arrow batch: few, large batches in the
+        # log, and over time the same in every partition.
+        self._turn = first
+
+    def place(self, batch: pa.RecordBatch) -> "dict[tuple[str, int], memoryview | bytes | bytearray]":
+        self._turn += 1
+        return place_rows(
+            batch,
+            self._options.topic,
+            lambda name: self.topic(name).partitions,
+            lambda name: self._turn % self.topic(name).partitions,
+        )
+
+    def topic(self, name: str) -> TopicInfo:
+        """Made by the broker if it is missing and its settings allow that."""
+        info = self._topics.get(name)
+        if info is None:
+            info = self._topics[name] = self._find(name)
+        return info
+
+    def _find(self, name: str) -> TopicInfo:
+        patience = Patience(self._options.patience)
+        while True:
+            try:
+                return self._cluster.topic(name, create=True)
+            except (BrokerUnreachable, TopicNotReady) as error:
+                self._cluster.close()
+                patience.pause(error)
+
+
+@contextmanager
+def _cluster(options: SinkOptions) -> Iterator[Cluster]:
+    with closing(Cluster(options.bootstrap, timeout=options.timeout)) as cluster:
+        yield cluster
+
+
+def _sender(cluster: Cluster, options: SinkOptions) -> BatchSender:
+    return BatchSender(cluster, patience=options.patience)
+
+
+def _chained(first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,100 @@
+"""One log out of two: what the archive answers for is read from it, the rest from the broker.
+
+Which of them has an offset may change while a query runs, because the broker lets go of what is archived. A
+task that finds its records gone looks into the archive once more.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from posthouse.client.cluster import TopicInfo
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveSlice, Wanted
+from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.planning import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePiece(InputPartition):
+    """Something to be read from the archive."""
+
+    slice: ArchiveSlice
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Which times are wanted, in ms: files without any are passed over, the rest is for Spark to check."""
+
+    since: int | None = None
+    until: int | None = None
+
+
+ALL_TIMES = Times()
+
+
+class Archive:
+    """What an archive has of the topics that are read, as its manifest said when this was made."""
+
+    def __init__(self, url: str, topics: Mapping[str, TopicInfo]) -> None:
+        self._plan = ArchivePlan.open(url)
+        self._ids = {name: info.id for name, info in topics.items()}
+
+    def starts(self, live: Mapping[Place, int]) -> Offsets:
+        """Where the whole begins, from where the broker's part does."""
+        found = dict(live)
+        for place in live:
+            for covered in self._covered(place):
+                found[place] = min(found[place], covered.first)
+        return found
+
+    def since(self, timestamp: int, places: Collection[Place]) -> Offsets:
+        """The first archived offset of that time or later, where there is one."""
+        offsets = {
+            place: self._plan.offset_since(self._ids[place.topic], place.partition, timestamp)
+            for place in places
+        }
+        return {place: offset for place, offset in offsets.items() if offset is not None}
+
+    def divided(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, bool]]:
+        """Parts of a range in order, and whether the archive has them."""
+        first, place = wanted.first, wanted.place
+        for covered in self._covered(place):
+            begin, end = max(first, covered.first), min(wanted.end, covered.end)
+            if begin >= end:
+                continue
+            if first < begin:
+                yield OffsetRange(place, first, begin), False
+            yield OffsetRange(place, begin, end), True
+            first = end
+        if first < wanted.end:
+            yield OffsetRange(place, first, wanted.end), False
+
+    def pieces(self, part: OffsetRange, times: Times) -> list[ArchivePiece]:
+        wanted = Wanted(
+            partition=part.place.partition,
+            first=part.first,
+            end=part.end,
+            since=times.since,
+            until=times.until,
+        )
+        return [ArchivePiece(each) for each in self._plan.slices(self._ids[part.place.topic], wanted)]
+
+    def _covered(self, place: Place) -> list[OffsetRange]:
+        known = self._plan.covered(self._ids[place.topic], place.partition)
+        return sorted(
+            (OffsetRange(place, each.start, each.end) for each in known), key=lambda each: each.first
+        )
+
+
+def read_archived(
+    url: str, info: TopicInfo, wanted: OffsetRange, schema: pa.Schema
+) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """The offset that the archive reaches from the range's first on, and the records up to there."""
+    archive = Archive(url, {info.name: info})
+    part, is_archived = next(archive.divided(wanted))
+    if not is_archived:
+        return wanted.first, iter(())
+    pieces = archive.pieces(part, ALL_TIMES)
+    return part.end, (batch for piece in pieces for batch in piece.slice.read(schema))

@@ -1,0 +1,156 @@
+"""The stream reader: `spark.readStream.format("posthouse")`.
+
+Spark's checkpoint owns the offsets. The reader lives as long as the query, in one process on the driver;
+tasks get nothing from it but the range they are to read.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from posthouse.client.cluster import TopicInfo
+from posthouse.spark.access import Access
+from posthouse.spark.offsets import Json, Offsets, Place, from_json, to_json
+from posthouse.spark.options import LATEST, Position, SourceOptions
+from posthouse.spark.planning import limited, ranges_between
+from posthouse.spark.schema import arrow_schema, check_schema
+from posthouse.spark.survey import Survey
+from posthouse.spark.tasks import lost, pieces, read_piece
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self._options = options
+        self._schema = arrow_schema(schema)
+        self._survey = Survey(options)
+        self._topic_ids: dict[str, bytes] = {}
+        """By name, to notice a topic that was deleted and made anew."""
+        self._target: Offsets | None = None
+        """Where a query that reads what is available now is to stop."""
+        self._last_advance = time.monotonic()
+
+    def initialOffset(self) -> Json:
+        topics = self._topics()
+        self._survey.require_all(topics)
+        places = self._survey.places(topics)
+        starting = self._options.starting or Position(offset=LATEST)
+        return to_json(self._survey.start_of(starting, topics, places))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._ends()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        begun = from_json(start)
+        # What is gone stays in the offsets, or it would be read from its start if it came back.
+        ends = begun | self._checked(begun, self._ends() if self._target is None else dict(self._target))
+        known = self._beginnings(begun, ends)
+        if self._waits_for_more(known, ends):
+            return to_json(begun)
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(known, ends, limit.max_rows)
+        self._last_advance = time.monotonic()
+        return to_json(ends)
+
+    def reportLatestOffset(self) -> Json | None:
+        return to_json(self._ends())
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        begun, ends = from_json(start), from_json(end)
+        topics = self._topics()
+        ranges = ranges_between(self._beginnings(begun, ends), ends)
+        there = set(self._survey.places(topics))
+        first = self._survey.starts(topics, [each.place for each in ranges if each.place in there])
+        for each in ranges:
+            if each.place not in there:
+                lost(self._options, f"{_name(each.place)} was deleted before offset {each.end} was read")
+            elif each.first < first[each.place]:
+                lost(
+                    self._options,
+                    f"{_name(each.place)} begins at offset {first[each.place]}, not at {each.first}",
+                )
+        found = [each for each in ranges if each.place in there]
+        return pieces(self._options, found, topics, self._survey.archive)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_piece(self._options, self._schema, partition)
+
+    def commit(self, end: Json) -> None:
+        """What is before `end` will not be asked for again: a good moment to show the progress outside."""
+        group = self._options.group
+        if group is not None:
+            topics = self._topics()
+            offsets = {
+                (place.topic, place.partition): offset
+                for place, offset in from_json(end).items()
+                if place.topic in topics
+            }
+            self._access().call(lambda client: client.commit_offsets(group, offsets))
+
+    def stop(self) -> None:
+        self._access().drop()
+
+    def _access(self) -> Access:
+        return Access(self._options.bootstrap, timeout=self._options.timeout, patience=self._options.patience)
+
+    def _topics(self) -> dict[str, TopicInfo]:
+        topics = self._survey.topics()
+        for name, info in topics.items():
+            if self._topic_ids.setdefault(name, info.id) != info.id:
+                lost(self._options, f"topic {name!r} was deleted and made anew")
+                self._topic_ids[name] = info.id
+        self._survey.open_archive(topics)
+        return topics
+
+    def _ends(self) -> Offsets:
+        topics = self._topics()
+        return self._survey.ends(topics, self._survey.places(topics))
+
+    def _beginnings(self, begun: Offsets, ends: Offsets) -> Offsets:
+        """Partitions that came later, or were made anew, are read from their beginning."""
+        fresh = [place for place in ends if place not in begun or ends[place] < begun[place]]
+        if not fresh:
+            return begun
+        topics = self._topics()
+        there = set(self._survey.places(topics))
+        return begun | self._survey.starts(topics, [place for place in fresh if place in there])
+
+    def _checked(self, begun: Offsets, ends: Offsets) -> Offsets:
+        """The ends, of which none is before what was reached unless the partition was made anew."""
+        for place in sorted(begun.keys() - ends.keys()):
+            lost(self._options, f"{_name(place)} is gone, though offset {begun[place]} was reached")
+        behind = [place for place in ends if ends[place] < begun.get(place, 0)]
+        if behind:
+            # Perhaps only because transactions are open there: then it has just nothing new.
+            whole = self._survey.ends(self._topics(), behind, committed=False)
+            ends |= {place: begun[place] for place in behind if whole[place] >= begun[place]}
+        for place in behind:
+            if ends[place] < begun[place]:
+                lost(
+                    self._options, f"{_name(place)} ends at {ends[place]}, though {begun[place]} was reached"
+                )
+        return ends
+
+    def _waits_for_more(self, known: Offsets, ends: Offsets) -> bool:
+        least = self._options.min_offsets
+        if least is None or self._target is not None:
+            return False
+        waiting = sum(each.size for each in ranges_between(known, ends))
+        waited_ms = (time.monotonic() - self._last_advance) * 1000
+        return 0 < waiting < least and waited_ms < self._options.max_trigger_delay_ms
+
+
+def _name(place: Place) -> str:
+    return f"topic {place.topic!r}, partition {place.partition}"

@@ -1,0 +1,107 @@
+"""The archive commands, on a real broker and a real Spark."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from posthouse.client import Client
+from posthouse.spark.archive import ArchivePlan
+from posthouse.testing import ThreadBroker
+from tests.cli.programs import PROGRAM, environment, inside, one_sentence
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+WHEN = 1_700_000_000_000
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "archive")
+
+
+def produce(client: Client, topic: str, count: int) -> None:
+    with client.producer(topic) as producer:
+        for number in range(count):
+            producer.send(b"value %d" % number, partition=number % 2, timestamp=WHEN + number)
+
+
+def printed(*arguments: str, bootstrap: str = "") -> Any:
+    done = inside("archive", *arguments, "--json", bootstrap=bootstrap)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def test_run_status_and_compact(
+    spark: SparkSession, broker: ThreadBroker, client: Client, place: str
+) -> None:
+    for topic in ("orders", "others"):
+        client.create_topic(topic, partitions=2)
+    produce(client, "orders", 100)
+    assert printed("run", "orders", "--to", place, bootstrap=broker.kafka)["records"] == 100
+    produce(client, "orders", 30)
+    found = printed("status", "--from", place, bootstrap=broker.kafka)
+    assert found["not_archived"] == ["others"]
+    first = found["partitions"][0]
+    assert (first["topic"], first["partition"], first["archived"]) == ("orders", 0, [[0, 50]])
+    assert (first["records"], first["files"], first["end"], first["lag"]) == (50, 1, 65, 15)
+    again = printed("run", "orders", "--to", place, "--no-compact", bootstrap=broker.kafka)
+    assert (again["records"], again["merged"]) == (30, 0)
+    assert printed("status", "--from", place)["partitions"][0]["lag"] is None, "no broker was asked"
+    table = inside("archive", "status", "--from", place, bootstrap=broker.kafka)
+    lines = [line.split() for line in table.stdout.splitlines()]
+    assert lines[0] == ["topic", "partition", "archived", "records", "bytes", "files", "lag"]
+    assert lines[1][:4] == ["orders", "0", "0–64", "65"]
+    assert lines[1][-1] == "0"
+    assert "130 records in 2 files" in table.stderr
+    assert "not archived at all: others" in table.stderr
+    assert printed("compact", "--to", place) == {"merged": 2}
+    assert printed("status", "--from", place)["files"] == 1
+    said = inside("archive", "compact", "--to", place)
+    assert (said.returncode, said.stderr) == (0, "there is nothing to merge\n")
+
+
+def test_what_goes_wrong_is_one_sentence(
+    spark: SparkSession, broker: ThreadBroker, client: Client, place: str
+) -> None:
+    nothing = f"there is no archive in {place}; make one with 'posthouse archive run TOPIC --to {place}'"
+    for command in ("status", "compact"):
+        assert one_sentence(inside("archive", command, "--from", place), 1) == nothing
+    unknown = inside("archive", "run", "nope", "--to", place, bootstrap=broker.kafka)
+    assert one_sentence(unknown, 1).startswith("there is no topic 'nope'")
+    assert "is no place for an archive" in one_sentence(
+        inside("archive", "run", "x", "--to", "nowhere://x"), 1
+    )
+    assert one_sentence(inside("archive", "run", "orders"), 2).startswith("missing option '--to'")
+
+
+def test_continuous_runs_end_cleanly(broker: ThreadBroker, client: Client, place: str) -> None:
+    client.create_topic("orders", partitions=2)
+    produce(client, "orders", 100)
+    arguments = ["archive", "run", "orders", "--to", place, "--continuous", "--every", "0.2"]
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments, "--bootstrap", broker.kafka, "--master", "local[1]"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        next(line for line in lines if line.startswith("archived 100 records in 1 file"))
+        produce(client, "orders", 50)
+        next(line for line in lines if line.startswith("archived 50 records in 1 file"))
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, said
+    assert "stopping after this step" in said
+    assert "Traceback" not in said
+    plan = ArchivePlan.open(place)
+    assert plan.archived_end(client.topic("orders").id, 0) == 75

@@ -1,0 +1,121 @@
+"""Topic to topic through Spark, with kill -9 of everybody: every order comes out once.
+
+`make test` kills a few times, `make torture` twenty times and more (POSTHOUSE_KILLS).
+"""
+
+import os
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from posthouse.client import Client
+from tests.spark.exactly_once.outcome import check_passed, check_totals
+from tests.spark.exactly_once.victims import Broker, Driver, send_kill
+
+pytestmark = pytest.mark.xdist_group("spark-cluster")
+
+KILLS = int(os.environ.get("POSTHOUSE_KILLS", "4"))
+SEED = int(os.environ.get("POSTHOUSE_SEED", "1"))
+KEYS = 7
+PARTITIONS = 2
+
+
+class Orders:
+    """A producer of numbered orders; those that were acknowledged are remembered."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        self._producer = Producer(settings | {"log_level": 0})
+        self._over = threading.Event()
+        self._next = 0
+        self.sent: list[tuple[bytes, int]] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.02):
+            for _ in range(4):
+                self._next += 1
+                order = (b"key %d" % (self._next % KEYS), self._next)
+                self._producer.produce("orders", b"%d" % order[1], order[0])
+                self.sent.append(order)
+            self._producer.poll(0)
+
+    def finish(self) -> None:
+        """All of them have been acknowledged."""
+        self._over.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+
+def committed(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
+    """Keys and values as a read-committed consumer of another make sees them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "checker",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
+    found, ended = [], 0
+    while ended < PARTITIONS:
+        message = consumer.poll(30)
+        assert message is not None, f"no end of {topic} in sight"
+        if message.error():
+            ended += 1
+        else:
+            found.append((message.key() or b"", message.value() or b""))
+    consumer.close()
+    return found
+
+
+@pytest.mark.timeout(150 + 60 * KILLS)
+def test_every_order_once(tmp_path: Path) -> None:
+    random = Random(SEED)
+    broker = Broker(tmp_path / "data")
+    with Client(broker.bootstrap) as client:
+        for topic in ("orders", "passed", "totals"):
+            client.create_topic(topic, partitions=PARTITIONS)
+    orders = Orders(broker.bootstrap)
+    driver = Driver(broker.bootstrap, tmp_path)
+    try:
+        driver.wait_until_started()
+        for number in range(KILLS):
+            # Not an event on purpose: the kill may find anything under way.
+            threading.Event().wait(random.uniform(0.5, 4))
+            kill(("driver", "executor", "broker", "worker")[number % 4], driver, broker, random)
+            driver.wait_until_started()
+        orders.finish()
+        (tmp_path / "stop").touch()
+        while (status := driver.wait()) != 0:
+            assert driver.starts < 3 * KILLS + 3, f"the driver ends with {status}: {driver.tail()}"
+            driver.revive()
+        passed = [(key, int(value)) for key, value in committed(broker.bootstrap, "passed")]
+        assert check_passed(orders.sent, passed) == []
+        totals = [(key, *_numbers(value)) for key, value in committed(broker.bootstrap, "totals")]
+        assert check_totals(orders.sent, totals) == []
+    finally:
+        orders.finish()
+        driver.stop()
+        broker.stop()
+
+
+def _numbers(value: bytes) -> tuple[int, int]:
+    count, total = value.split()
+    return int(count), int(total)
+
+
+def kill(victim: str, driver: Driver, broker: Broker, random: Random) -> None:
+    if victim == "driver":
+        driver.kill()
+    elif victim == "broker":
+        broker.kill()
+    else:
+        found = driver.executors() if victim == "executor" else driver.python_workers()
+        if found:
+            send_kill(random.choice(found))
