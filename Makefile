@@ -66,7 +66,7 @@ bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench
 
 bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md
-	$(BIN)/python -m bench.spark
+	$(BIN)/python -m bench.spark $(BENCH_SPARK)
 
 conformance: $(BIN)/.dev  ## the test suites of kafka-python and librdkafka against this broker
 	$(BIN)/python -m tools.conformance $(CONFORMANCE)

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.metadata import version
 from itertools import groupby
@@ -12,6 +12,7 @@ from bench.scenarios import Row
 
 DOCUMENT = Path("docs/benchmarks.md")
 PICTURE = Path("docs/benchmarks.svg")
+PACKAGES = ("posthouse", "uvloop", "confluent-kafka")
 
 INTRODUCTION = """# Benchmarks
 
@@ -40,13 +41,14 @@ partitions each batch is a write to another file, and checkpoints have 10,000 ro
 
 def write(rows: Sequence[Row], command: str) -> None:
     DOCUMENT.parent.mkdir(exist_ok=True)
-    parts = [INTRODUCTION.format(command=command, machine=_machine())]
+    parts = [INTRODUCTION.format(command=command, machine=machine(PACKAGES))]
     for section, members in groupby(rows, key=lambda row: row.section):
         parts.append(f"## {section}\n\n| | | ratio | aim |\n|---|---:|---:|---:|")
         parts += [_line(row) for row in members]
         parts.append("")
     DOCUMENT.write_text("\n".join(parts))
-    PICTURE.write_text(_picture([row for row in rows if row.unit == "MB/s"]))
+    throughput = [row for row in rows if row.unit == "MB/s"]
+    PICTURE.write_text(picture(throughput, lambda row: row.name.startswith("copier")))
 
 
 def figure(row: Row) -> str:
@@ -62,7 +64,8 @@ def _line(row: Row) -> str:
     return f"| {row.name} | {figure(row)} | {ratio(row)} | {row.aim} |"
 
 
-def _machine() -> str:
+def machine(names: Sequence[str]) -> str:
+    """What the figures were measured on; `names` are packages whose versions matter."""
     cpu = next(
         (
             line.partition(":")[2].strip()
@@ -71,7 +74,7 @@ def _machine() -> str:
         ),
         platform.machine(),
     )
-    packages = ", ".join(f"{name} {version(name)}" for name in ("posthouse", "uvloop", "confluent-kafka"))
+    packages = ", ".join(f"{name} {version(name)}" for name in names)
     return (
         f"Measured on {os.cpu_count()} cores ({cpu}), Linux {platform.release().partition('-')[0]}, "
         f"Python {platform.python_version()}, {packages}.\n"
@@ -81,8 +84,10 @@ def _machine() -> str:
 WIDTH, LABEL, BAR, GAP = 760, 260, 18, 8
 
 
-def _picture(rows: Sequence[Row]) -> str:
-    """Horizontal bars, one scale for all."""
+def picture(
+    rows: Sequence[Row], is_floor: Callable[[Row], bool], *, decimals: int = 0, label: int = LABEL
+) -> str:
+    """Horizontal bars, one scale for all; what others are compared with is paler."""
     most = max(row.value for row in rows)
     lines = []
     y = 40
@@ -90,14 +95,15 @@ def _picture(rows: Sequence[Row]) -> str:
         lines.append(f'<text x="10" y="{y}" class="section">{escape(section)}</text>')
         y += 12
         for row in members:
-            length = (WIDTH - LABEL - 90) * row.value / most
-            kind = "floor" if row.name.startswith("copier") else "ours"
+            length = (WIDTH - label - 90) * row.value / most
+            kind = "floor" if is_floor(row) else "ours"
             middle = y + BAR - 5
-            lines.append(f'<text x="{LABEL - 8}" y="{middle}" class="label">{escape(row.name)}</text>')
+            lines.append(f'<text x="{label - 8}" y="{middle}" class="label">{escape(row.name)}</text>')
             lines.append(
-                f'<rect x="{LABEL}" y="{y}" width="{length:.1f}" height="{BAR}" class="{kind}" rx="2"/>'
+                f'<rect x="{label}" y="{y}" width="{length:.1f}" height="{BAR}" class="{kind}" rx="2"/>'
             )
-            lines.append(f'<text x="{LABEL + length + 6:.1f}" y="{middle}">{row.value:,.0f} MB/s</text>')
+            value = f"{row.value:,.{decimals}f} {row.unit}"
+            lines.append(f'<text x="{label + length + 6:.1f}" y="{middle}">{value}</text>')
             y += BAR + GAP
         y += 24
     style = (

@@ -148,6 +148,7 @@ def test_hints_tell_how_to_send_a_first_message() -> None:
         _, out, err = serving.end()
     assert out == ""
     assert f"--bootstrap {serving.kafka} produce greetings" in err
+    assert f"--bootstrap {serving.kafka} pipeline run orders" in err and "make demo" in err
 
 
 def test_it_is_ready_after_half_a_second_of_work(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_every_column(read: Read, client: Client) -> None:
         (b"k", b"v", "t", 1, 0, 0),
         (None, None, "t", 1, 1, 0),
     ]
-    assert [row.headers for row in rows] == [[], [("h", b"1"), ("n", None)], []]
+    assert [row.headers for row in rows] == [None, [("h", b"1"), ("n", None)], None]
     assert rows[1].timestamp.astimezone(UTC) == moment
 
 

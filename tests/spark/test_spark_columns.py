@@ -76,7 +76,7 @@ def expected_row(record: Record, kind: int = 0) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": EPOCH + timedelta(milliseconds=record.timestamp),
         "timestampType": kind,
-        "headers": [{"key": name, "value": value} for name, value in record.headers],
+        "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
     }
 
 

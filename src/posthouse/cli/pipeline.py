@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -252,11 +253,13 @@ def report(
     _require_spark()
     from posthouse.spark.pipelines.traffic import survey_traffic
     from posthouse.spark.pipelines.traffic_page import page
-    from posthouse.spark.session import session
+    from posthouse.spark.session import logging_into, session
 
     where = _bootstrap(context, bootstrap, None)
+    _check_broker(where)
     say("starting Spark …")
-    spark = session("posthouse traffic", master=master)
+    with logging_into(Path(tempfile.mkdtemp(prefix="posthouse-report-"), "spark.log")):
+        spark = session("posthouse traffic", master=master)
     traffic = survey_traffic(spark, where, topics or [], start=start, end=end)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page(traffic))
@@ -273,6 +276,7 @@ def _launch(job: Launch, **times: Any) -> None:
     from posthouse.spark.pipelines.running import StopRequest
 
     job = replace(job, **times)
+    _check_broker(job.bootstrap)
     stop = StopRequest()
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -281,7 +285,7 @@ def _launch(job: Launch, **times: Any) -> None:
         for number in before:
             signal.signal(number, stop)
 
-    say(f"starting Spark for {job.program.name!r}; Ctrl-C stops it, what it knows is in {job.place}")
+    say(f"starting Spark for {job.program.name!r}; its log is {job.log}; Ctrl-C stops it")
     if job.resumes and job.start is not None and job.end is None:
         say("it goes on from its checkpoint; --from is only for the first time")
     try:
@@ -343,6 +347,14 @@ def _bootstrap(context: typer.Context, given: str | None, program: Program | Non
     if invocation.bootstrap != DEFAULT_BOOTSTRAP or program is None or program.bootstrap is None:
         return invocation.bootstrap
     return program.bootstrap
+
+
+def _check_broker(bootstrap: str) -> None:
+    """Before Spark is started, which takes a while: nobody wants to wait for a refusal."""
+    from posthouse.client import Client
+
+    with Client(bootstrap) as client:
+        client.topics()
 
 
 def _require_spark() -> None:

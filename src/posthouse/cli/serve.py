@@ -79,7 +79,8 @@ def _hints(settings: Settings, kafka: Address) -> str:
         f"  echo hello | {program} produce greetings\n"
         f"  {program} consume greetings --from-beginning\n\n"
         "Run a pipeline on Spark on it (or 'make demo' to watch one with orders of its own):\n\n"
-        f"  {program} pipeline init orders && {program} pipeline run orders\n"
+        f"  {program} pipeline init orders\n"
+        f"  {program} pipeline run orders\n"
     )
 
 

@@ -167,12 +167,15 @@ def _binary(kind: pa.DataType, rows: int, column: BinaryColumn | None) -> pa.Arr
 
 
 def _headers(rows: int, column: HeaderColumn | None) -> pa.Array:
+    """Null where a record has none, as Spark's Kafka source has it."""
     assert column is not None, "the kernel builds what the schema names"
     count = len(column.keys.offsets) // 4 - 1
     pairs = [_binary(pa.string(), count, column.keys), _binary(pa.binary(), count, column.values)]
     elements = pa.Array.from_buffers(_HEADER, count, [None], children=pairs)
-    buffers = [None, pa.py_buffer(column.offsets)]
-    return pa.Array.from_buffers(_TYPES["headers"], rows, buffers, children=[elements])
+    offsets = pa.py_buffer(column.offsets)
+    lists = pa.Array.from_buffers(_TYPES["headers"], rows, [None, offsets], children=[elements])
+    validity = pc.not_equal(pc.list_value_length(lists), 0).buffers()[1]
+    return pa.Array.from_buffers(_TYPES["headers"], rows, [validity, offsets], children=[elements])
 
 
 def _repeated(kind: pa.DataType, form: Struct, runs: list[_Run], values: list[int]) -> pa.Array:

@@ -8,7 +8,8 @@ Whoever makes the session in another way takes `recommended_settings` and `posth
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,10 @@ def session(
     settings = recommended_settings(chosen, local_checkpoints=local_checkpoints)
     if not submitted:
         _prepare_process(chosen)
-        if not {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"} & set(given):
-            settings |= _quiet_logs()
+        options = {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"}
+        # Whoever has a directory of settings decides there what is logged.
+        if not options & set(given) and "SPARK_CONF_DIR" not in os.environ:
+            settings["spark.driver.extraJavaOptions"] = quiet_logging()
     builder = SparkSession.builder.appName(name)
     if chosen:
         builder = builder.master(chosen)
@@ -101,6 +104,26 @@ def session(
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+@contextmanager
+def logging_into(file: Path) -> Iterator[None]:
+    """Whatever Spark says from its start on goes to `file`, if it is started inside the block.
+
+    The JVM and every Python process that it starts inherit where stderr leads. PySpark's workers write
+    tracebacks there even when all is well, for example when a query is stopped.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with file.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _prepare_process(master: str) -> None:
@@ -117,8 +140,6 @@ def _prepare_process(master: str) -> None:
             os.environ.setdefault("SPARK_HOME", str(home))
 
 
-def _quiet_logs() -> dict[str, str]:
-    if "SPARK_CONF_DIR" in os.environ:  # whoever has one decides there what is logged
-        return {}
-    file = Path(__file__).with_name("log4j2.properties").as_uri()
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file}"}
+def quiet_logging() -> str:
+    """The option for Java that makes Spark say only what matters."""
+    return f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"

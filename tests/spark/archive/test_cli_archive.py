@@ -3,6 +3,9 @@
 import json
 import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from posthouse.client import Client
-from posthouse.spark.archive import ArchivePlan
-from posthouse.testing import ThreadBroker
+from posthouse.spark.archive import ArchivePlan, Archiver, read_archive
+from posthouse.testing import ThreadBroker, running_broker
 from tests.cli.programs import PROGRAM, environment, inside, one_sentence
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -79,27 +82,65 @@ def test_what_goes_wrong_is_one_sentence(
     assert one_sentence(inside("archive", "run", "orders"), 2).startswith("missing option '--to'")
 
 
+@contextmanager
+def running(kafka: str, place: str, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """`archive run` as a process of its own, with a Java of its own."""
+    arguments = [
+        "archive",
+        "run",
+        "orders",
+        "--to",
+        place,
+        "--bootstrap",
+        kafka,
+        "--master",
+        "local[1]",
+        *more,
+    ]
+    process = subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.PIPE, text=True, env=environment())
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_run_that_is_killed_while_it_writes(spark: SparkSession, place: str) -> None:
+    """By kill -9, with a broker that lets go of all it may: nothing is lost, and the next run has all."""
+    settings = {"retention.ms": "-1", "retention.local.bytes": "0", "segment.bytes": "10000"}
+    with running_broker(retention_check_seconds=0.05) as broker, Client(broker.kafka) as client:
+        client.create_topic("orders", partitions=2, settings=settings)
+        produce(client, "orders", 20_000)
+        directory = Path(place)
+        with running(broker.kafka, place) as process:
+            deadline = time.monotonic() + 90
+            while not any(directory.rglob("*.parquet*")):
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.001)  # there is no event for a file that another process begins
+            process.kill()
+            process.wait()
+        if not any(directory.rglob("*.json")):
+            assert client.bounds([client.topic("orders")])["orders", 0].start == 0
+        before = sorted((each.partition, each.offset, each.value) for each in client.messages("orders"))
+        assert Archiver(spark, broker.kafka, place).run(["orders"]).records in (0, 20_000)
+        rows = read_archive(spark, place, ["orders"]).select("partition", "offset", "value").collect()
+        found = sorted((row.partition, row.offset, bytes(row.value)) for row in rows)
+        assert len(found) == 20_000
+        assert set(before) <= set(found)
+        assert [row[:2] for row in found] == [(index, at) for index in (0, 1) for at in range(10_000)]
+
+
 def test_continuous_runs_end_cleanly(broker: ThreadBroker, client: Client, place: str) -> None:
     client.create_topic("orders", partitions=2)
     produce(client, "orders", 100)
-    arguments = ["archive", "run", "orders", "--to", place, "--continuous", "--every", "0.2"]
-    process = subprocess.Popen(
-        [*PROGRAM, *arguments, "--bootstrap", broker.kafka, "--master", "local[1]"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    try:
+    with running(broker.kafka, place, "--continuous", "--every", "0.2") as process:
         assert process.stderr is not None
         lines = iter(process.stderr.readline, "")
         next(line for line in lines if line.startswith("archived 100 records in 1 file"))
         produce(client, "orders", 50)
         next(line for line in lines if line.startswith("archived 50 records in 1 file"))
         process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=30)[1]
-    finally:
-        process.kill()
-        process.wait()
+        said = process.communicate(timeout=60)[1]
     assert process.returncode == 0, said
     assert "stopping after this step" in said
     assert "Traceback" not in said

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from posthouse.spark.session import session
 
-SMALL = "150"
+SMALL = "400"
 """Offsets a trigger: many epochs, so that a kill finds one of them under way."""
 
 
@@ -22,10 +22,7 @@ def main(master: str, bootstrap: str, directory: str) -> None:
     place = Path(directory)
     spark = session("exactly once", master=master, conf={"spark.sql.shuffle.partitions": "2"})
     orders = source(spark, bootstrap)
-    queries = [
-        sink(orders.select("key", "value"), bootstrap, "passed", place).outputMode("append").start(),
-        sink(totals(orders), bootstrap, "totals", place).outputMode("update").start(),
-    ]
+    queries = [pass_on(orders, bootstrap, place), sum_up(orders, bootstrap, place)]
     (place / "started").touch()
     while not (place / "stop").exists():
         check(queries)
@@ -48,18 +45,40 @@ def source(spark: SparkSession, bootstrap: str) -> DataFrame:
     )
 
 
-def totals(orders: DataFrame) -> DataFrame:
-    numbers = orders.selectExpr("key", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
-    by_key = numbers.groupBy("key").agg({"number": "sum", "*": "count"})
-    return by_key.selectExpr("key", "concat(`count(1)`, ' ', `sum(number)`) AS value")
-
-
-def sink(frame: DataFrame, bootstrap: str, topic: str, place: Path):  # type: ignore[no-untyped-def]
+def pass_on(orders: DataFrame, bootstrap: str, place: Path) -> StreamingQuery:
     return (
-        frame.writeStream.format("posthouse")
+        orders.select("key", "value")
+        .writeStream.format("posthouse")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", topic)
-        .option("checkpointLocation", str(place / "checkpoints" / topic))
+        .option("topic", "passed")
+        .option("checkpointLocation", str(place / "checkpoints" / "passed"))
+        .start()
+    )
+
+
+def sum_up(orders: DataFrame, bootstrap: str, place: Path) -> StreamingQuery:
+    """Spark lets no Python sink take updates, so every batch of them is a write with its number."""
+
+    def write(totals: DataFrame, number: int) -> None:
+        (
+            totals.selectExpr("key", "concat(`count(1)`, ' ', `sum(number)`) AS value")
+            .write.format("posthouse")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("topic", "totals")
+            .option("appId", "totals")
+            .option("batchId", number)
+            .mode("append")
+            .save()
+        )
+
+    numbers = orders.selectExpr("key", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
+    return (
+        numbers.groupBy("key")
+        .agg({"number": "sum", "*": "count"})
+        .writeStream.outputMode("update")
+        .foreachBatch(write)
+        .option("checkpointLocation", str(place / "checkpoints" / "totals"))
+        .start()
     )
 
 

@@ -36,8 +36,8 @@ class Orders:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._over.wait(0.02):
-            for _ in range(4):
+        while not self._over.wait(0.05):
+            for _ in range(3):
                 self._next += 1
                 order = (b"key %d" % (self._next % KEYS), self._next)
                 self._producer.produce("orders", b"%d" % order[1], order[0])

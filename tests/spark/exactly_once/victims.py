@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.crash.workload import BrokerProcess
 
 PROGRAM = Path(__file__).with_name("program.py")
-MASTER = "local-cluster[2,1,600]"
-PATIENCE = 120.0
+MASTER = "local-cluster[2,1,1024]"
+PATIENCE = 240.0
 
 
 class Broker:

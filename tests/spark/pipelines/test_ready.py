@@ -188,12 +188,12 @@ def test_each_key_once_within_its_time(
 ) -> None:
     client.create_topic("twice", partitions=2)
     client.create_topic("once", partitions=2)
-    repeated = [
-        {"value": f"{key} {turn}".encode(), "key": key, "timestamp": START + turn * 1000}
+    repeated: list[dict[str, object]] = [
+        {"value": b"%d" % turn, "key": key, "timestamp": START + turn * 1000}
         for turn in range(3)
         for key in (b"x", b"y")
     ]
-    keyless = [{"value": b"no key", "timestamp": START}] * 3
+    keyless: list[dict[str, object]] = [{"value": b"no key", "timestamp": START}] * 3
     sent(client, "twice", [*repeated, *keyless])
     command = ("deduplicate", "twice", "once", "--within", "1 minute", "--once")
     done(*command, broker=broker)

@@ -136,7 +136,7 @@ def test_it_ends_when_they_have_ended() -> None:
 
 def test_a_failure_stops_the_others_and_is_one_sentence() -> None:
     failing, other = Query(ends(ValueError("first line\nmore"))), Query()
-    with pytest.raises(PipelineFailed, match=r"^query 'q' failed: first line; see above"):
+    with pytest.raises(PipelineFailed, match=r"^query 'q' failed: first line; see Spark's log"):
         ran(failing, other)
     assert other.stops == 1
 

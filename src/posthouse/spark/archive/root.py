@@ -48,7 +48,7 @@ class Root:
                 self._fs: fs.FileSystem = fs.LocalFileSystem()
                 self._base = str(Path(url.removeprefix("file://")).expanduser().absolute())
             else:
-                self._fs, self._base = fs.FileSystem.from_uri(url)
+                self._fs, self._base = fs.FileSystem.from_uri(_tuned(url))
         except (ValueError, OSError, pa.ArrowException) as error:
             raise ArchiveError(f"{url!r} is no place for an archive ({error}); name a directory") from None
 
@@ -161,6 +161,13 @@ class Root:
 
     def _absolute(self, path: str) -> str:
         return f"{self._base}/{path}" if path else self._base
+
+
+def _tuned(url: str) -> str:
+    """Small objects, such as versions of the manifest, are put with one request instead of three."""
+    if not url.startswith("s3://") or "allow_delayed_open" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}allow_delayed_open=true"
 
 
 def _make_directory(directory: Path) -> None:

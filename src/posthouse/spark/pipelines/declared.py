@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 
 from posthouse.spark.errors import SparkError
+from posthouse.spark.home import swift_home
 from posthouse.spark.java import find_java
 from posthouse.spark.pipelines.programs import Program
+from posthouse.spark.session import quiet_logging
 
 _NEEDED = ("grpc", "grpc_status", "google.rpc", "pandas", "yaml")
 
@@ -83,6 +85,9 @@ def _written_conf(program: Program) -> Path:
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
             f"jdbc:derby:;databaseName={storage / 'metastore'};create=true"
         ),
+        "spark.driver.extraJavaOptions": (
+            f"-Dderby.stream.error.file={storage / 'derby.log'} {quiet_logging()}"
+        ),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         **program.spark,
@@ -95,7 +100,7 @@ def _written_conf(program: Program) -> Path:
 def _spark_home() -> Path:
     import pyspark
 
-    return Path(pyspark.__file__).parent
+    return swift_home() or Path(pyspark.__file__).parent
 
 
 def _can_import(name: str) -> bool:

@@ -1,5 +1,7 @@
 """From a program that was found to queries that run."""
 
+import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,6 +43,13 @@ class Launch:
         return f"{storage}/runs/{_moment(self.start or 0)}-{_moment(self.end)}"
 
     @property
+    def log(self) -> Path:
+        """What Spark says: beside the checkpoints, or among the temporary files where those are elsewhere."""
+        if "://" not in self.place:
+            return Path(self.place, "spark.log")
+        return Path(tempfile.gettempdir(), f"posthouse-{self.program.name}-{os.getpid()}.log")
+
+    @property
     def resumes(self) -> bool:
         """Is there a checkpoint already? Only known of directories."""
         return "://" not in self.place and any(Path(self.place, "checkpoints").glob("*"))
@@ -50,16 +59,22 @@ def launch(job: Launch, *, stop: StopRequest, show: Show, ready: Callable[[], No
     """Run it until it ends or is stopped; `ready` is called when Spark has started."""
     from pyspark.sql import SparkSession
 
-    from posthouse.spark.session import session
+    from posthouse.spark.session import logging_into, session
 
     program = job.program
     had_one = SparkSession.getActiveSession() is not None
-    spark = session(
-        program.name,
-        master=job.master or program.master,
-        conf=program.spark,
-        local_checkpoints="://" not in job.place or job.place.startswith("file:"),
-    )
+    try:
+        with logging_into(job.log):
+            spark = session(
+                program.name,
+                master=job.master or program.master,
+                conf=program.spark,
+                local_checkpoints="://" not in job.place or job.place.startswith("file:"),
+            )
+    except SparkError:
+        raise
+    except Exception as error:
+        raise PipelineFailed(f"Spark did not start: {reason(error)}; see {job.log} for more") from error
     try:
         ready()
         context = PipelineContext(

@@ -22,8 +22,12 @@ HEADERS = ("kafka_dlt-original-topic", "__connect.errors.topic", "x-original-top
 def origin(header: str | None) -> Column:
     """The topic that a record came from, by its headers; NULL if they do not say."""
     names = [header] if header else list(HEADERS)
-    found = [F.expr(f"filter(headers, h -> h.key = '{name}')[0].value").cast("string") for name in names]
-    return F.coalesce(*found)
+    return F.coalesce(*(_header(name).cast("string") for name in names))
+
+
+def _header(name: str) -> Column:
+    """The first header of that name, or NULL."""
+    return F.get(F.filter("headers", lambda header: header["key"] == name), 0)["value"]
 
 
 def route(mended: DataFrame, back_to: Column, still_dead: str | None) -> DataFrame:

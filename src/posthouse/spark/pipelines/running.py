@@ -120,7 +120,7 @@ def _check(trackers: Sequence[Tracker]) -> None:
         error = tracker.query.exception() if not tracker.query.isActive else None
         if error is not None:
             raise PipelineFailed(
-                f"query {tracker.state().name!r} failed: {reason(error)}; see above for more, then run "
+                f"query {tracker.state().name!r} failed: {reason(error)}; see Spark's log for more, then run "
                 "it again to go on from its checkpoint"
             )
 

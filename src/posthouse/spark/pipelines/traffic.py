@@ -16,7 +16,7 @@ from posthouse.client import Client
 from posthouse.spark.pipelines.context import WrongPipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
@@ -176,7 +176,7 @@ def _lags(spark: "SparkSession", records: "DataFrame", committed: list[_Committe
     return sorted(found, key=lambda each: (each.topic, each.group, each.minute))
 
 
-def _minute(step: int):  # type: ignore[no-untyped-def]
+def _minute(step: int) -> "Column":
     from pyspark.sql import functions as F
 
     return F.expr(f"unix_millis(timestamp) DIV {step} * {step}")
