@@ -9,7 +9,7 @@ KAFKA  ?= 127.0.0.1:9092
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest explore bench bench-spark conformance demo codec clean
+.PHONY: help run test lint types layers pytest explore torture bench bench-spark conformance demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS tim
 	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -q -n 2 --hypothesis-profile new \
 	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
 	    tests/broker/groups tests/broker/transactions tests/records || exit 1; done
+
+KILLS ?= 25
+SEED ?= 1
+torture: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
+	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once
 
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench

@@ -17,7 +17,8 @@ from posthouse.cli.output import say
 from posthouse.spark.pipelines.progress import QueryState
 
 _LINE_SECONDS = 5.0
-_COLUMNS = ("query", "batch", "records", "records/s", "behind", "batch time", "state")
+_COLUMNS = ("query", "batch", "records", "per s", "behind", "took", "state")
+_BAR = 10
 
 
 class Display:
@@ -68,9 +69,10 @@ class Display:
     def _table(self, states: Sequence[QueryState]) -> Table:
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for column in _COLUMNS:
-            table.add_column(column, justify="left" if column in ("query", "state") else "right")
+            left = column in ("query", "state")
+            table.add_column(column, justify="left" if left else "right", no_wrap=True)
         if self._bounded:
-            table.add_column("done", min_width=20)
+            table.add_column("done", min_width=_BAR)
         for state in states:
             cells: list[Text | ProgressBar] = [
                 Text(state.name),
@@ -82,6 +84,13 @@ class Display:
                 Text(state.status, style="red" if state.status == "failed" else ""),
             ]
             if self._bounded:
-                cells.append(ProgressBar(total=1.0, completed=state.done or 0.0, width=20))
+                cells.append(_bar(state.done or 0.0))
             table.add_row(*cells)
         return table
+
+
+def _bar(done: float) -> ProgressBar:
+    # Colours that terminals with few of them have as well.
+    return ProgressBar(
+        total=1.0, completed=done, width=_BAR, complete_style="green", finished_style="bold green"
+    )

@@ -7,18 +7,23 @@ import os
 import threading
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from posthouse.client import Client
+from posthouse.client import Client, Message
+from posthouse.spark.archive.reading import ArchivePlan, Wanted
+from posthouse.spark.schema import arrow_schema, source_schema
 from tests.spark.exactly_once.outcome import check_passed, check_totals
-from tests.spark.exactly_once.victims import Broker, Driver, send_kill
+from tests.spark.exactly_once.victims import Archiver, Broker, Driver, send_kill
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 
-KILLS = int(os.environ.get("POSTHOUSE_KILLS", "4"))
+KILLS = int(os.environ.get("POSTHOUSE_KILLS", "5"))
 SEED = int(os.environ.get("POSTHOUSE_SEED", "1"))
+VICTIMS = ("driver", "executor", "broker", "worker", "archiver")
+TOPICS = ("orders", "passed", "totals")
 KEYS = 7
 PARTITIONS = 2
 
@@ -74,22 +79,24 @@ def committed(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
     return found
 
 
-@pytest.mark.timeout(150 + 60 * KILLS)
-def test_every_order_once(tmp_path: Path) -> None:
+@pytest.mark.timeout(300 + 60 * KILLS)
+def test_every_order_once_and_the_archive_is_the_log(tmp_path: Path) -> None:
     random = Random(SEED)
     broker = Broker(tmp_path / "data")
     with Client(broker.bootstrap) as client:
-        for topic in ("orders", "passed", "totals"):
+        for topic in TOPICS:
             client.create_topic(topic, partitions=PARTITIONS)
     orders = Orders(broker.bootstrap)
     driver = Driver(broker.bootstrap, tmp_path)
+    archiver = Archiver(broker.bootstrap, tmp_path, TOPICS)
     try:
         driver.wait_until_started()
         for number in range(KILLS):
             # Not an event on purpose: the kill may find anything under way.
-            threading.Event().wait(random.uniform(0.5, 4))
-            kill(("driver", "executor", "broker", "worker")[number % 4], driver, broker, random)
+            threading.Event().wait(random.uniform(0.5, 5))
+            kill(VICTIMS[number % len(VICTIMS)], driver, archiver, broker, random)
             driver.wait_until_started()
+            archiver.revive()
         orders.finish()
         (tmp_path / "stop").touch()
         while (status := driver.wait()) != 0:
@@ -99,9 +106,13 @@ def test_every_order_once(tmp_path: Path) -> None:
         assert check_passed(orders.sent, passed) == []
         totals = [(key, *_numbers(value)) for key, value in committed(broker.bootstrap, "totals")]
         assert check_totals(orders.sent, totals) == []
+        archiver.finish()
+        for topic in TOPICS:
+            assert archived(tmp_path / "archive", topic) == logged(broker.bootstrap, topic)
     finally:
         orders.finish()
         driver.stop()
+        archiver.stop()
         broker.stop()
 
 
@@ -110,12 +121,38 @@ def _numbers(value: bytes) -> tuple[int, int]:
     return int(count), int(total)
 
 
-def kill(victim: str, driver: Driver, broker: Broker, random: Random) -> None:
+def kill(victim: str, driver: Driver, archiver: Archiver, broker: Broker, random: Random) -> None:
     if victim == "driver":
         driver.kill()
     elif victim == "broker":
         broker.kill()
+    elif victim == "archiver":
+        archiver.kill()
     else:
         found = driver.executors() if victim == "executor" else driver.python_workers()
         if found:
             send_kill(random.choice(found))
+
+
+def logged(bootstrap: str, topic: str) -> list[Message]:
+    with Client(bootstrap) as client:
+        return sorted(client.messages(topic))
+
+
+def archived(directory: Path, topic: str) -> list[Message]:
+    plan = ArchivePlan.open(str(directory))
+    id = plan.topic_id(topic)
+    assert id is not None
+    found = []
+    for partition in plan.partitions(id):
+        everything = Wanted(partition=partition, first=0, end=2**62)
+        for slice in plan.slices(id, everything):
+            for batch in slice.read(arrow_schema(source_schema(include_headers=True))):
+                found += [_message(row) for row in batch.to_pylist()]
+    return sorted(found)
+
+
+def _message(row: dict[str, Any]) -> Message:
+    headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+    ms = round(row["timestamp"].timestamp() * 1000)
+    return Message(row["partition"], row["offset"], ms, row["key"], row["value"], headers)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.crash.workload import BrokerProcess
@@ -43,7 +43,6 @@ class Program:
 
     def _started(self) -> "subprocess.Popen[bytes]":
         self.starts += 1
-        (self._directory / "started").unlink(missing_ok=True)
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, *self._command],
@@ -91,6 +90,10 @@ class Driver(Program):
     def __init__(self, bootstrap: str, directory: Path) -> None:
         super().__init__([str(PROGRAM), MASTER, bootstrap, str(directory)], directory, "driver")
 
+    def _started(self) -> "subprocess.Popen[bytes]":
+        (self._directory / "started").unlink(missing_ok=True)
+        return super()._started()
+
     def wait_until_started(self) -> None:
         """A driver that fails on its way is started again, as whatever watches over one does."""
         deadline = time.monotonic() + PATIENCE
@@ -104,6 +107,22 @@ class Driver(Program):
 
     def python_workers(self) -> list[int]:
         return [pid for pid in descendants(self.pid) if "daemon" in command_of(pid)]
+
+
+class Archiver(Program):
+    def __init__(self, bootstrap: str, directory: Path, topics: Sequence[str]) -> None:
+        command = ["-m", "posthouse.cli.main", "archive", "run", *topics, "--bootstrap", bootstrap]
+        command += ["--to", str(directory / "archive"), "--master", "local[1]"]
+        super().__init__([*command, "--continuous", "--every", "1"], directory, "archiver")
+        self._once = command
+
+    def finish(self) -> None:
+        """Archive what is left, and end."""
+        self.stop()
+        done = subprocess.run(
+            [sys.executable, *self._once], cwd=self._directory, capture_output=True, timeout=PATIENCE
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
 
 
 def descendants(pid: int) -> list[int]:
