@@ -30,8 +30,8 @@ def read(spark: SparkSession, broker: ThreadBroker) -> Read:
 
 
 def fill(client: Client, topic: str, partitions: int, each: int, *, since: int = 1_000_000) -> None:
-    """Records `PARTITION-NUMBER`, one a second."""
-    client.create_topic(topic, partitions=partitions)
+    """Records `PARTITION-NUMBER`, one a second, long ago."""
+    client.create_topic(topic, partitions=partitions, settings={"retention.ms": "-1"})
     with client.producer(topic) as producer:
         for index in range(partitions):
             for number in range(each):
@@ -47,7 +47,7 @@ def expected(partitions: range, numbers: range) -> list[str]:
 
 
 def test_every_column(read: Read, client: Client) -> None:
-    client.create_topic("t", partitions=2)
+    client.create_topic("t", partitions=2, settings={"retention.ms": "-1"})
     with client.producer("t") as producer:
         producer.send(b"v", b"k", [("h", b"1"), ("n", None)], timestamp=1_700_000_000_123, partition=1)
         producer.send(None, None, timestamp=1_700_000_000_000, partition=1)

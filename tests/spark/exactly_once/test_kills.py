@@ -92,8 +92,9 @@ def test_every_order_once_and_the_archive_is_the_log(tmp_path: Path) -> None:
     try:
         driver.wait_until_started()
         for number in range(KILLS):
+            driver.wait_for_epochs(random.randint(1, 3))
             # Not an event on purpose: the kill may find anything under way.
-            threading.Event().wait(random.uniform(0.5, 5))
+            threading.Event().wait(random.uniform(0, 2))
             kill(VICTIMS[number % len(VICTIMS)], driver, archiver, broker, random)
             driver.wait_until_started()
             archiver.revive()

@@ -102,6 +102,24 @@ class Driver(Program):
             self.revive()
             time.sleep(0.1)  # a file says nothing when it appears
 
+    def wait_for_epochs(self, count: int) -> None:
+        """Return when so many more epochs have been committed by both queries together."""
+        deadline = time.monotonic() + PATIENCE
+        goal = self._epochs() + count
+        while self._epochs() < goal:
+            assert time.monotonic() < deadline, self.tail()
+            self.revive()
+            time.sleep(0.02)  # a directory says nothing when it gets a file
+
+    def _epochs(self) -> int:
+        """Spark removes old files, so it is the number in the names that counts."""
+        latest: dict[str, int] = {}
+        for each in self._directory.glob("checkpoints/*/commits/*"):
+            if each.name.isdigit():
+                query = each.parent.parent.name
+                latest[query] = max(latest.get(query, 0), int(each.name) + 1)
+        return sum(latest.values())
+
     def executors(self) -> list[int]:
         return [pid for pid in descendants(self.pid) if "CoarseGrainedExecutorBackend" in command_of(pid)]
 

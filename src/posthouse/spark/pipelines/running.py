@@ -5,9 +5,9 @@ depends on it, because an interrupted batch is done again from the checkpoint; i
 """
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from posthouse.spark.errors import SparkError
@@ -28,26 +28,35 @@ class PipelineFailed(SparkError):
 
 
 class StopRequest:
-    """Set once: finish the batch. Set twice: do not even wait for that."""
+    """Made once: finish the batch. Made twice: do not even wait for that.
+
+    A signal handler runs in the thread that it interrupts, perhaps inside of `wait`. Setting an Event there
+    could wait for ever for a lock that this very thread holds; a SimpleQueue is made for it.
+    """
 
     def __init__(self) -> None:
-        self._wanted = threading.Event()
-        self._urgent = threading.Event()
+        self._times = 0
+        self._news: SimpleQueue[None] = SimpleQueue()
 
     def __call__(self, *_: object) -> None:
         """Usable as a signal handler."""
-        (self._urgent if self._wanted.is_set() else self._wanted).set()
+        self._times += 1
+        self._news.put(None)
 
     @property
     def is_wanted(self) -> bool:
-        return self._wanted.is_set()
+        return self._times > 0
 
     @property
     def is_urgent(self) -> bool:
-        return self._urgent.is_set()
+        return self._times > 1
 
-    def wait(self, seconds: float) -> bool:
-        return (self._urgent if self._wanted.is_set() else self._wanted).wait(seconds)
+    def wait(self, seconds: float) -> None:
+        """Until the time is up, or there is a request."""
+        try:
+            self._news.get(timeout=seconds)
+        except Empty:
+            return
 
 
 def run_queries(
