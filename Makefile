@@ -70,6 +70,7 @@ torture: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): ever
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench
 
+BENCH_SPARK ?= --connector 4.0.0
 bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md
 	$(BIN)/python -m bench.spark $(BENCH_SPARK)
 

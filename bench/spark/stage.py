@@ -34,7 +34,7 @@ class Scale:
 
 SCALES = {
     "quick": Scale(name="quick", small_rows=200_000, large_rows=40_000, rounds=3, triggers=5),
-    "full": Scale(name="full", small_rows=6_000_000, large_rows=1_000_000, rounds=5, triggers=20),
+    "full": Scale(name="full", small_rows=3_000_000, large_rows=500_000, rounds=3, triggers=15),
 }
 
 

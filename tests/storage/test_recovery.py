@@ -248,3 +248,20 @@ async def test_reads_under_way_when_the_storage_closes_leave_nothing_open(tmp_pa
     for result in await asyncio.gather(*reads, return_exceptions=True):
         assert isinstance(result, dict | StorageClosed)
     assert not disk.open_files
+
+
+class DiskThatLosesIndexes(FaultyDisk):
+    """An index is gone just when it is to be opened, as when its segment is let go meanwhile."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if path.endswith(".index") and not create:
+            self.remove(path)
+        return super().open(path, create=create)
+
+
+async def test_an_index_that_is_gone_when_it_is_opened(tmp_path: Path) -> None:
+    ledger = Ledger()
+    await build(tmp_path, ledger)
+    assert list(tmp_path.glob("topics/*/*.index"))
+    async with opened(tmp_path, disk=DiskThatLosesIndexes()) as storage:
+        await ledger.check(storage)

@@ -225,7 +225,7 @@ class Reads:
         if segment.index is not index:  # unloaded meanwhile
             await self._complete_index(owner, segment)
             return
-        if loaded is None or index.is_complete:
+        if loaded is None or index.is_complete or not owner.has(segment):
             return
         earlier, segment.indexed_to, whole, damage = loaded
         index.prepend(earlier)
@@ -241,9 +241,10 @@ class Reads:
     def _load_index(self, path: str, size: int, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
         if size == 0:
             return SparseIndex(interval), True
-        if self._disk.size(path) < 0:
+        try:
+            handle = self._disk.open(path)
+        except FileNotFoundError:
             return SparseIndex(interval), False
-        handle = self._disk.open(path)
         try:
             data = self._disk.read(handle, size, 0)
         finally:
