@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,10 @@ async def test_a_full_disk_is_a_typed_error_until_there_is_space(
         with pytest.raises(StorageFull):
             for _ in range(40):
                 await ledger.produce(storage, one, two)
+        # A checkpoint may end in between and hand a used journal on: then none has to be created.
+        may_go_on = (call, target) == ("create", "*/spare")
         for _ in range(3):
-            with pytest.raises(StorageFull):
+            with suppress(StorageFull) if may_go_on else pytest.raises(StorageFull):
                 await ledger.produce(storage, one, two, size=2000)
             await ledger.check(storage)
         await storage.delete_topics([doomed.id])
