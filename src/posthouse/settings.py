@@ -57,6 +57,10 @@ def _log_format(text: str) -> str:
     return text
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def _setting(default: Any, parse: Any, doc: str) -> Any:
     return field(default=default, metadata={"parse": parse, "doc": doc})
 
@@ -70,6 +74,15 @@ class Settings:
     )
     kafka_advertised: Address | None = _setting(
         None, Address.parse, "Address that Kafka clients are told to use; by default the one they reached."
+    )
+    amqp: Address = _setting(
+        Address("127.0.0.1", 5672), Address.parse, "Address for AMQP clients; port 0 picks a free one."
+    )
+    namespaces: tuple[str, ...] = _setting(
+        ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, with commas between."
+    )
+    max_unacked: int = _setting(
+        100_000, int, "How many messages one AMQP channel may hold without acknowledging them."
     )
     allow_open_network: bool = _setting(
         False, _boolean, "Listen beyond this machine although nobody has to log in."
@@ -125,9 +138,11 @@ class Settings:
 
     def check(self) -> None:
         """Raise InvalidConfig for values that are well-formed but must not be run with."""
-        if not self.kafka.is_loopback and not self.allow_open_network:
+        for address in (self.kafka, self.amqp):
+            if address.is_loopback or self.allow_open_network:
+                continue
             raise InvalidConfig(
-                f"refusing to listen on {self.kafka}: anyone who reaches it could read and write everything. "
+                f"refusing to listen on {address}: anyone who reaches it could read and write everything. "
                 "Bind to 127.0.0.1, or say --allow-open-network if that is what you want."
             )
         if self.default_partitions < 1:

@@ -16,10 +16,19 @@ STOP_SECONDS = 30.0
 
 
 class RunningBroker:
-    def __init__(self, process: subprocess.Popen[str], address: str, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], listeners: dict[str, str], log: Path) -> None:
         self._process = process
-        self.address = address
+        self._listeners = listeners
         self.log = log
+
+    @property
+    def address(self) -> str:
+        """Where Kafka clients connect."""
+        return self._listeners["kafka"]
+
+    @property
+    def amqp(self) -> str:
+        return self._listeners["amqp"]
 
     @property
     def alive(self) -> bool:
@@ -27,7 +36,9 @@ class RunningBroker:
 
 
 @contextmanager
-def broker(workspace: Workspace, name: str, **settings: str) -> Iterator[RunningBroker]:
+def broker(
+    workspace: Workspace, name: str, *, amqp: str | None = None, **settings: str
+) -> Iterator[RunningBroker]:
     """A fresh broker with these settings; what it logs is kept in logs/broker-NAME.log."""
     log = workspace.logs / f"broker-{name}.log"
     data = workspace.root / f"data-{name}"
@@ -35,6 +46,7 @@ def broker(workspace: Workspace, name: str, **settings: str) -> Iterator[Running
     command = [
         str(Path(sys.executable).with_name("posthouse")),
         *("serve", "--data", str(data), "--kafka", "127.0.0.1:0"),
+        *(("--amqp", amqp) if amqp else ()),
     ]
     # No file, directory or address that the surroundings name may be used by mistake.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTHOUSE_")}
@@ -44,20 +56,21 @@ def broker(workspace: Workspace, name: str, **settings: str) -> Iterator[Running
             command, stdout=subprocess.PIPE, stderr=output, text=True, env=environment, start_new_session=True
         )
     try:
-        yield RunningBroker(process, _address(process, log), log)
+        yield RunningBroker(process, _listeners(process, log), log)
     finally:
         _stop(process)
         if not workspace.keep_data:
             shutil.rmtree(data, ignore_errors=True)
 
 
-def _address(process: subprocess.Popen[str], log: Path) -> str:
+def _listeners(process: subprocess.Popen[str], log: Path) -> dict[str, str]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         last = "\n  ".join(log.read_text(errors="replace").splitlines()[-8:])
         raise SetupError(f"the broker did not start; all that it said is in {log}:\n  {last}")
-    return str(json.loads(line)["listeners"]["kafka"])
+    listeners: dict[str, str] = json.loads(line)["listeners"]
+    return listeners
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

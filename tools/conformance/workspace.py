@@ -4,6 +4,7 @@
       downloads/                  source packages, as the registries gave them
       kafka-python-VERSION/       unpacked, with a virtual environment for it in venv/
       kafka-javascript-VERSION/   unpacked, with librdkafka built in deps/librdkafka
+      pika-VERSION/, kombu-VERSION/, py-amqp-VERSION/, amqplib-VERSION/   likewise
       kafka-path/                 our stand-in for the scripts of a Kafka installation
       data-NAME/                  a broker's data; removed after the run unless it is to be kept
       logs/                       what every step and every test printed
@@ -27,6 +28,12 @@ KAFKA_JAVASCRIPT_VERSION = os.environ.get("KAFKA_JAVASCRIPT_VERSION", "1.10.1")
 """The npm package @confluentinc/kafka-javascript, which carries librdkafka with its tests."""
 KAFKA_CLIENTS_VERSION = os.environ.get("KAFKA_CLIENTS_VERSION", "4.2.0")
 """Kafka's Java client, which a few of librdkafka's tests put on the other side."""
+PIKA_VERSION = "1.3.2"
+"""Not the newest: Debian's source package of it has the tests, those on the Python package index have none."""
+KOMBU_VERSION = os.environ.get("KOMBU_VERSION", "5.7.0")
+PY_AMQP_VERSION = os.environ.get("PY_AMQP_VERSION", "5.4.2")
+AMQPLIB_VERSION = os.environ.get("AMQPLIB_VERSION", "2.2.0")
+"""The last npm package of it that has the tests."""
 
 
 class SetupError(Exception):

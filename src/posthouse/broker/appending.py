@@ -1,6 +1,7 @@
 """Batches on their way into the log, and what became of each."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from posthouse.broker.long_poll import LongPoll
@@ -8,7 +9,7 @@ from posthouse.broker.transactions.admission import Admission
 from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Storage
+from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Run, Storage
 
 
 @dataclass(slots=True)
@@ -18,6 +19,8 @@ class Produced:
     topic: Topic
     partition: int
     batch: memoryview
+    runs: Sequence[Run] = ()
+    """What refers to its records."""
 
 
 @dataclass(slots=True)
@@ -36,7 +39,17 @@ class Appending:
     of the event loop: whoever waits for `future` passes what it brought to `results`.
     """
 
-    __slots__ = ("_appends", "_long_poll", "_named", "_positions", "_results", "admission", "future")
+    __slots__ = (
+        "_appends",
+        "_long_poll",
+        "_named",
+        "_positions",
+        "_results",
+        "admission",
+        "future",
+        "referred",
+        "together",
+    )
 
     def __init__(self, long_poll: LongPoll) -> None:
         self._long_poll = long_poll
@@ -46,6 +59,10 @@ class Appending:
         self._named: set[PartitionId] | None = None
         self.admission: Admission | None = None
         """The transaction that the batches belong to; what it has to store, is stored with them."""
+        self.together: list[Operation] = []
+        """What becomes durable with the batches."""
+        self.referred: Callable[[], None] | None = None
+        """Called when the references among that are durable."""
         self.future: asyncio.Future[list[Outcome]] | None = None
         """Done when everything that was accepted is durable; None if nothing was accepted."""
 
@@ -67,7 +84,7 @@ class Appending:
 
     def commit(self, storage: Storage) -> None:
         while self._appends:
-            operations: list[Operation] = [*self._appends]
+            operations: list[Operation] = [*self._appends, *self.together]
             if self.admission is not None:
                 operations += self.admission.puts()
             try:
@@ -88,6 +105,8 @@ class Appending:
         """One entry per batch, in order: where it went, or why it was refused."""
         if outcomes and self.admission is not None:
             self.admission.durable()
+        if outcomes and self.referred is not None:
+            self.referred()
         results = self._results
         arrived = self._long_poll.arrived
         for position, append, outcome in zip(self._positions, self._appends, outcomes, strict=False):

@@ -3,6 +3,7 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.appending import Appending, Produced
@@ -11,6 +12,9 @@ from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.long_poll import LongPoll
+from posthouse.broker.queues.namespaces import Namespaces
+from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.member import Writer
@@ -29,9 +33,20 @@ from posthouse.records.batch import (
 from posthouse.records.recompression import STORED_CODEC, recompressed
 from posthouse.records.spans import check_keys
 from posthouse.settings import Settings
-from posthouse.storage.interface import Append, Bounds, Slice, Storage, TimestampedOffset, Trim
+from posthouse.storage.interface import (
+    Append,
+    Bounds,
+    Operation,
+    Outcome,
+    Slice,
+    Storage,
+    TimestampedOffset,
+    Trim,
+)
 from posthouse.storage.producers import AbortedTransaction, Producer
 
+_QUEUE_CHECK_SECONDS = 0.1
+"""How often queues that nobody uses are looked for."""
 _TRANSACTION_CHECK_SECONDS = 1.0
 """How often transactions that have been open for too long are looked for."""
 
@@ -57,10 +72,17 @@ class Broker:
             arrived=self._long_poll.arrived,
         )
         self.groups.offsets.unstable = self._is_unstable
+        self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
+        self._schedule = Schedule(storage, clock, self.namespaces.fire)
+        self.publishing = Publishing(
+            self.topics, clock, self._append_together, self.create_topics, self._schedule
+        )
+        self.namespaces.connect(self.publishing)
         self._housekeeping = Housekeeping(
             [self.enforce_retention, self.groups.expire, self.transactions.expire],
             settings.retention_check_seconds,
         )
+        self._queue_timer = Housekeeping([self.namespaces.expire_unused], _QUEUE_CHECK_SECONDS)
         self._compaction = Housekeeping([storage.compact], settings.retention_check_seconds)
         self._transaction_timer = Housekeeping([self.transactions.abort_expired], _TRANSACTION_CHECK_SECONDS)
 
@@ -69,6 +91,10 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.transactions.load()
+        await self.namespaces.load()
+        await self._schedule.load()
+        self._schedule.start()
+        self._queue_timer.start()
         self._housekeeping.start()
         self._compaction.start()
         self._transaction_timer.start()
@@ -78,6 +104,10 @@ class Broker:
         await self._housekeeping.stop()
         await self._compaction.stop()
         self.wake_readers()
+        await self._queue_timer.stop()
+        await self._schedule.stop()
+        await self.publishing.close()
+        await self.namespaces.close()
         await self.transactions.close()
         await self._storage.close()
 
@@ -95,6 +125,8 @@ class Broker:
         """
         appending = Appending(self._long_poll)
         several = len(batches) > 1
+        referring: list[tuple[Topic, Append]] = []
+        sources = self.namespaces.sources
         for produced in batches:
             try:
                 append, append_time = self._checked(produced)
@@ -106,8 +138,38 @@ class Broker:
                 appending.refuse(error)
             else:
                 appending.accept(append, append_time)
+                if produced.topic.name in sources:
+                    referring.append((produced.topic, append))
+        if referring:
+            self._refer(referring, appending)
         appending.commit(self._storage)
         return appending
+
+    def _refer(self, appends: Sequence[tuple[Topic, Append]], appending: Appending) -> None:
+        """The queues that the records go to get their references in the same commit."""
+        referrals = self.namespaces.refer(appends)
+        if referrals is not None:
+            appending.together += referrals.operations()
+            appending.referred = referrals.durable
+
+    def _append_together(
+        self, batches: Sequence[Produced], together: Sequence[Operation]
+    ) -> asyncio.Future[list[Outcome]]:
+        """All of it in one commit; raises where one of the batches must not be appended."""
+        appends = []
+        for produced in batches:
+            append, _ = self._checked(produced)
+            for run in produced.runs:
+                run.append = append
+            appends.append(append)
+        committing = self._storage.commit([*appends, *together])
+        committing.add_done_callback(lambda done: self._arrived(appends, done))
+        return committing
+
+    def _arrived(self, appends: Sequence[Append], done: asyncio.Future[list[Outcome]]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            for append in appends:
+                self._long_poll.arrived(append.partition, append.header.length)
 
     def _admit(self, append: Append, writer: Writer | None, appending: Appending) -> None:
         """Raises where the producer's transaction does not allow the batch. Storage checks the sequence."""

@@ -36,7 +36,8 @@ class Topics:
         """Changes wait for each other: each starts from what the one before has stored."""
 
     def load(self) -> None:
-        self._by_name = {topic.name: topic for topic in self._storage.topics.values()}
+        topics = self._storage.topics.values()
+        self._by_name = {topic.name: topic for topic in topics if not topic.is_internal}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
@@ -50,9 +51,12 @@ class Topics:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
     def get_by_id(self, topic_id: TopicId) -> Topic:
         topic = self._storage.topics.get(topic_id)
-        if topic is None:
+        if topic is None or topic.is_internal:
             raise UnknownTopic(f"there is no topic with id {topic_id.hex()}")
         return topic
 

@@ -16,11 +16,22 @@ PosthouseError
 │   ├── InvalidTransaction     the transaction is not in a state that allows this
 │   ├── UnknownProducerId      the producer id does not belong to this transactional id
 │   ├── InvalidTimeout
-│   └── OffsetOutOfRange
+│   ├── OffsetOutOfRange
+│   ├── InvalidDefinition      a queue or an exchange that makes no sense
+│   ├── DefinitionMismatch     it is there already, and different
+│   ├── AccessRefused          not for clients
+│   ├── QueueLocked            exclusive to another session
+│   ├── InUse                  it has consumers or bindings
+│   ├── NotEmpty
+│   └── QueueFull              the queue takes no more messages
+│       └── QueueBlocked       until there is room; the publisher is to wait
 ├── NotFound
 │   ├── UnknownTopic
 │   ├── UnknownPartition
-│   └── UnknownTransaction
+│   ├── UnknownTransaction
+│   ├── UnknownNamespace
+│   ├── UnknownExchange
+│   └── UnknownQueue
 └── Unavailable                the broker is at fault, or busy; it may be different in a moment
     ├── ConcurrentTransaction  the one before is just ending
     ├── StorageFull            no space left; heals by itself
@@ -137,6 +148,48 @@ class OffsetMetadataTooLarge(BadRequest):
     pass
 
 
+class InvalidDefinition(BadRequest):
+    pass
+
+
+class DefinitionMismatch(BadRequest):
+    def __init__(self, *, kind: str, name: str, field: str, known: object, wanted: object) -> None:
+        super().__init__(f"{kind} {name!r} has {field} {known}, not {wanted}")
+        self.kind = kind
+        self.name = name
+        self.field = field
+        self.known = known
+        self.wanted = wanted
+
+
+class AccessRefused(BadRequest):
+    pass
+
+
+class QueueLocked(BadRequest):
+    pass
+
+
+class InUse(BadRequest):
+    pass
+
+
+class NotEmpty(BadRequest):
+    pass
+
+
+class QueueFull(BadRequest):
+    pass
+
+
+class QueueBlocked(QueueFull):
+    """Whoever publishes has to wait until there is room."""
+
+    def __init__(self, queue: object) -> None:
+        super().__init__("the queue is full; publishing goes on when there is room")
+        self.queue = queue
+
+
 class NotFound(PosthouseError):
     """The thing named does not exist."""
 
@@ -154,6 +207,18 @@ class UnknownTransaction(NotFound):
 
 
 class UnknownGroup(NotFound):
+    pass
+
+
+class UnknownNamespace(NotFound):
+    pass
+
+
+class UnknownExchange(NotFound):
+    pass
+
+
+class UnknownQueue(NotFound):
     pass
 
 

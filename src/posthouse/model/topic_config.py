@@ -85,6 +85,12 @@ def _ratio(text: str) -> float:
     return value
 
 
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
 def _key(default: Any, parse: Callable[[str], Any], doc: str) -> Any:
     return field(default=default, metadata={"parse": parse, "doc": doc})
 
@@ -125,6 +131,11 @@ class TopicConfig:
     )
     retention_bytes: int = _key(
         -1, _integer(-1, INT64_MAX), "How many bytes each partition keeps; -1 sets no limit."
+    )
+    retention_consumed: bool = _key(
+        False,
+        _boolean,
+        "Whether records are let go as soon as every queue that they went to is done with them.",
     )
     retention_local_ms: int = _key(
         -1,
@@ -197,7 +208,8 @@ class TopicConfig:
 
     def text(self, name: str) -> str:
         """The value of the dotted `name`, as it would be written in a command or a file."""
-        return str(getattr(self, CONFIG_KEYS[name].attribute))
+        value = getattr(self, CONFIG_KEYS[name].attribute)
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

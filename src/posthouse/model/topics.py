@@ -9,6 +9,8 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 
 MAX_NAME_LENGTH = 249
+INTERNAL_PREFIX = ":"
+"""Topics of the broker's own begin with this, which no client's topic can."""
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
@@ -21,6 +23,10 @@ class Topic:
     """What was set on this topic itself, by dotted name; everything else follows the broker's defaults."""
     config: TopicConfig = field(default_factory=TopicConfig)
     """The broker's defaults with the overrides applied."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name.startswith(INTERNAL_PREFIX)
 
     def partition(self, index: int) -> PartitionId:
         return PartitionId(self.id, index)

@@ -108,6 +108,32 @@ class BatchBuilder:
             self._max_timestamp = timestamp
         self.count = count + 1
 
+    def add_raw(self, key: Readable, value: Readable, headers: bytes, timestamp: int) -> None:
+        """The same with headers that are encoded already. For brokers that pack what others publish."""
+        # In line, because this runs for every message of every queue.
+        count, small, limit = self.count, _SMALL, _SMALL_LIMIT
+        if not count:
+            self._base_timestamp = timestamp
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        delta, key_size, value_size = timestamp - self._base_timestamp, len(key), len(value)
+        record = b"".join(
+            (
+                b"\x00",
+                small[delta] if 0 <= delta < limit else write_varint(delta),
+                small[count] if count < limit else write_varint(count),
+                small[key_size] if key_size < limit else write_varint(key_size),
+                key,
+                small[value_size] if value_size < limit else write_varint(value_size),
+                value,
+                headers,
+            )
+        )
+        size = len(record)
+        self._records += small[size] if size < limit else write_varint(size)
+        self._records += record
+        self.count = count + 1
+
     def build(self, base_offset: int = 0) -> bytearray:
         """The batch, valid and with its checksum. The builder keeps its records and may be used on."""
         if not self.count:
@@ -200,7 +226,7 @@ def encode_record(
             key or b"",
             _NULL if value is None else _length(value),
             value or b"",
-            _encode_headers(headers) if headers else _NO_HEADERS,
+            encode_headers(headers) if headers else _NO_HEADERS,
         )
     )
 
@@ -210,7 +236,7 @@ def _length(data: Readable) -> bytes:
     return _SMALL[size] if size < _SMALL_LIMIT else write_varint(size)
 
 
-def _encode_headers(headers: Iterable[tuple[str, Readable | None]]) -> bytes:
+def encode_headers(headers: Iterable[tuple[str, Readable | None]]) -> bytes:
     parts: list[Readable] = [b""]
     count = 0
     for name, value in headers:

@@ -41,6 +41,7 @@ from posthouse.storage.interface import (
     OperationRefused,
     Outcome,
     Put,
+    Refer,
     Slice,
     Space,
     TimestampedOffset,
@@ -256,12 +257,18 @@ class FileStorage:
         size = 0
         for operation in operations:
             if isinstance(operation, Append):
-                owner = self._log(operation.partition)
-                placed = owner.place(operation.batch, operation.header, now)
+                placed = self._place(operation, now)
                 if isinstance(placed, Placement):
-                    stamp(operation.batch, placed.base_offset, LEADER_EPOCH)
                     size += operation.header.length
                 steps.append(placed)
+            elif isinstance(operation, Refer):
+                append = operation.as_append()
+                if append is None:
+                    owner = self._log(operation.partition)
+                    steps.append(Repetition(owner, owner.next_offset))
+                else:
+                    steps.append(self._place(append, now))
+                    size += append.header.length
             elif isinstance(operation, Trim):
                 owner = self._log(operation.partition)
                 # Bounded now, not when it is written: replay must come to the same result.
@@ -273,6 +280,13 @@ class FileStorage:
             self._loop.call_soon(self._submit)
         self._gathered.append(Commit(steps, size, self._generation, done))
         return done
+
+    def _place(self, append: Append, now_ms: int) -> Placement | Repetition:
+        placed = self._log(append.partition).place(append.batch, append.header, now_ms)
+        if isinstance(placed, Placement):
+            stamp(append.batch, placed.base_offset, LEADER_EPOCH)
+            append.base_offset = placed.base_offset
+        return placed
 
     def _check_operation(self, operation: Operation) -> None:
         """Everything that could refuse it, before anything of the commit has had an effect."""

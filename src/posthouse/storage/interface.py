@@ -13,7 +13,8 @@ from typing import Protocol
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.records.batch import BatchHeader
+from posthouse.records.batch import BatchHeader, parse_header
+from posthouse.records.references import NEVER, Reference, build_references
 from posthouse.storage.producers import AbortedTransaction, Producer
 
 
@@ -31,6 +32,52 @@ class Append:
     partition: PartitionId
     batch: memoryview
     header: BatchHeader
+    base_offset: int = -1
+    """Where it goes; set by the commit for the `Refer`s behind it, -1 where it was there already."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive records to refer to. With `append` they are of that batch, and `first` counts in it."""
+
+    partition: PartitionId
+    first: int
+    count: int
+    size: int
+    """Bytes of their values."""
+    expires_ms: int = NEVER
+    append: Append | None = None
+
+
+@dataclass(slots=True)
+class Refer:
+    """Add references to the end of a reference log; those to batches of this commit stand behind them.
+
+    Nobody but the commit knows the offsets of its batches. Runs of a batch that was there already are left
+    out: what refers to it, was written with it.
+    """
+
+    partition: PartitionId
+    runs: Sequence[Run]
+
+    def resolved(self) -> list[Reference]:
+        references = []
+        for run in self.runs:
+            first = run.first
+            if run.append is not None:
+                if run.append.base_offset < 0:
+                    continue
+                first += run.append.base_offset
+            references.append(Reference(run.partition, first, run.count, run.expires_ms, run.size))
+        return references
+
+    def as_append(self) -> Append | None:
+        """The batch to be written, None if nothing is left to refer to."""
+        references = self.resolved()
+        if not references:
+            return None
+        batch = memoryview(build_references(references))
+        return Append(self.partition, batch, parse_header(batch))
 
 
 @dataclass(slots=True)
@@ -52,6 +99,11 @@ class Space(IntEnum):
     PRODUCERS = 6
     """What partitions remember of their producers: storage's own."""
     FENCES = 7
+    EXCHANGES = 8
+    BINDINGS = 9
+    QUEUES = 10
+    QUEUE_PROGRESS = 11
+    SCHEDULE = 12
 
 
 @dataclass(slots=True)
@@ -63,7 +115,7 @@ class Put:
     value: bytes | None
 
 
-Operation = Append | Trim | Put
+Operation = Append | Refer | Trim | Put
 
 
 class OperationRefused(PosthouseError):
@@ -79,7 +131,8 @@ class OperationRefused(PosthouseError):
 class Outcome:
     """What became of one operation: the offset given to the batch's first record, or the new log start.
 
-    Both are -1 for a Put, which can only succeed.
+    Both are -1 for a Put, which can only succeed. A Refer that had nothing left to refer to has the end of
+    its log.
     """
 
     base_offset: int

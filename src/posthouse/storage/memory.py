@@ -23,6 +23,7 @@ from posthouse.storage.interface import (
     OperationRefused,
     Outcome,
     Put,
+    Refer,
     Slice,
     Space,
     TimestampedOffset,
@@ -62,6 +63,7 @@ class _Log:
             aborts = header.is_control and not is_commit(append.batch)
             self.producers.written(header.producer_id, after, base, aborts=aborts)
         stamp(append.batch, base, 0)
+        append.base_offset = base
         header = header._replace(base_offset=base)
         self.bases.append(base)
         self.batches.append(StoredBatch(bytes(append.batch), header, now_ms))
@@ -143,6 +145,11 @@ class MemoryStorage:
             if isinstance(operation, Append):
                 log = self._log(operation.partition)
                 outcomes.append(Outcome(log.append(operation, now), log.start))
+            elif isinstance(operation, Refer):
+                log = self._log(operation.partition)
+                append = operation.as_append()
+                offset = log.end if append is None else log.append(append, now)
+                outcomes.append(Outcome(offset, log.start))
             elif isinstance(operation, Trim):
                 log = self._log(operation.partition)
                 log.trim(operation.offset)

@@ -1,0 +1,99 @@
+"""Where messages go that nobody took: a copy for another exchange, with the story of its deaths.
+
+The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason, with a
+count. A message that would come to a queue where it died before, and that no consumer rejected in between, goes
+round in circles: it is dropped.
+"""
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.record_headers import DEATHS
+from posthouse.model.errors import UnknownExchange
+from posthouse.records.header_section import decode_section, encode_section
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.message import Message
+    from posthouse.broker.queues.queue import Queue
+    from posthouse.broker.queues.wave import Wave
+
+
+
+
+class Reason(StrEnum):
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    TOO_LONG = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
+def dead_letter(queue: "Queue", message: "Message", reason: Reason, now_ms: int, wave: "Wave") -> None:
+    """Add the copy to the wave; nothing, if there is no place for it."""
+    definition, namespace = queue.definition, queue.namespace
+    assert definition.dead_letter_exchange is not None and message.value is not None
+    try:
+        exchange = namespace.router.exchange(definition.dead_letter_exchange)
+    except UnknownExchange:
+        return
+    key = (message.key or b"") if definition.dead_letter_key is None else definition.dead_letter_key.encode()
+    headers = decode_section(message.headers)
+    deaths = _with_death(_deaths(headers), queue, message, reason, now_ms)
+    headers = [(name, value) for name, value in headers if name != DEATHS]
+    headers.append((DEATHS, json.dumps(deaths).encode()))
+    envelope = Envelope(
+        headers=encode_section(headers),
+        attributes={name: _text(value) for name, value in headers},
+        priority=queue.lanes.index(message.lane),
+    )
+    barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
+    namespace.publish(exchange, key, message.value, envelope, wave, barred=barred)
+
+
+def _deaths(headers: list[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
+    for name, value in headers:
+        if name == DEATHS:
+            try:
+                deaths = json.loads(value or b"[]")
+            except ValueError:
+                return []
+            return [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+    return []
+
+
+def _with_death(
+    deaths: list[dict[str, Any]], queue: "Queue", message: "Message", reason: Reason, now_ms: int
+) -> list[dict[str, Any]]:
+    for death in deaths:
+        if death.get("queue") == queue.name and death.get("reason") == reason:
+            again = {**death, "count": int(death.get("count", 0)) + 1}
+            return [again, *(other for other in deaths if other is not death)]
+    new: dict[str, Any] = {
+        "queue": queue.name,
+        "reason": reason,
+        "count": 1,
+        "exchange": queue.namespace.exchange_of(message),
+        "keys": [(message.key or b"").decode(errors="replace")],
+        "time": now_ms // 1000,
+    }
+    return [new, *deaths]
+
+
+def _barred(deaths: list[dict[str, Any]]) -> frozenset[str]:
+    """The queues that it has died in since a consumer last rejected it."""
+    barred = set()
+    for death in deaths:
+        if death.get("reason") == Reason.REJECTED:
+            break
+        barred.add(str(death.get("queue")))
+    return frozenset(barred)
+
+
+def _text(value: bytes | None) -> object:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,0 +1,74 @@
+"""What a queue is declared to be."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+from posthouse.broker.routing.table_values import from_json, to_json
+from posthouse.model.errors import DataDamaged
+
+_VERSION = 1
+
+
+class Overflow(StrEnum):
+    """What happens when a queue is as long as it may be."""
+
+    DROP_HEAD = "drop-head"
+    REJECT_PUBLISH = "reject-publish"
+    REJECT_PUBLISH_DEAD_LETTER = "reject-publish-dlx"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDefinition:
+    name: str
+    durable: bool = True
+    """Whether it is still there after a restart."""
+    exclusive: bool = False
+    """Only the session that declared it may use it, and it goes with that session."""
+    auto_delete: bool = False
+    """It goes with its last consumer."""
+    message_ttl_ms: int | None = None
+    expires_ms: int | None = None
+    """After so long without consumers or use, the queue is deleted."""
+    max_length: int | None = None
+    max_bytes: int | None = None
+    overflow: Overflow = Overflow.DROP_HEAD
+    dead_letter_exchange: str | None = None
+    dead_letter_key: str | None = None
+    max_priority: int = 0
+    single_active: bool = False
+    """One consumer gets everything, until it leaves and the next one takes over."""
+    delivery_limit: int | None = None
+    """How often a message may be delivered again before it is a dead letter."""
+    ordered_by_key: bool = False
+    """Of the messages with one key at most one is in flight."""
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    """As declared: for comparing and showing."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.max_length is not None or self.max_bytes is not None
+
+    @property
+    def is_transient(self) -> bool:
+        """Nothing of it is there after a restart."""
+        return not self.durable or self.exclusive
+
+    def encode(self) -> bytes:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["arguments"] = to_json(dict(self.arguments))
+        return json.dumps({"version": _VERSION, **values}, sort_keys=True).encode()
+
+
+def decode_definition(data: bytes) -> QueueDefinition:
+    try:
+        values = json.loads(data)
+        if values.pop("version") != _VERSION:
+            raise DataDamaged("a queue of an unknown version")
+        values["overflow"] = Overflow(values["overflow"])
+        values["arguments"] = from_json(values["arguments"])
+        return QueueDefinition(**values)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataDamaged(f"the definition of a queue cannot be read: {error}") from None

@@ -1,0 +1,31 @@
+"""Topics that no client sees: the reference logs of queues. Their names begin with what no client can write."""
+
+from posthouse.model.ids import new_topic_id
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import INTERNAL_PREFIX, Topic
+
+_QUEUE_PREFIX = f"{INTERNAL_PREFIX}queue:"
+_OVERRIDES = {
+    "retention.ms": "-1",
+    "max.message.bytes": str(2**31 - 1),
+    "segment.bytes": str(8 * 1024 * 1024),
+}
+_CONFIG = TopicConfig().with_overrides(_OVERRIDES)
+
+
+def queue_topic(queue_id: bytes, lanes: int) -> Topic:
+    """A partition for each lane."""
+    return Topic(
+        id=new_topic_id(),
+        name=f"{_QUEUE_PREFIX}{queue_id.hex()}",
+        partitions=lanes,
+        overrides=_OVERRIDES,
+        config=_CONFIG,
+    )
+
+
+def queue_of(topic: Topic) -> bytes | None:
+    """The queue whose references it holds, if it is such a topic."""
+    if not topic.name.startswith(_QUEUE_PREFIX):
+        return None
+    return bytes.fromhex(topic.name.removeprefix(_QUEUE_PREFIX))

@@ -1,0 +1,44 @@
+"""Of the messages with one key, at most one in flight."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from posthouse.broker.queues.message import Message
+
+CROWD = 1000
+"""So many messages may wait for others of their key; then nothing more is loaded until some are settled."""
+
+
+class KeyOrder:
+    def __init__(self) -> None:
+        self._held: dict[bytes, Message] = {}
+        self._waiting: dict[bytes, deque[Message]] = {}
+        self._count = 0
+
+    @property
+    def is_crowded(self) -> bool:
+        return self._count >= CROWD
+
+    def admit(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that may go out now; the others wait. Messages without a key are free."""
+        admitted = []
+        for message in messages:
+            key = message.key
+            if not key:
+                admitted.append(message)
+            elif self._held.setdefault(key, message) is message:
+                admitted.append(message)
+            else:
+                self._waiting.setdefault(key, deque()).append(message)
+                self._count += 1
+        return admitted
+
+    def free(self, message: Message) -> None:
+        """It is settled or back in the queue: those that waited behind it come back, in their order."""
+        key = message.key
+        if not key or self._held.get(key) is not message:
+            return
+        del self._held[key]
+        for waiting in self._waiting.pop(key, ()):
+            self._count -= 1
+            waiting.lane.give_back(waiting)

@@ -1,0 +1,122 @@
+"""One row of a queue: messages in the order of their publishing, and what has become of each.
+
+A position is ready, leased or settled. Ready ones that were loaded wait in `window`, those that came back from a
+consumer in `returned`; the rest, however many, is on disk. Plain queues have one lane, queues with priorities
+one for each.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from posthouse.broker.queues.expiries import Expiries
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.progress import Progress
+from posthouse.model.ids import PartitionId
+from posthouse.storage.interface import Run
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.queue import Queue
+
+
+class Lane:
+    """Owned by the event loop; does no input or output."""
+
+    def __init__(self, queue: "Queue", log: PartitionId, progress: Progress, end: int) -> None:
+        self._queue = queue
+        self.log = log
+        self.progress = progress
+        self.end = end
+        """Behind the last position that is durable."""
+        self.loaded_to = progress.floor
+        """All below are in the window, handed out or settled."""
+        self.window: deque[Message] = deque()
+        self.returned: list[Message] = []
+        """A heap by position."""
+        self.bodiless: list[Message] = []
+        """Came back, and have to be read again."""
+        self.leased: dict[int, Message] = {}
+        self.expiries = Expiries()
+
+    @property
+    def ready(self) -> int:
+        progress = self.progress
+        return self.end - progress.floor - progress.settled_above - len(self.leased)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is ready that is not in memory."""
+        return self.loaded_to < self.end or bool(self.bodiless)
+
+    def arrived(self, runs: Sequence[Run]) -> None:
+        first = self.end
+        size = 0
+        for run in runs:
+            if run.append is None or run.append.base_offset >= 0:  # else it was there before
+                self.expiries.add(self.end, self.end + run.count, run.expires_ms)
+                self.end += run.count
+                size += run.size
+        self._queue.arrived(self, self.end - first, size)
+
+    def take(self, most: int) -> list[Message]:
+        """The next ones in order, leased from now on."""
+        taken: list[Message] = []
+        window, returned, leased, progress = self.window, self.returned, self.leased, self.progress
+        plain = not progress.settled_above  # then nothing in the window can be settled
+        while len(taken) < most:
+            if returned and (not window or returned[0].position < window[0].position):
+                message = heappop(returned)
+            elif window:
+                message = window.popleft()
+            else:
+                break
+            position = message.position
+            if position in leased or position < progress.floor or not (plain or not progress.is_settled(position)):
+                continue  # it expired or was purged while it waited
+            leased[position] = message
+            taken.append(message)
+        if taken and taken[-1].position >= progress.handed_out_to:
+            progress.handed_out_to = taken[-1].position + 1
+        return taken
+
+    def settle(self, message: Message) -> bool:
+        """False where it is not leased any more."""
+        if self.leased.get(message.position) is not message:
+            return False
+        del self.leased[message.position]
+        self.progress.settle(message.position)
+        return True
+
+    def unsettle(self, message: Message) -> None:
+        self.progress.unsettle(message.position)
+        self.progress.not_stored()
+        self.leased[message.position] = message
+
+    def give_back(self, message: Message) -> bool:
+        """Ready again. False where it is not leased."""
+        if self.leased.get(message.position) is not message:
+            return False
+        del self.leased[message.position]
+        if message.value is None:
+            self.bodiless.append(message)
+        else:
+            heappush(self.returned, message)
+        return True
+
+    def reloaded(self, message: Message) -> None:
+        heappush(self.returned, message)
+
+    def purge(self) -> int:
+        """Settle everything that is ready."""
+        count = self.ready
+        first = self.progress.floor
+        for position in sorted(self.leased):
+            self.progress.settle_range(first, position)
+            first = position + 1
+        self.progress.settle_range(first, self.end)
+        self.loaded_to = self.end
+        self.window.clear()
+        self.returned.clear()
+        self.bodiless.clear()
+        return count

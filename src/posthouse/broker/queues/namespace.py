@@ -1,0 +1,390 @@
+"""One namespace: its exchanges, its queues, and how messages come to them."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from posthouse.broker.queues.definition import Overflow, QueueDefinition
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.host import QueuesHost
+from posthouse.broker.queues.internal_topics import queue_topic
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.names import topic_name
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.record_headers import EXCHANGE
+from posthouse.broker.queues.rejected import dead_letter_rejected
+from posthouse.broker.queues.streams import EXCHANGE_TOPIC, QUEUE_TOPIC, Stream
+from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
+from posthouse.broker.routing.encoding import binding_key, encode_binding, encode_exchange, exchange_key
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.broker.routing.router import Router
+from posthouse.broker.schedule.entry import Scheduled
+from posthouse.model.errors import (
+    DefinitionMismatch,
+    InUse,
+    NotEmpty,
+    QueueBlocked,
+    QueueFull,
+    QueueLocked,
+    RecordTooLarge,
+    UnknownQueue,
+)
+from posthouse.records.header_section import decode_section
+from posthouse.storage.interface import Operation, Put, Space
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.wave import Wave
+
+PREDECLARED = (
+    ExchangeDefinition(name="amq.direct", kind=ExchangeKind.DIRECT),
+    ExchangeDefinition(name="amq.fanout", kind=ExchangeKind.FANOUT),
+    ExchangeDefinition(name="amq.topic", kind=ExchangeKind.TOPIC),
+    ExchangeDefinition(name="amq.headers", kind=ExchangeKind.HEADERS),
+    ExchangeDefinition(name="amq.match", kind=ExchangeKind.HEADERS),
+)
+"""There in every namespace from the beginning."""
+
+_RECORD_OVERHEAD = 128
+"""More than a batch of one record takes besides key, value and headers."""
+
+
+class Namespace:
+    """Owned by the event loop. Definitions are durable before they count, one after the other."""
+
+    def __init__(self, name: str, host: QueuesHost) -> None:
+        self.name = name
+        self._host = host
+        self.router: Router[Queue] = Router()
+        self.queues: dict[str, Queue] = {}
+        self._limited: set[Queue] = set()
+        self._changing = asyncio.Lock()
+        for definition in PREDECLARED:
+            self._add_exchange(definition)
+
+    # Exchanges
+
+    async def declare_exchange(self, definition: ExchangeDefinition) -> Exchange:
+        """Raises DefinitionMismatch where there is a different one of this name."""
+        async with self._changing:
+            known = next((each for each in self.router.exchanges() if each.name == definition.name), None)
+            if known is not None:
+                _check_same_exchange(known.definition, definition)
+                return known
+            if definition.durable:
+                key = exchange_key(self.name, definition.name)
+                await self._host.commit([Put(Space.EXCHANGES, key, encode_exchange(definition))])
+            return self._add_exchange(definition)
+
+    def _add_exchange(self, definition: ExchangeDefinition) -> Exchange:
+        exchange = self.router.declare(definition)
+        stream = Stream(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
+        exchange.data = stream
+        self._host.sources[stream.name] = (self, exchange)
+        return exchange
+
+    def restore_exchange(self, definition: ExchangeDefinition) -> None:
+        self._add_exchange(definition)
+
+    async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Nothing happens where there is none. Raises InUse."""
+        async with self._changing:
+            exchange = next((each for each in self.router.exchanges() if each.name == name), None)
+            if exchange is None:
+                return
+            if if_unused and exchange.is_used:
+                raise InUse(f"exchange {name!r} has bindings")
+            await self._delete_exchange(exchange)
+
+    async def _delete_exchange(self, exchange: Exchange) -> None:
+        bindings = [
+            *self.router.bindings(source=exchange.name),
+            *self.router.bindings(destination=exchange.name, to_exchange=True),
+        ]
+        puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
+        puts.append(Put(Space.EXCHANGES, exchange_key(self.name, exchange.name), None))
+        await self._host.commit(puts)
+        self.router.delete(exchange.name)
+        self._host.sources.pop(_stream(exchange).name, None)
+        self._restore_source(exchange.name)
+        await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
+
+    async def _delete_unbound(self, names: set[str]) -> None:
+        """Exchanges that go with the last binding from them."""
+        for name in names:
+            exchange = next((each for each in self.router.exchanges() if each.name == name), None)
+            if exchange is not None and exchange.definition.auto_delete and not exchange.is_used:
+                await self._delete_exchange(exchange)
+
+    # Bindings
+
+    async def bind(self, binding: Binding) -> None:
+        """Raises UnknownExchange or UnknownQueue."""
+        async with self._changing:
+            if not self.router.bind(binding) or not self._is_durable(binding):
+                return
+            try:
+                await self._host.commit([self._binding_put(binding, encode_binding(binding))])
+            except BaseException:
+                self.router.unbind(binding)
+                raise
+
+    async def unbind(self, binding: Binding) -> None:
+        """Nothing happens where there is none."""
+        async with self._changing:
+            if binding not in self.router.bindings(source=binding.source):
+                return
+            await self._host.commit([self._binding_put(binding, None)])
+            self.router.unbind(binding)
+            await self._delete_unbound({binding.source})
+
+    def _binding_put(self, binding: Binding, value: bytes | None) -> Put:
+        return Put(Space.BINDINGS, binding_key(self.name, binding), value)
+
+    def _is_durable(self, binding: Binding) -> bool:
+        if not self.router.exchange(binding.source).definition.durable:
+            return False
+        if binding.to_exchange:
+            return self.router.exchange(binding.destination).definition.durable
+        return not self.queues[binding.destination].definition.is_transient
+
+    # Queues
+
+    def queue(self, name: str, session: object) -> Queue:
+        """Raises UnknownQueue, and QueueLocked where it belongs to another session."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        if queue.definition.exclusive and queue.session is not session:
+            raise QueueLocked(f"queue {name!r} is exclusive to another connection")
+        queue.touch()
+        return queue
+
+    async def declare_queue(self, definition: QueueDefinition, session: object) -> Queue:
+        """Raises DefinitionMismatch where there is a different one of this name, or QueueLocked."""
+        async with self._changing:
+            if definition.name in self.queues:
+                known = self.queue(definition.name, session)
+                _check_same_queue(known.definition, definition)
+                return known
+            queue_id = os.urandom(16)
+            log = queue_topic(queue_id, definition.max_priority + 1)
+            await self._host.storage.create_topics([log])
+            if not definition.is_transient:
+                value = queue_id + definition.encode()
+                await self._host.commit([Put(Space.QUEUES, exchange_key(self.name, definition.name), value)])
+            stream = Stream(topic_name(self.name, definition.name), QUEUE_TOPIC)
+            queue = Queue(self._host, self, queue_id, definition, log, stream, session)
+            self.add_queue(queue)
+            return queue
+
+    def add_queue(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self.router.add_queue(queue.name, queue)
+        if queue.definition.is_limited:
+            self._limited.add(queue)
+        self._host.sources.setdefault(queue.stream.name, (self, queue))
+        self._host.watch(queue)
+
+    async def delete_queue(
+        self, name: str, session: object, *, if_unused: bool = False, if_empty: bool = False
+    ) -> int:
+        """How many messages were ready. Nothing happens where there is none. Raises InUse, NotEmpty."""
+        async with self._changing:
+            if name not in self.queues:
+                return 0
+            queue = self.queue(name, session)
+            if if_unused and queue.consumer_count:
+                raise InUse(f"queue {name!r} has consumers")
+            if if_empty and queue.message_count:
+                raise NotEmpty(f"queue {name!r} has messages")
+            return await self._delete_queue(queue)
+
+    async def _delete_queue(self, queue: Queue) -> int:
+        count = queue.message_count
+        bindings = self.router.bindings(destination=queue.name)
+        puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
+        puts.append(Put(Space.QUEUES, exchange_key(self.name, queue.name), None))
+        for lane in queue.lanes:
+            puts += lane.progress.removals()
+        await self._host.commit(puts)
+        self.router.remove_queue(queue.name)
+        del self.queues[queue.name]
+        self._limited.discard(queue)
+        queue.close()
+        queue.cancel_consumers()
+        self._host.forget(queue)
+        if self._host.sources.get(queue.stream.name) == (self, queue):
+            del self._host.sources[queue.stream.name]
+            await self._host.delete_consumed_topic(queue.stream)
+        await self._host.storage.delete_topics([queue.log.id])
+        await self._delete_unbound({binding.source for binding in bindings})
+        return count
+
+    def delete_unused(self, queue: Queue) -> None:
+        """Its last consumer left, or nobody used it for as long as it says."""
+        self._host.start(self._delete_if_unused(queue))
+
+    async def _delete_if_unused(self, queue: Queue) -> None:
+        async with self._changing:
+            if self.queues.get(queue.name) is queue and not queue.consumer_count:
+                await self._delete_queue(queue)
+
+    async def session_ended(self, session: object) -> None:
+        """Its exclusive queues go."""
+        async with self._changing:
+            for queue in [each for each in self.queues.values() if each.session is session]:
+                if queue.definition.exclusive:
+                    await self._delete_queue(queue)
+
+    def _restore_source(self, name: str) -> None:
+        """Records of a topic go to the queue of its name when there is no exchange of it any more."""
+        queue = self.queues.get(name)
+        if queue is not None:
+            self._host.sources[queue.stream.name] = (self, queue)
+
+    # Messages
+
+    def publish(
+        self,
+        exchange: Exchange,
+        key: bytes,
+        value: bytes,
+        envelope: Envelope,
+        wave: "Wave | None" = None,
+        *,
+        barred: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Whether any queue gets it. It is durable when the wave that it joins has ended.
+
+        Raises QueueFull where a queue takes no more and wants its publishers to know; other queues get the message
+        all the same. Raises QueueBlocked, before anything has happened, where the publisher is to wait.
+        """
+        queues = exchange.routes.get(key)
+        if queues is None:
+            queues = self.router.route(exchange, key, lambda: envelope.attributes)
+        if envelope.more_keys:
+            queues = self._with_more(queues, exchange, envelope)
+        if barred:
+            queues = tuple(queue for queue in queues if queue.name not in barred)
+        if exchange is self.router.default:
+            if not queues:
+                return False  # there is no topic to write it to either
+            stream = queues[0].stream
+        else:
+            stream = exchange.data
+        self._check_size(stream, key, value, envelope)
+        if wave is None:
+            wave = self._host.wave
+        if envelope.delay_ms > 0 and exchange.definition.delayed:
+            wave.schedule(self._scheduled(exchange, key, value, envelope))
+            return True
+        refusing: list[Queue] = []
+        if self._limited:
+            queues = self._admitting(queues, wave, refusing)
+        if queues or not refusing or exchange is not self.router.default:
+            wave.add(stream, queues, key, value, envelope)
+        if refusing:
+            for queue in refusing:
+                if queue.definition.overflow is Overflow.REJECT_PUBLISH_DEAD_LETTER:
+                    dead_letter_rejected(queue, key, value, envelope, self._host.clock.now_ms(), wave)
+            raise QueueFull(f"queue {refusing[0].name!r} is full")
+        return bool(queues)
+
+    def _with_more(
+        self, queues: tuple[Queue, ...], exchange: Exchange, envelope: Envelope
+    ) -> tuple[Queue, ...]:
+        found = dict.fromkeys(queues)
+        for key in envelope.more_keys:
+            found.update(dict.fromkeys(self.router.route(exchange, key, lambda: envelope.attributes)))
+        return tuple(found)
+
+    def _check_size(self, stream: object, key: bytes, value: bytes, envelope: Envelope) -> None:
+        assert isinstance(stream, Stream)
+        topic = stream.topic
+        if topic is not None:
+            size = len(key) + len(value) + len(envelope.headers) + _RECORD_OVERHEAD
+            if size > topic.config.max_message_bytes:
+                raise RecordTooLarge(
+                    f"a message of {size} bytes exceeds the limit of {topic.config.max_message_bytes} of "
+                    f"topic {topic.name!r}"
+                )
+
+    def _admitting(
+        self, queues: tuple[Queue, ...], wave: "Wave", refusing: list[Queue]
+    ) -> tuple[Queue, ...]:
+        limited = [queue for queue in queues if queue in self._limited]
+        for queue in limited:
+            overflow = queue.definition.overflow
+            if overflow is not Overflow.DROP_HEAD and queue.is_full:
+                if overflow is Overflow.BLOCK:
+                    raise QueueBlocked(queue)
+                refusing.append(queue)
+        if refusing:
+            queues = tuple(queue for queue in queues if queue not in refusing)
+        for queue in limited:
+            if queue not in refusing:
+                wave.expect(queue)
+        return queues
+
+    def _scheduled(self, exchange: Exchange, key: bytes, value: bytes, envelope: Envelope) -> Scheduled:
+        return Scheduled(
+            due_ms=self._host.clock.now_ms() + envelope.delay_ms,
+            namespace=self.name,
+            exchange=exchange.name,
+            key=key,
+            value=bytes(value),
+            headers=envelope.headers,
+            attributes=envelope.attributes,
+            expires_in_ms=envelope.expires_in_ms,
+            priority=envelope.priority,
+            more_keys=envelope.more_keys,
+            persistent=envelope.persistent,
+        )
+
+
+    def exchange_of(self, message: Message) -> str:
+        """The exchange that it was published to, as far as that can be told."""
+        for name, value in decode_section(message.headers):
+            if name == EXCHANGE:
+                return (value or b"").decode(errors="replace")
+        source = self._host.sources.get(message.topic)
+        return source[1].name if source is not None and isinstance(source[1], Exchange) else ""
+
+
+def _stream(exchange: Exchange) -> Stream:
+    assert isinstance(exchange.data, Stream)
+    return exchange.data
+
+
+def _check_same_exchange(known: ExchangeDefinition, wanted: ExchangeDefinition) -> None:
+    for name in ("kind", "durable", "auto_delete", "internal", "alternate", "delayed"):
+        _check_same("exchange", known.name, name, getattr(known, name), getattr(wanted, name))
+
+
+_COMPARED: Sequence[str] = (
+    "durable",
+    "exclusive",
+    "auto_delete",
+    "message_ttl_ms",
+    "expires_ms",
+    "max_length",
+    "max_bytes",
+    "overflow",
+    "dead_letter_exchange",
+    "dead_letter_key",
+    "max_priority",
+    "single_active",
+    "delivery_limit",
+    "ordered_by_key",
+)
+
+
+def _check_same_queue(known: QueueDefinition, wanted: QueueDefinition) -> None:
+    for name in _COMPARED:
+        _check_same("queue", known.name, name, getattr(known, name), getattr(wanted, name))
+
+
+def _check_same(kind: str, name: str, field: str, known: object, wanted: object) -> None:
+    if known != wanted:
+        raise DefinitionMismatch(kind=kind, name=name, field=field, known=known, wanted=wanted)

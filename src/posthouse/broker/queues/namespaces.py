@@ -1,0 +1,213 @@
+"""All namespaces and their queues: loading them, looking after them, and what they share."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from posthouse.broker.queues.definition import decode_definition
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.internal_topics import queue_of
+from posthouse.broker.queues.names import topic_name
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.progress import lane_of
+from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.referrals import Referrals
+from posthouse.broker.queues.settling import Settling
+from posthouse.broker.queues.streams import QUEUE_TOPIC, Stream
+from posthouse.broker.queues.wave import Wave
+from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.broker.schedule.entry import Scheduled
+from posthouse.broker.topics import Topics
+from posthouse.model.clock import Clock
+from posthouse.model.errors import NotFound, QueueFull, Unavailable, UnknownNamespace
+from posthouse.model.ids import TopicId
+from posthouse.model.topics import Topic
+from posthouse.storage.interface import Append, Operation, Outcome, Put, Space, Storage
+
+log = logging.getLogger(__name__)
+
+DEFAULT_NAMESPACE = "/"
+
+
+class Namespaces:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        topics: Topics,
+        clock: Clock,
+        names: Iterable[str],
+        delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
+    ) -> None:
+        self.storage = storage
+        self.clock = clock
+        self.settling = Settling(storage)
+        self.sources: dict[str, tuple[Namespace, Exchange | Queue]] = {}
+        self._topics = topics
+        self._delete_topics = delete_topics
+        self._publishing: Publishing | None = None
+        self._work: set[asyncio.Task[None]] = set()
+        self._expiring: set[Queue] = set()
+        self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
+
+    def connect(self, publishing: Publishing) -> None:
+        self._publishing = publishing
+
+    @property
+    def wave(self) -> Wave:
+        assert self._publishing is not None
+        return self._publishing.wave
+
+    def transaction(self) -> Wave:
+        assert self._publishing is not None
+        return self._publishing.transaction()
+
+    def get(self, name: str) -> Namespace:
+        namespace = self._by_name.get(name)
+        if namespace is None:
+            raise UnknownNamespace(f"there is no namespace {name!r}")
+        return namespace
+
+    def __iter__(self) -> Iterable[Namespace]:
+        return iter(self._by_name.values())
+
+    # Loading
+
+    async def load(self) -> None:
+        """What was declared before the last stop, but for what does not outlive one."""
+        for key, value in self.storage.take_state(Space.EXCHANGES).items():
+            self._of(key).restore_exchange(decode_exchange(value))
+        logs = {queue_id: topic for topic in self.storage.topics.values() if (queue_id := queue_of(topic))}
+        queues: dict[bytes, Queue] = {}
+        for key, value in self.storage.take_state(Space.QUEUES).items():
+            queue_id = value[:16]
+            if queue_id in logs:
+                queues[queue_id] = self._restored(self._of(key), queue_id, value[16:], logs.pop(queue_id))
+        leftovers: list[Operation] = []
+        for key, value in self.storage.take_state(Space.QUEUE_PROGRESS).items():
+            queue_id, lane = lane_of(key)
+            queue = queues.get(queue_id)
+            if queue is None or lane >= len(queue.lanes):
+                leftovers.append(Put(Space.QUEUE_PROGRESS, key, None))
+            else:
+                queue.lanes[lane].progress.load(key, value)
+        for queue in queues.values():
+            queue.loaded()
+        for key, value in self.storage.take_state(Space.BINDINGS).items():
+            try:
+                self._of(key).router.bind(decode_binding(value))
+            except NotFound:  # one of its ends did not outlive the stop
+                leftovers.append(Put(Space.BINDINGS, key, None))
+        if leftovers:
+            await self.storage.commit(leftovers)
+        if logs:
+            await self.storage.delete_topics([topic.id for topic in logs.values()])
+
+    def _of(self, key: bytes) -> Namespace:
+        """A namespace that is not configured any more keeps what it has."""
+        name = namespace_of(key)
+        return self._by_name.setdefault(name, Namespace(name, self)) if name not in self._by_name else self.get(name)
+
+    def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> Queue:
+        definition = decode_definition(value)
+        stream = Stream(topic_name(namespace.name, definition.name), QUEUE_TOPIC)
+        queue = Queue(self, namespace, queue_id, definition, log, stream)
+        namespace.add_queue(queue)
+        return queue
+
+    # What queues ask for
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        return self.storage.commit(operations)
+
+    def topic_name(self, topic: TopicId) -> str:
+        known = self.storage.topics.get(topic)
+        return "" if known is None else known.name
+
+    async def delete_consumed_topic(self, stream: Stream) -> None:
+        topic = self._topics.find(stream.name)
+        if topic is not None and topic.config.retention_consumed:
+            await self._delete_topics([topic])
+
+    def watch(self, queue: Queue) -> None:
+        if queue.definition.expires_ms is not None:
+            self._expiring.add(queue)
+
+    def forget(self, queue: Queue) -> None:
+        self._expiring.discard(queue)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, Unavailable):
+            log.warning("a queue has to wait: %s", error)
+        elif error is not None:
+            log.error("a queue failed", exc_info=error)
+
+    # Records from streams
+
+    def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
+        """Which queues get which of the records that are about to be appended."""
+        referrals: Referrals | None = None
+        for topic, append in appends:
+            source = self.sources.get(topic.name)
+            if source is None or append.header.is_transactional:
+                continue
+            referrals = referrals or Referrals(self.clock.now_ms())
+            referrals.add(source[0], source[1], append)
+        return referrals
+
+    # Delayed messages
+
+    async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
+        """Publish what is due."""
+        wave = self.transaction()
+        for entry in entries:
+            envelope = Envelope(
+                headers=entry.headers,
+                attributes=entry.attributes,
+                expires_in_ms=entry.expires_in_ms,
+                priority=entry.priority,
+                more_keys=entry.more_keys,
+                persistent=entry.persistent,
+            )
+            try:
+                namespace = self.get(entry.namespace)
+                namespace.publish(namespace.router.exchange(entry.exchange), entry.key, entry.value, envelope, wave)
+            except NotFound as error:
+                log.warning("a delayed message has nowhere to go: %s", error)
+            except QueueFull as error:
+                log.warning("a delayed message is refused: %s", error)
+        for put in puts:
+            wave.put(put)
+        await wave.commit()
+
+    # Looking after them
+
+    async def expire_unused(self) -> None:
+        """Delete the queues that nobody has used for as long as they say."""
+        now = self.clock.monotonic()
+        for queue in list(self._expiring):
+            expires_ms = queue.definition.expires_ms
+            if expires_ms is not None and not queue.consumer_count and now - queue.used_at >= expires_ms / 1000:
+                queue.namespace.delete_unused(queue)
+
+    async def close(self) -> None:
+        """Nothing more is handed out; what was settled is stored."""
+        for namespace in self._by_name.values():
+            for queue in namespace.queues.values():
+                queue.stop()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await self.settling.flush()

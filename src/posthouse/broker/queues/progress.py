@@ -1,0 +1,278 @@
+"""Which positions of a lane are settled, and how often the others were delivered.
+
+Everything below the *floor* is settled. Above it, positions are kept in chunks of 4,096, and only chunks in which
+something happened: one old message that nobody settles costs one chunk, not a memory of all that was settled
+behind it.
+
+Storage has these entries in `Space.QUEUE_PROGRESS`, numbers big-endian:
+
+    key    queue id 16 bytes | lane u16                  value  version u8 = 1 | floor i64 | handed out to i64
+    key    queue id 16 bytes | lane u16 | chunk u64      value  settled ranges: u16 count, then u16 first, u16 last each;
+                                                                deliveries: u16 in chunk, u16 count each, to the end
+
+Invariant: what storage has is never ahead of what was settled. A crash may bring back what was settled last,
+it never takes what was not.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+
+from posthouse.model.errors import DataDamaged
+from posthouse.storage.interface import Put, Space
+
+CHUNK_BITS = 12
+CHUNK = 1 << CHUNK_BITS
+_MASK = CHUNK - 1
+_VERSION = 1
+
+_LANE_KEY = Struct(">16sH")
+_CHUNK_KEY = Struct(">16sHQ")
+_VALUE = Struct(">Bqq")
+_PAIR = Struct(">HH")
+_COUNT = Struct(">H")
+_MOST_DELIVERIES = 0xFFFF
+_FULL = bytearray(b"\x01" * CHUNK)
+
+
+class _Chunk:
+    __slots__ = ("count", "deliveries", "settled")
+
+    def __init__(self) -> None:
+        self.settled = bytearray(CHUNK)
+        self.count = 0
+        self.deliveries: dict[int, int] = {}
+
+    def settle(self, at: int) -> bool:
+        if self.settled[at]:
+            return False
+        self.settled[at] = 1
+        self.count += 1
+        if self.deliveries:
+            self.deliveries.pop(at, None)
+        if self.count == CHUNK:
+            self.settled = _FULL  # shared: a straggler far below may leave thousands of these
+        return True
+
+    def settle_range(self, first: int, end: int) -> int:
+        """How many of them were not settled before."""
+        if self.settled is _FULL:
+            return 0
+        new = self.settled.count(0, first, end)
+        self.settled[first:end] = b"\x01" * (end - first)
+        self.count += new
+        self.deliveries = {at: count for at, count in self.deliveries.items() if not first <= at < end}
+        if self.count == CHUNK:
+            self.settled = _FULL
+        return new
+
+    def unsettle(self, at: int) -> None:
+        if self.settled is _FULL:
+            self.settled = bytearray(_FULL)
+        self.settled[at] = 0
+        self.count -= 1
+
+    def clear(self, first: int, end: int) -> None:
+        if self.settled is _FULL:
+            self.settled = bytearray(_FULL)
+        self.count -= self.settled.count(1, first, end)
+        self.settled[first:end] = bytes(end - first)
+
+    def encode(self) -> bytes:
+        ranges = list(self._ranges())
+        parts = [_COUNT.pack(len(ranges)), *(_PAIR.pack(first, last) for first, last in ranges)]
+        parts += [_PAIR.pack(at, min(count, _MOST_DELIVERIES)) for at, count in self.deliveries.items()]
+        return b"".join(parts)
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        settled = self.settled
+        first = settled.find(1)
+        while first >= 0:
+            end = settled.find(0, first)
+            yield first, (CHUNK if end < 0 else end) - 1
+            first = -1 if end < 0 else settled.find(1, end)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "_Chunk":
+        chunk = cls()
+        [ranges] = _COUNT.unpack_from(data)
+        pairs = list(_PAIR.iter_unpack(data[_COUNT.size :]))
+        for first, last in pairs[:ranges]:
+            chunk.settled[first : last + 1] = b"\x01" * (last + 1 - first)
+            chunk.count += last + 1 - first
+        chunk.deliveries = dict(pairs[ranges:])
+        if chunk.count == CHUNK:
+            chunk.settled = _FULL
+        return chunk
+
+
+class Progress:
+    """Of one lane. Owned by the event loop."""
+
+    def __init__(self, queue_id: bytes, lane: int, floor: int = 0) -> None:
+        self._queue_id = queue_id
+        self._lane = lane
+        self.floor = floor
+        self.handed_out_to = floor
+        """Positions below were delivered, or may have been, before."""
+        self.settled_above = 0
+        """How many positions above the floor are settled."""
+        self._chunks: dict[int, _Chunk] = {}
+        self._stored_chunks: set[int] = set()
+        self._changed_chunks: set[int] = set()
+        self.is_changed = False
+
+    def is_settled(self, position: int) -> bool:
+        if position < self.floor:
+            return True
+        chunk = self._chunks.get(position >> CHUNK_BITS)
+        return chunk is not None and chunk.settled[position & _MASK] == 1
+
+    def settle(self, position: int) -> bool:
+        """False where it was settled already."""
+        self.is_changed = True
+        if position == self.floor:
+            if self._chunks:
+                self._raise_floor(position + 1)
+            else:
+                self.floor = position + 1
+            return True
+        if position < self.floor:
+            return False
+        number = position >> CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            chunk = self._chunks[number] = _Chunk()
+        if not chunk.settle(position & _MASK):
+            return False
+        self.settled_above += 1
+        self._changed_chunks.add(number)
+        return True
+
+    def settle_range(self, first: int, end: int) -> None:
+        """All from `first` to before `end`."""
+        self.is_changed = True
+        first = max(first, self.floor)
+        if first >= end:
+            return
+        for number in range(first >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1):
+            chunk = self._chunks.get(number)
+            low = max(first - (number << CHUNK_BITS), 0)
+            high = min(end - (number << CHUNK_BITS), CHUNK)
+            if first > self.floor:
+                if chunk is None:
+                    chunk = self._chunks[number] = _Chunk()
+                self.settled_above += chunk.settle_range(low, high)
+                self._changed_chunks.add(number)
+            elif chunk is not None:
+                self.settled_above -= chunk.settled.count(1, low, high)
+        if first == self.floor:
+            self._raise_floor(end)
+
+    def _raise_floor(self, floor: int) -> None:
+        """To `floor` and over what is settled from there; the chunks that are left behind are forgotten."""
+        before = self.floor >> CHUNK_BITS
+        while (chunk := self._chunks.get(floor >> CHUNK_BITS)) is not None:
+            at = floor & _MASK
+            end = chunk.settled.find(0, at)
+            stepped = (CHUNK if end < 0 else end) - at
+            self.settled_above -= stepped
+            floor += stepped
+            if end >= 0:
+                break
+        self.floor = floor
+        if floor >> CHUNK_BITS != before:
+            for number in [number for number in self._chunks if number < floor >> CHUNK_BITS]:
+                self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        if self._chunks.pop(number, None) is not None:
+            self._changed_chunks.add(number)
+
+    def unsettle(self, position: int) -> None:
+        """Take it back: what should have been stored with it, was not."""
+        self.is_changed = True
+        if position >= self.floor:
+            chunk = self._chunks[position >> CHUNK_BITS]
+            chunk.unsettle(position & _MASK)
+            self.settled_above -= 1
+            self._changed_chunks.add(position >> CHUNK_BITS)
+            return
+        end, self.floor = self.floor, position
+        for number in range(position >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1):
+            stale = self._chunks.get(number)
+            if stale is not None:  # what lies below the floor is not looked at, and so not kept right
+                stale.clear(max(position - (number << CHUNK_BITS), 0), min(end - (number << CHUNK_BITS), CHUNK))
+                self._changed_chunks.add(number)
+        self.settle_range(position + 1, end)
+
+    def deliveries(self, position: int) -> int:
+        """How often it was handed out and came back."""
+        chunk = self._chunks.get(position >> CHUNK_BITS)
+        return 0 if chunk is None else chunk.deliveries.get(position & _MASK, 0)
+
+    def came_back(self, position: int) -> int:
+        """Count one more delivery."""
+        number = position >> CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            chunk = self._chunks[number] = _Chunk()
+        count = chunk.deliveries[position & _MASK] = chunk.deliveries.get(position & _MASK, 0) + 1
+        self._changed_chunks.add(number)
+        self.is_changed = True
+        return count
+
+    def puts(self) -> list[Put]:
+        """What storage does not have yet; it counts as stored from now on."""
+        if not self.is_changed:
+            return []
+        self.is_changed = False
+        value = _VALUE.pack(_VERSION, self.floor, self.handed_out_to)
+        puts = [Put(Space.QUEUE_PROGRESS, _LANE_KEY.pack(self._queue_id, self._lane), value)]
+        for number in self._changed_chunks:
+            chunk = self._chunks.get(number)
+            if chunk is not None:
+                puts.append(self._chunk_put(number, chunk.encode()))
+                self._stored_chunks.add(number)
+            elif number in self._stored_chunks:
+                puts.append(self._chunk_put(number, None))
+                self._stored_chunks.discard(number)
+        self._changed_chunks.clear()
+        return puts
+
+    def not_stored(self) -> None:
+        """The last `puts` did not become durable: everything has to be stored again."""
+        self.is_changed = True
+        self._changed_chunks.update(self._chunks, self._stored_chunks)
+
+    def removals(self) -> list[Put]:
+        puts = [Put(Space.QUEUE_PROGRESS, _LANE_KEY.pack(self._queue_id, self._lane), None)]
+        return puts + [self._chunk_put(number, None) for number in self._stored_chunks]
+
+    def _chunk_put(self, number: int, value: bytes | None) -> Put:
+        return Put(Space.QUEUE_PROGRESS, _CHUNK_KEY.pack(self._queue_id, self._lane, number), value)
+
+    def load(self, key: bytes, value: bytes) -> None:
+        """Take in one stored entry of this lane."""
+        if len(key) == _LANE_KEY.size:
+            version, self.floor, self.handed_out_to = _VALUE.unpack(value)
+            if version != _VERSION:
+                raise DataDamaged(f"the progress of a queue has the unknown version {version}")
+            return
+        number = _CHUNK_KEY.unpack(key)[2]
+        self._chunks[number] = _Chunk.decode(value)
+        self._stored_chunks.add(number)
+
+    def loaded(self, start: int) -> None:
+        """Everything is taken in; nothing lies below `start`, the start of the lane's log."""
+        self.settled_above = 0
+        for number, chunk in self._chunks.items():
+            low = max(self.floor - (number << CHUNK_BITS), 0)
+            self.settled_above += chunk.settled.count(1, low) if low < CHUNK else 0
+        if start > self.floor:
+            self.settle_range(self.floor, start)
+
+
+def lane_of(key: bytes) -> tuple[bytes, int]:
+    """The queue and the lane that a stored entry belongs to."""
+    queue_id, lane = _LANE_KEY.unpack_from(key)
+    return queue_id, lane

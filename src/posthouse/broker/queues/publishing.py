@@ -1,0 +1,127 @@
+"""Collects what is published in one turn of the event loop, and writes it in order."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from posthouse.broker.appending import Produced
+from posthouse.broker.queues.streams import Stream
+from posthouse.broker.queues.wave import WAVE_BYTES, Wave
+from posthouse.broker.schedule.entry import Scheduled
+from posthouse.broker.schedule.schedule import Schedule
+from posthouse.broker.topics import NewTopic, Topics
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError, TopicExists
+from posthouse.model.topics import Topic
+from posthouse.storage.interface import Operation, Outcome
+
+log = logging.getLogger(__name__)
+
+AppendAll = Callable[[Sequence[Produced], Sequence[Operation]], asyncio.Future[list[Outcome]]]
+CreateTopics = Callable[[Sequence[NewTopic]], Awaitable[list[Topic | PosthouseError]]]
+
+
+class Publishing:
+    """Owned by the event loop. Waves are written in the order in which they began.
+
+    A wave that needs a topic that is not there yet is waited for, and so are those behind it.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        clock: Clock,
+        append_all: AppendAll,
+        create_topics: CreateTopics,
+        schedule: Schedule,
+    ) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._append_all = append_all
+        self._create_topics = create_topics
+        self._schedule = schedule
+        self._current: Wave | None = None
+        self._line: deque[Wave] = deque()
+        self._preparing: asyncio.Task[None] | None = None
+
+    @property
+    def wave(self) -> Wave:
+        """The one that is joined now. Written at the end of this turn of the event loop."""
+        wave = self._current
+        if wave is None:
+            wave = self._current = Wave(self)
+            asyncio.get_running_loop().call_soon(self._finish, wave)
+        elif wave.size > WAVE_BYTES:
+            self._finish(wave)
+            return self.wave
+        return wave
+
+    def transaction(self) -> Wave:
+        """A wave of its own, written when it is told to."""
+        return Wave(self)
+
+    def _finish(self, wave: Wave) -> None:
+        if self._current is wave:
+            self._current = None
+            self.submit(wave)
+
+    def submit(self, wave: Wave) -> None:
+        if self._current is not None and wave is not self._current:
+            self._finish(self._current)  # what was published before it comes before it
+        self._line.append(wave)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._line and self._preparing is None:
+            wave = self._line[0]
+            missing = wave.missing_streams()
+            if missing or not all(self._schedule.is_ready(entry.due_ms) for entry in wave.scheduled):
+                self._preparing = asyncio.create_task(self._prepare(wave, missing))
+                self._preparing.add_done_callback(self._prepared)
+                return
+            self._line.popleft()
+            wave.write()
+
+    async def _prepare(self, wave: Wave, missing: list[Stream]) -> None:
+        if missing:
+            for created in await self._create_topics([stream.new for stream in missing]):
+                if isinstance(created, PosthouseError) and not isinstance(created, TopicExists):
+                    raise created
+        for entry in wave.scheduled:
+            await self._schedule.prepare(entry.due_ms)
+
+    def _prepared(self, task: asyncio.Task[None]) -> None:
+        self._preparing = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, PosthouseError):
+            self._line.popleft().fail(error)
+        elif error is not None:
+            log.error("topics could not be made", exc_info=error)
+            self._line.popleft().fail(PosthouseError("topics could not be made"))
+        self._advance()
+
+    async def close(self) -> None:
+        """Write what was published."""
+        if self._current is not None:
+            self._finish(self._current)
+        while self._preparing is not None:
+            await asyncio.wait([self._preparing])
+            await asyncio.sleep(0)
+
+    def topic(self, stream: Stream) -> Topic | None:
+        return stream.find(self._topics)
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def append(self, batches: Sequence[Produced], together: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        return self._append_all(batches, together)
+
+    def schedule_appends(self, entries: Sequence[Scheduled]) -> list[Operation]:
+        return list(self._schedule.appends(entries))
+
+    def scheduled(self, entries: Sequence[Scheduled]) -> None:
+        self._schedule.stored(entries)

@@ -1,0 +1,178 @@
+"""From references to messages: what a lane has on disk, into memory."""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from posthouse.broker.queues.message import Message
+from posthouse.model.errors import CorruptBatch, DataDamaged, NotFound, OffsetOutOfRange
+from posthouse.model.ids import TopicId
+from posthouse.records.batch import iter_headers
+from posthouse.records.raw import iter_raw
+from posthouse.records.record import body_of
+from posthouse.records.references import Reference, iter_references
+from posthouse.storage.interface import Storage
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.lane import Lane
+    from posthouse.broker.queues.queue import Queue
+
+log = logging.getLogger(__name__)
+
+_REFERENCE_BYTES = 64 * 1024
+_RECORD_BYTES = 1024 * 1024
+_RECORD_OVERHEAD = 120
+"""What a record takes besides its value, roughly: only as much is read as will be used."""
+
+
+class LaneReader:
+    """Reads the messages of one lane from a position on. Several may read the same lane for different ends."""
+
+    def __init__(
+        self, storage: Storage, topic_name: Callable[[TopicId], str], queue: "Queue", lane: "Lane", start: int
+    ) -> None:
+        self._storage = storage
+        self._topic_name = topic_name
+        self._queue = queue
+        self._lane = lane
+        self._runs: deque[tuple[int, Reference]] = deque()
+        """What is known of what comes next: position and reference."""
+        self._read_to = start
+
+    def seek(self, position: int) -> None:
+        self._runs.clear()
+        self._read_to = position
+
+    @property
+    def position(self) -> int:
+        """What is read next."""
+        return self._runs[0][0] if self._runs else self._read_to
+
+    async def messages(self, end: int) -> AsyncIterator[list[Message]]:
+        """All of them up to before `end`, in pieces; those that are settled are left out."""
+        while (run := await self.next_run(end)) is not None:
+            yield await self.load(*run)
+
+    async def next_run(self, end: int) -> tuple[int, Reference] | None:
+        """Consecutive references from the next position on, which must be loaded or passed."""
+        if not self._runs and self._read_to < end:
+            await self._read_references()
+        if not self._runs or self._runs[0][0] >= end:
+            return None
+        position, run = self._runs.popleft()
+        if position + run.count > end:
+            run, rest = _split(run, end - position)
+            self._runs.appendleft((end, rest))
+        return position, run
+
+    async def _read_references(self) -> None:
+        found = await self._storage.read(self._lane.log, self._read_to, _REFERENCE_BYTES)
+        view = memoryview(found.data)
+        runs, start = self._runs, self._read_to
+        for place, header in iter_headers(view):
+            for position, run in iter_references(view[place : place + header.length], header):
+                if position + run.count <= start:
+                    continue
+                if position < start:
+                    position, run = start, _split(run, start - position)[1]
+                if runs and _follows(runs[-1], position, run):
+                    before, last = runs[-1]
+                    runs[-1] = before, last._replace(count=last.count + run.count, size=last.size + run.size)
+                else:
+                    runs.append((position, run))
+            self._read_to = header.next_offset
+        if not view:
+            self._read_to = found.bounds.end
+        elif runs and runs[0][0] > start:
+            self._lose(start, runs[0][0], "references are damaged")
+
+    async def load(self, position: int, run: Reference) -> list[Message]:
+        """The messages of the first part of a run; the rest of it comes next."""
+        try:
+            wanted = run.size + run.count * _RECORD_OVERHEAD
+            found = await self._storage.read(run.partition, run.first, min(wanted, _RECORD_BYTES))
+        except (OffsetOutOfRange, NotFound, DataDamaged) as error:
+            self._lose(position, position + run.count, str(error))
+            return []
+        end = run.first + run.count
+        messages: list[Message] = []
+        reached = run.first
+        shift = position - run.first
+        topic = self._topic_name(run.partition.topic)
+        queue, lane, source, expires_ms = self._queue, self._lane, run.partition, run.expires_ms
+        progress = lane.progress
+        view = memoryview(found.data)
+        for place, header in iter_headers(view):
+            if header.base_offset >= end:
+                break
+            try:
+                body = body_of(view[place : place + header.length], header)
+                for offset, timestamp, key, value, headers in iter_raw(body, header, reached, end):
+                    at = offset + shift
+                    if progress.settled_above and progress.is_settled(at):
+                        continue
+                    message = Message(
+                        queue, lane, at, source, topic, offset, timestamp, key, value, headers, expires_ms
+                    )
+                    if at < progress.handed_out_to:
+                        message.redelivered = True
+                        message.deliveries = progress.deliveries(at)
+                    messages.append(message)
+            except CorruptBatch as error:
+                log.warning("queue %s: a batch cannot be read: %s", queue.name, error)
+            reached = min(header.next_offset, end)
+        if reached == run.first:
+            self._lose(position, position + run.count, "the records are not there")
+        elif reached < end:
+            self._runs.appendleft((reached + shift, _split(run, reached - run.first)[1]))
+        self._lose_missing(messages, position, reached + shift)
+        return messages
+
+    def _lose_missing(self, messages: list[Message], first: int, end: int) -> None:
+        """Positions whose records are not there any more: compacted away, or damaged."""
+        if len(messages) == end - first:
+            return
+        there = {message.position for message in messages}
+        for position in range(first, end):
+            if position not in there and not self._lane.progress.is_settled(position):
+                self._lose(position, position + 1, "its record is not there any more")
+
+    def _lose(self, first: int, end: int, reason: str) -> None:
+        log.warning("queue %s: messages %d to %d are lost: %s", self._queue.name, first, end - 1, reason)
+        self._lane.progress.settle_range(first, end)
+        self._queue.progressed(self._lane)
+
+
+async def reload(storage: Storage, message: Message) -> bool:
+    """Read again what a message says; whether it was still there."""
+    try:
+        found = await storage.read(message.source, message.offset, 1)
+    except (OffsetOutOfRange, NotFound, DataDamaged):
+        return False
+    view = memoryview(found.data)
+    for place, header in iter_headers(view):
+        body = body_of(view[place : place + header.length], header)
+        for raw in iter_raw(body, header, message.offset, message.offset + 1):
+            message.key, message.value, message.headers = raw.key, raw.value, raw.headers
+            return True
+    return False
+
+
+def _split(run: Reference, count: int) -> tuple[Reference, Reference]:
+    """The first `count`, and the rest; nobody knows the bytes of each record, so they are shared out evenly."""
+    size = run.size * count // run.count
+    return (
+        run._replace(count=count, size=size),
+        run._replace(first=run.first + count, count=run.count - count, size=run.size - size),
+    )
+
+
+def _follows(last: tuple[int, Reference], position: int, run: Reference) -> bool:
+    before, reference = last
+    return (
+        before + reference.count == position
+        and reference.partition == run.partition
+        and reference.first + reference.count == run.first
+        and reference.expires_ms == run.expires_ms
+    )

@@ -1,0 +1,89 @@
+"""Records that come as whole batches, from stream producers, on their way to queues.
+
+A record of a topic counts as published to the exchange of that name where there is one, otherwise as sent to
+the queue of that name. Its key is the routing key, unless the header `posthouse.routing-key` has another.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.record_headers import ROUTING_KEY
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.model.errors import CorruptBatch
+from posthouse.records.record import Record, iter_records
+from posthouse.storage.interface import Append, Refer, Run
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.lane import Lane
+    from posthouse.broker.queues.namespace import Namespace
+
+Lanes = "dict[Lane, list[Run]]"
+
+
+class Referrals:
+    """Of one commit: which lanes get references to which records."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._lanes: "dict[Lane, list[Run]]" = {}
+
+    def operations(self) -> list[Refer]:
+        return [Refer(lane.log, runs) for lane, runs in self._lanes.items()]
+
+    def durable(self) -> None:
+        for lane, runs in self._lanes.items():
+            lane.arrived(runs)
+
+    def add(self, namespace: "Namespace", target: Exchange | Queue, append: Append) -> None:
+        """A batch that is about to be appended."""
+        count = append.header.last_offset_delta + 1
+        if isinstance(target, Queue):
+            self._refer((target,), append, 0, count, append.header.length)
+        elif target.route_of_all is not None:
+            self._refer(target.route_of_all, append, 0, count, append.header.length)
+        else:
+            try:
+                self._route_each(namespace, target, append)
+            except CorruptBatch:
+                return  # its producer sent records that nobody can read; they are in the log, and in no queue
+
+    def _route_each(self, namespace: "Namespace", exchange: Exchange, append: Append) -> None:
+        router = namespace.router
+        base = append.header.base_offset
+        for record in iter_records(append.batch):
+            queues = router.route(exchange, routing_key(record), lambda record=record: attributes(record))  # type: ignore[misc]
+            size = len(record.value or b"")
+            if queues:
+                self._refer(queues, append, record.offset - base, 1, size)
+
+    def _refer(self, queues: tuple[Queue, ...], append: Append, first: int, count: int, size: int) -> None:
+        for queue in queues:
+            expires_ms = queue.expiry_of(self._now_ms, None)
+            runs = self._lanes.setdefault(queue.lane_for(0), [])
+            last = runs[-1] if runs else None
+            if last is not None and last.append is append and last.first + last.count == first:
+                last.count += count
+                last.size += size
+            else:
+                runs.append(Run(append.partition, first, count, size, expires_ms, append))
+
+
+def routing_key(record: Record) -> bytes:
+    for name, value in record.headers:
+        if name == ROUTING_KEY:
+            return value or b""
+    return record.key or b""
+
+
+def attributes(record: Record) -> Mapping[str, object]:
+    return {name: _text(value) for name, value in record.headers}
+
+
+def _text(value: bytes | None) -> object:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,0 +1,65 @@
+"""Acknowledgements on their way to the disk.
+
+They are gathered for a moment: losing the last few in a crash means that their messages come again, never that
+one is lost.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from posthouse.model.errors import PosthouseError
+from posthouse.storage.interface import Operation, Outcome, Storage
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.lane import Lane
+
+_SECONDS = 0.02
+
+
+class Settling:
+    """Owned by the event loop."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._changed: set[Lane] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def changed(self, lane: "Lane") -> None:
+        self._changed.add(lane)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._store)
+
+    def forget(self, lane: "Lane") -> None:
+        self._changed.discard(lane)
+
+    def _store(self) -> None:
+        self._timer = None
+        lanes, self._changed = self._changed, set()
+        operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
+        if not operations:
+            return
+        try:
+            storing = self._storage.commit(operations)
+        except PosthouseError:  # storage is fenced or closed: what was settled comes again after a restart
+            self._again(lanes)
+            return
+        storing.add_done_callback(lambda done: self._stored(lanes, done))
+
+    def _stored(self, lanes: "set[Lane]", done: asyncio.Future[list[Outcome]]) -> None:
+        if not done.cancelled() and done.exception() is not None:
+            self._again(lanes)
+
+    def _again(self, lanes: "set[Lane]") -> None:
+        for lane in lanes:
+            lane.progress.not_stored()
+        self._changed |= lanes
+
+    async def flush(self) -> None:
+        """Store what there is, now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        lanes, self._changed = self._changed, set()
+        operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
+        if operations:
+            await self._storage.commit(operations)

@@ -1,0 +1,38 @@
+"""The topics that messages of exchanges and queues are written to."""
+
+from posthouse.broker.topics import NewTopic, Topics
+from posthouse.model.topics import Topic
+from posthouse.records.murmur import murmur2
+
+_LARGEST_BATCH = "536870912"
+
+EXCHANGE_TOPIC = {"max.message.bytes": _LARGEST_BATCH}
+QUEUE_TOPIC = {
+    "max.message.bytes": _LARGEST_BATCH,
+    "retention.consumed": "true",
+    "retention.ms": "-1",
+    "segment.bytes": str(64 * 1024 * 1024),
+}
+"""Of topics that exist only because there is a queue of that name."""
+
+
+class Stream:
+    """A topic by name; there is one when the first message was written."""
+
+    __slots__ = ("name", "new", "topic")
+
+    def __init__(self, name: str, overrides: dict[str, str]) -> None:
+        self.name = name
+        self.new = NewTopic(name=name, partitions=1, overrides=overrides)
+        """How it is made. One partition, so that readers of the topic see the order of publishing."""
+        self.topic: Topic | None = None
+
+    def find(self, topics: Topics) -> Topic | None:
+        """As it is now: it may have been changed or deleted meanwhile."""
+        self.topic = topics.find(self.name)
+        return self.topic
+
+
+def partition_for(topic: Topic, key: bytes) -> int:
+    """Where Kafka's own producers would put it."""
+    return 0 if topic.partitions == 1 else (murmur2(key) & 0x7FFFFFFF) % topic.partitions

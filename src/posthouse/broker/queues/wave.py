@@ -1,0 +1,233 @@
+"""Messages and settlements that become durable together.
+
+All that is published in one turn of the event loop joins one wave, whichever client it came from: one batch
+for each partition, one run of references for each queue, one commit. A transaction is a wave of its own.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from posthouse.broker.appending import Produced
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.packing import Packing
+from posthouse.broker.queues.streams import Stream, partition_for
+from posthouse.broker.schedule.entry import Scheduled
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.storage.interface import Operation, Outcome, Put, Refer, Run
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.envelope import Envelope
+    from posthouse.broker.queues.lane import Lane
+    from posthouse.broker.queues.queue import Queue
+
+OnEnd = Callable[[PosthouseError | None], None]
+
+WAVE_BYTES = 1024 * 1024
+"""A wave that has so many is written at once; what follows joins the next one."""
+
+
+class Writer(Protocol):
+    """What a wave asks of the one that collects waves."""
+
+    def topic(self, stream: Stream) -> Topic | None: ...
+
+    def now_ms(self) -> int: ...
+
+    def append(self, batches: Sequence[Produced], together: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        """All of it in one commit, or an error."""
+
+    def schedule_appends(self, entries: Sequence[Scheduled]) -> list[Operation]: ...
+
+    def scheduled(self, entries: Sequence[Scheduled]) -> None: ...
+
+    def submit(self, wave: "Wave") -> None: ...
+
+
+class Wave:
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._entries: list[tuple[Stream, "tuple[Queue, ...]", bytes, bytes, "Envelope"]] = []
+        self._settled: list[Message] = []
+        self._puts: list[Put] = []
+        self.scheduled: list[Scheduled] = []
+        self.size = 0
+        self._callbacks: list[OnEnd] = []
+        self._lanes: "dict[Lane, list[Run]]" = {}
+        self._taken_back: list[Message] = []
+        """Settled in memory; to be unsettled if the wave fails."""
+        self._expected: "dict[Queue, int]" = {}
+
+    def add(
+        self, stream: Stream, queues: "tuple[Queue, ...]", key: bytes, value: bytes, envelope: "Envelope"
+    ) -> None:
+        self._entries.append((stream, queues, key, value, envelope))
+        self.size += len(value)
+
+    def schedule(self, entry: Scheduled) -> None:
+        self.scheduled.append(entry)
+        self.size += len(entry.value)
+
+    def put(self, put: Put) -> None:
+        self._puts.append(put)
+
+    def settle(self, messages: Sequence[Message]) -> None:
+        """They are leased, and stay so until the wave is written."""
+        self._settled += messages
+
+    def expect(self, queue: "Queue") -> None:
+        """One more message is on its way to a queue that counts them before they are there."""
+        queue.expected += 1
+        self._expected[queue] = self._expected.get(queue, 0) + 1
+
+    def on_end(self, callback: OnEnd) -> None:
+        self._callbacks.append(callback)
+
+    def commit(self) -> asyncio.Future[None]:
+        """For transactions: everything in it is complete."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def ended(error: PosthouseError | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.on_end(ended)
+        self._writer.submit(self)
+        return done
+
+    def abandon(self) -> None:
+        """Nothing of it is to count. Only for one that was not committed."""
+        for queue, count in self._expected.items():
+            queue.expected -= count
+        self._expected.clear()
+
+    def missing_streams(self) -> list[Stream]:
+        """Whose topics have to be made before this can be written."""
+        missing: dict[str, Stream] = {}
+        last: Stream | None = None
+        for entry in self._entries:
+            stream = entry[0]
+            if stream is not last:
+                last = stream
+                if self._writer.topic(stream) is None:
+                    missing[stream.name] = stream
+        return list(missing.values())
+
+    def write(self) -> None:
+        try:
+            produced = self._packed()
+            operations: list[Operation] = [Refer(lane.log, runs) for lane, runs in self._lanes.items()]
+            operations += self._writer.schedule_appends(self.scheduled) if self.scheduled else []
+            operations += self._settlements()
+            operations += self._puts
+            if not produced and not operations:
+                self._end(None)
+                return
+            self._writer.append(produced, operations).add_done_callback(self._written)
+        except PosthouseError as error:
+            self.fail(error)
+
+    def _packed(self) -> list[Produced]:
+        """One batch per partition, and the runs that refer to its records.
+
+        Consecutive messages for the same queues share a run: with one queue or a hundred, a message costs one
+        addition.
+        """
+        now = self._writer.now_ms()
+        packings: dict[tuple[Stream, int], Packing] = {}
+        finished: list[Packing] = []
+        last_stream = last_queues = last_expires_in = None
+        last_priority = 0
+        packing: Packing | None = None
+        runs: list[Run] = []
+        topic: Topic | None = None
+        for stream, queues, key, value, envelope in self._entries:
+            if stream is not last_stream or topic is None or topic.partitions > 1 or packing is None:
+                topic = stream.topic
+                assert topic is not None, "missing topics were made before"
+                last_stream = stream
+                place = stream, partition_for(topic, key)
+                following = packings.get(place)
+                if following is None:
+                    following = packings[place] = Packing(topic, place[1])
+                if following is not packing:
+                    packing, last_queues = following, None
+            if not packing.has_room(len(value) + len(envelope.headers) + len(key)):
+                finished.append(packing)
+                packing = packings[stream, packing.partition] = Packing(packing.topic, packing.partition)
+                last_queues = None
+            if (
+                queues is not last_queues
+                or envelope.expires_in_ms != last_expires_in
+                or envelope.priority != last_priority
+            ):
+                last_queues, last_expires_in, last_priority = queues, envelope.expires_in_ms, envelope.priority
+                runs = self._new_runs(packing, queues, last_expires_in, last_priority, now)
+            packing.builder.add_raw(key, value, envelope.headers, now)
+            for run in runs:
+                run.count += 1
+                run.size += len(value)
+        finished += packings.values()
+        return [packing.produced() for packing in finished]
+
+    def _new_runs(
+        self, packing: Packing, queues: "tuple[Queue, ...]", expires_in: int | None, priority: int, now: int
+    ) -> list[Run]:
+        """One for all queues in which the messages expire at the same time."""
+        runs: dict[int, Run] = {}
+        for queue in queues:
+            expires_ms = queue.expiry_of(now, expires_in)
+            run = runs.get(expires_ms)
+            if run is None:
+                run = runs[expires_ms] = packing.new_run(expires_ms)
+            lane = queue.lane_for(priority)
+            of_lane = self._lanes.get(lane)
+            if of_lane is None:
+                self._lanes[lane] = [run]
+            else:
+                of_lane.append(run)
+        return list(runs.values())
+
+    def _settlements(self) -> list[Put]:
+        lanes: dict[Lane, None] = {}
+        for message in self._settled:
+            if message.lane.settle(message):
+                self._taken_back.append(message)
+                lanes[message.lane] = None
+        return [put for lane in lanes for put in lane.progress.puts()]
+
+    def _written(self, future: asyncio.Future[list[Outcome]]) -> None:
+        error = future.exception()
+        if error is None:
+            for lane, runs in self._lanes.items():
+                lane.arrived(runs)
+            if self.scheduled:
+                self._writer.scheduled(self.scheduled)
+            self._settled_for_good()
+            self._end(None)
+        elif isinstance(error, PosthouseError):
+            self.fail(error)
+        else:
+            raise error
+
+    def _settled_for_good(self) -> None:
+        for queue in {message.queue: None for message in self._taken_back}:
+            queue.settled()
+
+    def fail(self, error: PosthouseError) -> None:
+        """It cannot be written: nothing of it has happened."""
+        for message in self._taken_back:
+            message.lane.unsettle(message)
+        self._end(error)
+
+    def _end(self, error: PosthouseError | None) -> None:
+        for queue, count in self._expected.items():
+            queue.expected -= count
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(error)

@@ -1,0 +1,1 @@
+"""From an exchange and a message to its queues: pure and synchronous."""

@@ -1,0 +1,45 @@
+"""An exchange in force: its definition, its bindings and the routes found so far."""
+
+from typing import Any
+
+from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKind
+from posthouse.broker.routing.direct import DirectMatcher
+from posthouse.broker.routing.fanout import FanoutMatcher
+from posthouse.broker.routing.headers import HeadersMatcher
+from posthouse.broker.routing.matcher import Bound, Matcher
+from posthouse.broker.routing.topic import TopicMatcher
+
+_MATCHERS: dict[ExchangeKind, type[Matcher]] = {
+    ExchangeKind.DIRECT: DirectMatcher,
+    ExchangeKind.FANOUT: FanoutMatcher,
+    ExchangeKind.TOPIC: TopicMatcher,
+    ExchangeKind.HEADERS: HeadersMatcher,
+}
+
+
+class Exchange:
+    """Made and changed by its `Router`. Others look, and may leave something in `data`."""
+
+    __slots__ = ("bound", "data", "definition", "is_deleted", "matcher", "name", "route_of_all", "routes")
+
+    def __init__(self, definition: ExchangeDefinition) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.data: object | None = None
+        """For the owner of the router."""
+        self.is_deleted = False
+        self.matcher: Matcher = _MATCHERS[definition.kind]()
+        self.bound: dict[bytes, Bound] = {}
+        """The bindings from here by their encoded form, which tells 1 from true where `==` does not."""
+        self.routes: dict[bytes, tuple[Any, ...]] = {}
+        """Queues by routing key."""
+        self.route_of_all: tuple[Any, ...] | None = None
+        """Where no key makes a difference."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there are bindings from it."""
+        return bool(self.bound)
+
+    def __repr__(self) -> str:
+        return f"<{self.definition.kind} exchange {self.name!r}>"

@@ -1,0 +1,126 @@
+"""The headers exchange: a binding's arguments are conditions on the headers of a message.
+
+`x-match` says whether `all` of them must hold or `any` one; by default all. Arguments whose names begin with
+`x-` are conditions only in `all-with-x` and `any-with-x`. An argument without a value asks for the header to
+be there, whatever it is.
+
+Bindings are found by the headers that a message has. One that wants any is filed under each of its
+conditions. One that wants all is filed under a single one, and the others are looked at when that one holds:
+the one under which the fewest are filed so far, so that a condition that everybody has in common does not
+bring everybody together.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from posthouse.broker.routing.header_values import comparable
+from posthouse.broker.routing.matcher import Bound, Reads, by_number
+from posthouse.model.errors import InvalidDefinition
+
+T = TypeVar("T")
+
+Condition = tuple[str, Hashable]
+"""A header's name, and the value it must have or `PRESENT`."""
+
+MATCH = "x-match"
+PRESENT = object()
+_MODES = ("all", "any", "all-with-x", "any-with-x")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a binding asks for."""
+
+    any_one: bool
+    conditions: tuple[Condition, ...]
+
+
+class HeadersMatcher:
+    reads: ClassVar[Reads] = Reads.HEADERS
+
+    def __init__(self) -> None:
+        self._wishes: dict[Bound, _Wish] = {}
+        self._always: dict[Bound, None] = {}
+        """They want all of no conditions."""
+        self._any: dict[Condition, dict[Bound, None]] = {}
+        self._all: dict[Condition, dict[Bound, tuple[Condition, ...]]] = {}
+        """With what else must hold."""
+        self._filed_under: dict[Bound, Condition] = {}
+        """Where in `_all` they are."""
+        self._names: dict[str, int] = {}
+        """How many bindings look at a header; no other headers need be looked at."""
+
+    def add(self, bound: Bound) -> None:
+        wish = _wish(bound.binding.arguments)
+        self._wishes[bound] = wish
+        if wish.any_one:
+            for condition in wish.conditions:
+                self._any.setdefault(condition, {})[bound] = None
+        elif wish.conditions:
+            rarest = min(wish.conditions, key=self._commonness)
+            others = tuple(each for each in wish.conditions if each is not rarest)
+            self._all.setdefault(rarest, {})[bound] = others
+            self._filed_under[bound] = rarest
+        else:
+            self._always[bound] = None
+        for name, _ in wish.conditions:
+            self._names[name] = self._names.get(name, 0) + 1
+
+    def _commonness(self, condition: Condition) -> tuple[int, bool]:
+        return len(self._all.get(condition, ())), condition[1] is PRESENT
+
+    def remove(self, bound: Bound) -> None:
+        wish = self._wishes.pop(bound)
+        if wish.any_one:
+            for condition in wish.conditions:
+                _take_out(self._any, condition, bound)
+        elif wish.conditions:
+            _take_out(self._all, self._filed_under.pop(bound), bound)
+        else:
+            del self._always[bound]
+        for name, _ in wish.conditions:
+            self._names[name] -= 1
+            if not self._names[name]:
+                del self._names[name]
+
+    def match(self, key: bytes, headers: Mapping[str, object]) -> Collection[Bound]:
+        names = self._names
+        values = {name: comparable(value) for name, value in headers.items() if name in names}
+        matched = self._always.copy()
+        for name, value in values.items():
+            for condition in ((name, value), (name, PRESENT)):
+                if condition in self._any:
+                    matched |= self._any[condition]
+                if condition in self._all:
+                    for bound, others in self._all[condition].items():
+                        if _hold(others, values):
+                            matched[bound] = None
+        return sorted(matched, key=by_number)
+
+
+def _wish(arguments: Mapping[str, object]) -> _Wish:
+    mode = arguments.get(MATCH, "all")
+    if mode not in _MODES:
+        raise InvalidDefinition(f"{MATCH} is one of {', '.join(_MODES)}, not {mode!r}")
+    with_x = str(mode).endswith("-with-x")
+    conditions = tuple(
+        (name, PRESENT if value is None else comparable(value))
+        for name, value in arguments.items()
+        if name != MATCH and (with_x or not name.startswith("x-"))
+    )
+    return _Wish(str(mode).startswith("any"), conditions)
+
+
+def _hold(conditions: Iterable[Condition], values: Mapping[str, Hashable]) -> bool:
+    for name, wanted in conditions:
+        if name not in values or (wanted is not PRESENT and values[name] != wanted):
+            return False
+    return True
+
+
+def _take_out(index: dict[Condition, dict[Bound, T]], condition: Condition, bound: Bound) -> None:
+    filed = index[condition]
+    del filed[bound]
+    if not filed:
+        del index[condition]

@@ -1,0 +1,209 @@
+"""The exchanges and bindings of one namespace, and which queues a message goes to."""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
+from posthouse.broker.routing.encoding import encode_binding
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.broker.routing.matcher import Bound, Reads, by_number
+from posthouse.broker.routing.route_cache import RouteCache
+from posthouse.model.errors import AccessRefused, UnknownExchange, UnknownQueue
+
+Q = TypeVar("Q")
+
+Headers = Callable[[], Mapping[str, object]]
+"""Asked for only where an exchange looks at them."""
+
+_MOST_ROUTES = 10_000
+_NO_HEADERS: Mapping[str, object] = MappingProxyType({})
+
+
+class Router(Generic[Q]):
+    """Q is what a message is handed to, equal to nothing but itself. Owned by the event loop.
+
+    A route has every queue once. The queues of one exchange come in the order of the bindings that led to
+    them; then those of the exchanges that it is bound to, in their order, and so on. An exchange takes
+    part once, so circles end. The alternate of an exchange takes part where none of the
+    exchange's own bindings matched, be it the one published to or one further on.
+    """
+
+    def __init__(self, most_routes: int = _MOST_ROUTES) -> None:
+        """At most so many routes are remembered per exchange, with 0 none at all."""
+        self.default = Exchange(ExchangeDefinition(name="", kind=ExchangeKind.DIRECT))
+        """Every queue is bound to it under its name. Those bindings are nowhere listed."""
+        self._exchanges: dict[str, Exchange] = {"": self.default}
+        self._queues: dict[str, Bound] = {}
+        """With their bindings to the default exchange."""
+        self._arriving: dict[tuple[bool, str], dict[bytes, Bound]] = {}
+        """Bindings by destination."""
+        self._numbers = count()
+        self._cache = RouteCache(most_routes)
+
+    def declare(self, definition: ExchangeDefinition) -> Exchange:
+        """There must be none of this name."""
+        if definition.name in self._exchanges:
+            raise ValueError(f"exchange {definition.name!r} exists already")
+        exchange = Exchange(definition)
+        self._exchanges[definition.name] = exchange
+        self._cache.clear()
+        return exchange
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises UnknownExchange."""
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            raise UnknownExchange(f"there is no exchange {name!r}")
+        return exchange
+
+    def exchanges(self) -> Iterable[Exchange]:
+        """The default one first, then as they were declared."""
+        return list(self._exchanges.values())
+
+    def delete(self, name: str) -> list[Binding]:
+        """The bindings from it and to it that went with it. Raises UnknownExchange."""
+        exchange = self._changeable(name)
+        gone = self._remove(exchange.bound | self._arriving.get((True, name), {}))
+        del self._exchanges[name]
+        exchange.is_deleted = True
+        return gone
+
+    def add_queue(self, name: str, queue: Q) -> None:
+        """There must be none of this name."""
+        if name in self._queues:
+            raise ValueError(f"queue {name!r} exists already")
+        binding = Binding(source="", destination=name, key=name.encode())
+        self._queues[name] = bound = Bound(next(self._numbers), binding, queue)
+        self.default.matcher.add(bound)
+        self._cache.clear()
+
+    def remove_queue(self, name: str) -> list[Binding]:
+        """The bindings to it that went with it. Raises UnknownQueue."""
+        bound = self._queues.pop(name, None)
+        if bound is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        self.default.matcher.remove(bound)
+        return self._remove(dict(self._arriving.get((False, name), {})))
+
+    def bind(self, binding: Binding) -> bool:
+        """False where the very same is there already.
+
+        Raises UnknownExchange or UnknownQueue, AccessRefused for the default exchange, and InvalidDefinition
+        where its arguments make no sense.
+        """
+        exchange = self._changeable(binding.source)
+        target = self._target(binding)
+        identity = encode_binding(binding)
+        if identity in exchange.bound:
+            return False
+        bound = Bound(next(self._numbers), binding, target)
+        exchange.matcher.add(bound)
+        exchange.bound[identity] = bound
+        self._arriving.setdefault((binding.to_exchange, binding.destination), {})[identity] = bound
+        self._cache.clear()
+        return True
+
+    def unbind(self, binding: Binding) -> bool:
+        """False where it was not there. Raises AccessRefused for the default exchange."""
+        if not binding.source or (binding.to_exchange and not binding.destination):
+            raise _default_is_fixed()
+        exchange = self._exchanges.get(binding.source)
+        identity = encode_binding(binding)
+        if exchange is None or identity not in exchange.bound:
+            return False
+        self._remove({identity: exchange.bound[identity]})
+        return True
+
+    def bindings(
+        self, *, source: str | None = None, destination: str | None = None, to_exchange: bool = False
+    ) -> list[Binding]:
+        """All, or those from one exchange, or those to one queue (with `to_exchange`, to one exchange)."""
+        if destination is not None:
+            arriving = self._arriving.get((to_exchange, destination), {}).values()
+            return [each.binding for each in arriving if source is None or each.binding.source == source]
+        if source is not None:
+            exchange = self._exchanges.get(source)
+            return [] if exchange is None else [each.binding for each in exchange.bound.values()]
+        return [each.binding for exchange in self._exchanges.values() for each in exchange.bound.values()]
+
+    def route(self, exchange: Exchange, key: bytes, headers: Headers | None = None) -> tuple[Q, ...]:
+        """The same tuple for the same queues, until the topology changes.
+
+        Raises UnknownExchange where the exchange has been deleted, even if there is a new one of its name.
+        """
+        route = exchange.routes.get(key)
+        return self._find(exchange, key, headers) if route is None else route
+
+    def _find(self, exchange: Exchange, key: bytes, headers: Headers | None) -> tuple[Q, ...]:
+        if exchange.route_of_all is not None:
+            return exchange.route_of_all
+        if exchange.is_deleted:
+            raise UnknownExchange(f"exchange {exchange.name!r} has been deleted")
+        queues, reads = self._follow(exchange, key, headers)
+        route = self._cache.one(tuple(queues))
+        if reads is Reads.KEY:
+            self._cache.keep(exchange, key, route)
+        elif reads is Reads.NOTHING:
+            self._cache.keep_for_all(exchange, route)
+        return route
+
+    def _follow(self, exchange: Exchange, key: bytes, headers: Headers | None) -> tuple[Iterable[Q], Reads]:
+        """All queues that can be reached, and what of the message has been looked at on the way."""
+        queues: dict[Any, None] = {}
+        reads = Reads.NOTHING
+        table: Mapping[str, object] = _NO_HEADERS
+        taking_part = {exchange: None}
+        to_do = [exchange]
+        for each in to_do:
+            matcher = each.matcher
+            if matcher.reads > reads:
+                reads = matcher.reads
+                if reads is Reads.HEADERS and headers is not None:
+                    table = headers()
+            matched = matcher.match(key, table)
+            onward = []
+            for bound in matched:
+                if bound.binding.to_exchange:
+                    onward.append(bound.target)
+                else:
+                    queues[bound.target] = None
+            if not matched and each.definition.alternate in self._exchanges:
+                onward.append(self._exchanges[each.definition.alternate])
+            for further in onward:
+                if further not in taking_part:
+                    taking_part[further] = None
+                    to_do.append(further)
+        return queues, reads
+
+    def _changeable(self, name: str) -> Exchange:
+        if not name:
+            raise _default_is_fixed()
+        return self.exchange(name)
+
+    def _target(self, binding: Binding) -> Q | Exchange:
+        if binding.to_exchange:
+            return self._changeable(binding.destination)
+        bound = self._queues.get(binding.destination)
+        if bound is None:
+            raise UnknownQueue(f"there is no queue {binding.destination!r}")
+        queue: Q = bound.target
+        return queue
+
+    def _remove(self, gone: Mapping[bytes, Bound]) -> list[Binding]:
+        for identity, bound in gone.items():
+            binding = bound.binding
+            source = self._exchanges[binding.source]
+            source.matcher.remove(bound)
+            del source.bound[identity]
+            destination = (binding.to_exchange, binding.destination)
+            del self._arriving[destination][identity]
+            if not self._arriving[destination]:
+                del self._arriving[destination]
+        self._cache.clear()
+        return [bound.binding for bound in sorted(gone.values(), key=by_number)]
+
+
+def _default_is_fixed() -> AccessRefused:
+    return AccessRefused("the bindings of the default exchange cannot be changed")

@@ -1,0 +1,142 @@
+"""The topic exchange: a binding's key is a pattern over the words of the routing key.
+
+Words are what lies between dots; a key without any byte has no words. In a pattern `*` stands for exactly one
+word and `#` for any number of them, none included.
+
+The patterns form a trie with a word per edge. A key walks down all its branches at once: after every word
+there is a set of nodes that fit so far, and a node is in it once, however many ways lead there. So the
+worst pattern costs nodes times words, where trying one way after the other can take for ever.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import ClassVar
+
+from posthouse.broker.routing.matcher import Bound, Reads, by_number
+
+ANY_WORD = b"*"
+ANY_WORDS = b"#"
+
+
+class Node:
+    """One place in the trie: everything that begins with the same words."""
+
+    __slots__ = ("any_word", "any_words", "bound", "repeats", "words")
+
+    def __init__(self, repeats: bool = False) -> None:
+        self.words: dict[bytes, Node] = {}
+        self.any_word: Node | None = None
+        self.any_words: Node | None = None
+        self.repeats = repeats
+        """It was reached by `#`, and takes further words without leaving it."""
+        self.bound: dict[Bound, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.bound or self.words or self.any_word or self.any_words)
+
+    def child(self, word: bytes) -> "Node":
+        """The one behind this word of a pattern, which must be there."""
+        node = (
+            self.any_word
+            if word == ANY_WORD
+            else self.any_words
+            if word == ANY_WORDS
+            else self.words.get(word)
+        )
+        if node is None:
+            raise KeyError(word)
+        return node
+
+    def child_or_new(self, word: bytes) -> "Node":
+        if word == ANY_WORD:
+            if self.any_word is None:
+                self.any_word = Node()
+            return self.any_word
+        if word == ANY_WORDS:
+            if self.any_words is None:
+                self.any_words = Node(repeats=True)
+            return self.any_words
+        if word not in self.words:
+            self.words[word] = Node()
+        return self.words[word]
+
+    def drop(self, word: bytes) -> None:
+        if word == ANY_WORD:
+            self.any_word = None
+        elif word == ANY_WORDS:
+            self.any_words = None
+        else:
+            del self.words[word]
+
+
+class TopicMatcher:
+    reads: ClassVar[Reads] = Reads.KEY
+
+    def __init__(self) -> None:
+        self.root = Node()
+
+    def add(self, bound: Bound) -> None:
+        node = self.root
+        for word in _pattern(bound.binding.key):
+            node = node.child_or_new(word)
+        node.bound[bound] = None
+
+    def remove(self, bound: Bound) -> None:
+        node = self.root
+        path = []
+        for word in _pattern(bound.binding.key):
+            path.append((node, word))
+            node = node.child(word)
+        del node.bound[bound]
+        while path and node.is_empty:
+            node, word = path.pop()
+            node.drop(word)
+
+    def match(self, key: bytes, headers: Mapping[str, object]) -> Collection[Bound]:
+        ends = [node.bound for node in self._walk(key) if node.bound]
+        if len(ends) == 1:
+            return ends[0]
+        return sorted((bound for end in ends for bound in end), key=by_number)
+
+    def _walk(self, key: bytes) -> Collection[Node]:
+        """The nodes that the whole key leads to. A dict is a set that keeps its order."""
+        root = self.root
+        here: dict[Node, None] = {root: None}
+        if root.any_words is not None:
+            here[root.any_words] = None
+        for word in _words(key):
+            there: dict[Node, None] = {}
+            for node in here:
+                if node.repeats:
+                    there[node] = None
+                for child in (node.words.get(word), node.any_word):
+                    if child is not None:
+                        there[child] = None
+                        if child.any_words is not None:  # which may stand for no word at all
+                            there[child.any_words] = None
+            if not there:
+                return ()
+            here = there
+        return here
+
+
+def _words(key: bytes) -> list[bytes]:
+    return key.split(b".") if key else []
+
+
+def _pattern(key: bytes) -> Iterator[bytes]:
+    """The words of a pattern, with neighbouring wildcards in one order: each `*`, then at most one `#`.
+
+    That changes nothing in what they match, and behind a `#` there are then only plain words.
+    """
+    any_words = False
+    for word in _words(key):
+        if word == ANY_WORDS:
+            any_words = True
+            continue
+        if word != ANY_WORD and any_words:
+            yield ANY_WORDS
+            any_words = False
+        yield word
+    if any_words:
+        yield ANY_WORDS

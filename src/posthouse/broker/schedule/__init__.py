@@ -1,0 +1,1 @@
+"""Delayed messages: kept out of their topics until they are due."""

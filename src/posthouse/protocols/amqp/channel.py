@@ -1,0 +1,196 @@
+"""A channel: its consumers, its unacknowledged deliveries, and in which mode it publishes."""
+
+from pamqp.base import Frame as Command
+
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.confirms import Confirms
+from posthouse.protocols.amqp.consumer import ChannelConsumer
+from posthouse.protocols.amqp.deliveries import Deliveries, Delivery, by_queue
+from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
+from posthouse.protocols.amqp.reply_to import ReplyConsumer
+from posthouse.protocols.amqp.session import Session
+from posthouse.protocols.amqp.transactions import Transaction
+
+
+class Channel:
+    __slots__ = (
+        "confirms",
+        "consumers",
+        "deliveries",
+        "is_closed",
+        "is_exhausted",
+        "is_flowing",
+        "last_queue",
+        "namespace",
+        "number",
+        "outbox",
+        "prefetch",
+        "reply_consumer",
+        "session",
+        "shared_prefetch",
+        "transaction",
+    )
+
+    def __init__(self, number: int, session: Session) -> None:
+        self.number = number
+        self.session = session
+        self.namespace = session.namespace
+        self.outbox = session.outbox
+        self.deliveries = Deliveries()
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.reply_consumer: ReplyConsumer | None = None
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.last_queue = ""
+        """The one that was declared last: it is meant where no name is given."""
+        self.prefetch = 0
+        """Of each consumer that begins from now on."""
+        self.shared_prefetch = 0
+        """Of all consumers together."""
+        self.is_exhausted = False
+        """A queue has asked and found that the channel can take no more."""
+        self.is_flowing = True
+        """Whether the client wants deliveries at all."""
+        self.is_closed = False
+        """The client has been told to close it, or has closed it."""
+
+    def answer(self, command: Command) -> bytes:
+        return encode.method(self.number, command)
+
+    # What a client may name
+
+    def subject(self, kind: str, name: str) -> str:
+        """As RabbitMQ speaks of things."""
+        return f"{kind} '{name}' in vhost '{self.session.vhost}'"
+
+    def queue_name(self, name: str) -> str:
+        """The name as given, or of the queue that was declared last on this channel."""
+        if name:
+            return name
+        if not self.last_queue:
+            raise Refused(ReplyCode.NOT_FOUND, "no previously declared queue")
+        return self.last_queue
+
+    def queue(self, name: str) -> Queue:
+        name = self.queue_name(name)
+        with speaking_of(self.subject("queue", name)):
+            return self.namespace.queue(name, self.session)
+
+    def exchange(self, name: str) -> Exchange:
+        with speaking_of(self.subject("exchange", name)):
+            return self.namespace.router.exchange(name)
+
+    # Deliveries
+
+    @property
+    def credit(self) -> int:
+        """How many more deliveries may wait for their acknowledgement."""
+        deliveries = self.deliveries
+        waiting = len(deliveries.held)
+        credit = self.session.limits.max_unacked - waiting
+        if self.shared_prefetch:
+            credit = min(credit, self.shared_prefetch - waiting + deliveries.gotten)
+        if credit <= 0:
+            self.is_exhausted = True
+        return credit
+
+    def ack(self, tag: int, multiple: bool) -> None:
+        deliveries = self.deliveries
+        if multiple or self.transaction is not None or tag not in deliveries.held:
+            self._ack_several(deliveries.take(tag, multiple))
+            return
+        # One by one is how most clients do it: no list, no calls.
+        _, message, consumer = deliveries.held.pop(tag)
+        queue = message.queue
+        acked = self.session.settlements.acked
+        waiting = acked.get(queue)
+        if waiting is None:
+            acked[queue] = [message]
+        else:
+            waiting.append(message)
+        if consumer is None:
+            deliveries.gotten -= 1
+        else:
+            consumer.unacked -= 1
+            self.session.settlements.raised[queue] = None
+            if self.is_exhausted:
+                self.raise_credit()
+
+    def _ack_several(self, taken: list[Delivery]) -> None:
+        if self.transaction is not None:
+            self.transaction.ack(taken)
+            return
+        acked = self.session.settlements.acked
+        for queue, messages in by_queue(taken).items():
+            acked.setdefault(queue, []).extend(messages)
+        self.freed(taken)
+
+    def reject(self, tag: int, multiple: bool, requeue: bool) -> None:
+        taken = self.deliveries.take(tag, multiple)
+        if self.transaction is not None:
+            self.transaction.reject(taken, requeue)
+        else:
+            self.settle_rejected(taken, requeue)
+
+    def settle_rejected(self, taken: list[Delivery], requeue: bool) -> None:
+        self.freed(taken)
+        for queue, messages in by_queue(taken).items():
+            if requeue:
+                queue.release(messages)
+            else:
+                queue.reject(messages)
+
+    def requeue_all(self) -> None:
+        self.settle_rejected(self.deliveries.take_all(), True)
+
+    def freed(self, taken: list[Delivery]) -> None:
+        """They are settled: consumers may get others."""
+        for _, _, consumer in taken:
+            if consumer is not None:
+                consumer.unacked -= 1
+        self.raise_credit()
+
+    def raise_credit(self) -> None:
+        """Any of its consumers may be able to take more."""
+        self.is_exhausted = False
+        raised = self.session.settlements.raised
+        for consumer in self.consumers.values():
+            raised[consumer.queue] = None
+
+    def hold(self, message: Message) -> int:
+        return self.deliveries.hold(message)
+
+    # Its end
+
+    def cancel(self, tag: str) -> None:
+        """Nothing happens where there is no such consumer."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is not None:
+            consumer.is_active = False
+            consumer.queue.unsubscribe(consumer)
+        elif self.reply_consumer is not None and self.reply_consumer.tag == tag:
+            self.session.reply_tos.close(self.reply_consumer)
+            self.reply_consumer = None
+
+    def close(self) -> None:
+        """Consumers end, and what was not acknowledged goes back to where it came from."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.is_flowing = False
+        for consumer in self.consumers.values():
+            consumer.is_active = False
+            consumer.queue.unsubscribe(consumer)
+        self.consumers.clear()
+        if self.reply_consumer is not None:
+            self.session.reply_tos.close(self.reply_consumer)
+            self.reply_consumer = None
+        if self.confirms is not None:
+            self.confirms.close()
+        if self.transaction is not None:
+            self.deliveries.put_back(self.transaction.forget())
+        for queue, messages in by_queue(self.deliveries.take_all()).items():
+            queue.release(messages)

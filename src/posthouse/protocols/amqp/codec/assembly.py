@@ -1,0 +1,147 @@
+"""Messages that arrive in several frames, one at most on each channel, and what frames are allowed where."""
+
+from posthouse.protocols.amqp.codec.commands import decode_command
+from posthouse.protocols.amqp.codec.errors import (
+    CHANNEL_ERROR,
+    FRAME_ERROR,
+    SYNTAX_ERROR,
+    UNEXPECTED_FRAME,
+    FrameError,
+)
+from posthouse.protocols.amqp.codec.events import ACK, IMMEDIATE, MANDATORY, METHOD, PUBLISH, Event
+from posthouse.protocols.amqp.codec.framing import (
+    BASIC_ACK,
+    BASIC_CLASS,
+    BASIC_PUBLISH,
+    CHANNEL_CLOSE,
+    CHANNEL_CLOSE_OK,
+    CONTENT_HEADER,
+)
+
+# Channels share a connection's memory: so many messages of full size may be under way at once.
+_FULL_BODIES = 4
+_HEADER_SIZE = CONTENT_HEADER.size + 2
+
+
+class _Message:
+    """A publish whose header or body is not complete."""
+
+    __slots__ = ("body", "exchange", "flags", "key", "properties", "remaining")
+
+    def __init__(self, exchange: bytes, key: bytes, flags: int) -> None:
+        self.exchange = exchange
+        self.key = key
+        self.flags = flags
+        self.properties = b""
+        """Empty until the header is there: then they are two bytes at least."""
+        self.remaining = 0
+        # Not a list of parts: a peer that sends a body byte by byte must not cost fifty times of it.
+        self.body = bytearray()
+
+    def event(self, channel: int, body: bytes) -> Event:
+        return (PUBLISH, channel, self.exchange, self.key, self.flags, self.properties, body)
+
+
+class Assembly:
+    def __init__(self, max_body: int) -> None:
+        self.max_body = max_body
+        self.unusual: dict[int, _Message | None] = {}
+        """Channels with a message under way, or None for those whose frames are discarded."""
+        self._held = 0
+
+    def discard(self, channel: int) -> None:
+        if (message := self.unusual.get(channel)) is not None:
+            self._held -= len(message.body)
+        self.unusual[channel] = None
+
+    def accept(self, channel: int) -> None:
+        if self.unusual.get(channel, self) is None:
+            del self.unusual[channel]
+
+    def method(self, channel: int, payload: bytes) -> Event | None:
+        if len(payload) < 4:
+            raise FrameError(FRAME_ERROR, "a method frame without a method")
+        index = int.from_bytes(payload[:4])
+        if channel in self.unusual:
+            if self.unusual[channel] is not None:
+                raise _unexpected("the rest of a message is due, not a method", index)
+            if index not in (CHANNEL_CLOSE, CHANNEL_CLOSE_OK):
+                return None
+            if index == CHANNEL_CLOSE_OK:
+                # The peer may open the channel again in the same chunk, before anybody could call `accept`.
+                del self.unusual[channel]
+        if index == BASIC_PUBLISH:
+            self._publish(channel, payload)
+            return None
+        if index == BASIC_ACK and len(payload) == 13:
+            return (ACK, channel, int.from_bytes(payload[4:12]), payload[12] & 1 == 1)
+        return (METHOD, channel, decode_command(payload))
+
+    def _publish(self, channel: int, payload: bytes) -> None:
+        if not channel:
+            raise FrameError(CHANNEL_ERROR, "nothing can be published on channel 0", BASIC_PUBLISH)
+        try:
+            key_at = 8 + payload[6]
+            end = key_at + payload[key_at - 1]
+            flags = payload[end] & (MANDATORY | IMMEDIATE)
+        except IndexError:
+            raise FrameError(
+                SYNTAX_ERROR, "Basic.Publish: its arguments are cut off", BASIC_PUBLISH
+            ) from None
+        if end + 1 != len(payload):
+            raise FrameError(SYNTAX_ERROR, "Basic.Publish: bytes behind its arguments", BASIC_PUBLISH)
+        self.unusual[channel] = _Message(payload[7 : key_at - 1], payload[key_at:end], flags)
+
+    def header(self, channel: int, payload: bytes) -> Event | None:
+        message = self._expecting(channel, "a content header")
+        if message is None:
+            return None
+        if message.properties:
+            raise _unexpected("the body of a message is due, not another header")
+        if len(payload) < _HEADER_SIZE:
+            raise FrameError(FRAME_ERROR, "a content header that is cut off", BASIC_PUBLISH)
+        kind, size = CONTENT_HEADER.unpack_from(payload)
+        if kind >> 16 != BASIC_CLASS or kind & 0xFFFF:
+            raise _unexpected(f"a content header of class {kind >> 16} and weight {kind & 0xFFFF}")
+        if size > self.max_body:
+            text = f"a message of {size} bytes, where {self.max_body} are allowed"
+            raise FrameError(FRAME_ERROR, text, BASIC_PUBLISH)
+        message.properties = payload[CONTENT_HEADER.size :]
+        message.remaining = size
+        if size:
+            return None
+        del self.unusual[channel]
+        return message.event(channel, b"")
+
+    def body(self, channel: int, data: bytes, start: int, end: int) -> Event | None:
+        message = self._expecting(channel, "a content body")
+        if message is None:
+            return None
+        if not message.properties:
+            raise _unexpected("the header of a message is due, not its body")
+        size = end - start
+        if size > message.remaining:
+            raise FrameError(FRAME_ERROR, "a body is longer than its header says", BASIC_PUBLISH)
+        if size == message.remaining and not message.body:
+            del self.unusual[channel]
+            return message.event(channel, data[start:end])
+        message.body += memoryview(data)[start:end]
+        message.remaining -= size
+        self._held += size
+        if not message.remaining:
+            del self.unusual[channel]
+            self._held -= len(message.body)
+            return message.event(channel, bytes(message.body))
+        if self._held > self.max_body * _FULL_BODIES:
+            raise FrameError(FRAME_ERROR, "too many large messages at once", BASIC_PUBLISH)
+        return None
+
+    def _expecting(self, channel: int, what: str) -> _Message | None:
+        try:
+            return self.unusual[channel]
+        except KeyError:
+            raise FrameError(UNEXPECTED_FRAME, f"{what} without a publish on channel {channel}") from None
+
+
+def _unexpected(text: str, index: int = BASIC_PUBLISH) -> FrameError:
+    return FrameError(UNEXPECTED_FRAME, text, index)

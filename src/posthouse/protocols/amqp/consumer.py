@@ -1,0 +1,95 @@
+"""A consumer: one subscription of a channel to a queue."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pamqp.commands import Basic
+
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.queue import Queue
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.mapping.changes import with_delivery_count
+
+if TYPE_CHECKING:
+    from posthouse.protocols.amqp.channel import Channel
+
+AT_ONCE: Final = 512
+"""A queue hands over so many at most before it looks again whether the client keeps up."""
+
+
+class ChannelConsumer:
+    """See `broker.queues.consumers.Consumer`."""
+
+    __slots__ = ("_tag", "channel", "counts_deliveries", "is_active", "no_ack", "prefetch", "queue", "tag", "unacked")
+
+    def __init__(self, channel: "Channel", queue: Queue, tag: str, *, no_ack: bool, prefetch: int) -> None:
+        self.channel = channel
+        self.queue = queue
+        self.tag = tag
+        self._tag = tag.encode()
+        self.no_ack = no_ack
+        self.prefetch = prefetch
+        """As the channel had it when this began; 0 for no limit of its own."""
+        self.unacked = 0
+        self.counts_deliveries = queue.definition.arguments.get("x-queue-type") == "quorum"
+        self.is_active = False
+        """Not before the client has been told of it."""
+
+    @property
+    def credit(self) -> int:
+        channel = self.channel
+        if not self.is_active or not channel.is_flowing or channel.outbox.is_congested:
+            return 0
+        if self.no_ack:
+            return AT_ONCE
+        credit = channel.credit
+        if self.prefetch and self.prefetch - self.unacked < credit:
+            credit = self.prefetch - self.unacked
+        return credit if credit < AT_ONCE else AT_ONCE
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        # One loop with everything in locals: this runs for every message that goes out.
+        channel = self.channel
+        number = channel.number
+        deliveries = channel.deliveries
+        held = deliveries.held
+        delivery_tag = deliveries.last_tag
+        frame_max = channel.session.frame_max
+        shown = channel.session.shown.of
+        consumer_tag = self._tag
+        no_ack = self.no_ack
+        frames = []
+        for message in messages:
+            exchange, properties = shown(message.headers, message.topic, message.timestamp)
+            if message.deliveries and self.counts_deliveries:
+                properties = with_delivery_count(properties, message.deliveries)
+            delivery_tag += 1
+            if not no_ack:
+                held[delivery_tag] = (delivery_tag, message, self)
+            frames.append(
+                encode.deliver(
+                    number,
+                    consumer_tag,
+                    delivery_tag,
+                    message.redelivered,
+                    exchange,
+                    message.key or b"",
+                    properties,
+                    message.value or b"",
+                    frame_max,
+                )
+            )
+        deliveries.last_tag = delivery_tag
+        channel.outbox.send_all(frames)
+        if no_ack:
+            self.queue.ack(messages)
+        else:
+            self.unacked += len(messages)
+
+    def cancelled(self) -> None:
+        """The queue is gone. What was delivered stays with the channel, though it settles nothing any more."""
+        self.is_active = False
+        channel = self.channel
+        channel.consumers.pop(self.tag, None)
+        if channel.session.can("consumer_cancel_notify"):
+            channel.outbox.send(encode.method(channel.number, Basic.Cancel(self.tag, True)))

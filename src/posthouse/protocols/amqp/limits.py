@@ -1,0 +1,32 @@
+"""What one AMQP connection may ask for."""
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+SMALLEST_FRAME_MAX = 4096
+"""No client may ask for less: the standard says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpLimits:
+    channel_max: int = 2047
+    """Channels of a connection."""
+    frame_max: int = 131_072
+    """Bytes of a frame, with all that is around its payload."""
+    heartbeat: int = 60
+    """Seconds, as offered to clients; they may choose another number, or 0 for none."""
+    max_body: int = 128 * MIB
+    """Bytes of a message."""
+    max_unacked: int = 100_000
+    """Deliveries of a channel that wait for their acknowledgement, whatever prefetch it asked for."""
+    max_transaction: int = 128 * MIB
+    """Bytes of the messages of a transaction, which are in memory until it is committed."""
+    handshake_seconds: float = 10.0
+    """From the first byte to an open connection."""
+    closing_seconds: float = 10.0
+    """How long the answer to a close is waited for."""
+    refusal_seconds: float = 1.0
+    """How long a client that is refused without a word, or has lost us, waits until its socket is closed."""
+    storage_retry_seconds: float = 1.0
+    """How long a connection whose messages found no space is blocked until it may try again."""

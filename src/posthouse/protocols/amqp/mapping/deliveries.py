@@ -1,0 +1,137 @@
+"""Records of the log as AMQP consumers get them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, TypeGuard
+
+from posthouse.model.errors import CorruptBatch
+from posthouse.protocols.amqp.codec.tables import MAX_NAME, MalformedTable, check_table, encode_entry
+from posthouse.protocols.amqp.mapping.deaths import with_deaths
+from posthouse.protocols.amqp.mapping.errors import MalformedProperties
+from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, Flag, spans
+from posthouse.protocols.amqp.mapping.readable import DEATHS, EXCHANGE, PROPERTIES
+from posthouse.protocols.amqp.mapping.sections import decode_section
+
+MAX_CACHED: Final = 4096
+LONGEST_CACHED: Final = 2048
+# A content header is one frame. Of a record from elsewhere, headers beyond this are left out.
+MAX_TABLE: Final = 64 * 1024
+
+_HEADERS_ONLY = Struct(">HI")
+_TIMESTAMP = Struct(">Q")
+
+
+class Delivery(NamedTuple):
+    exchange: bytes
+    properties: bytes
+
+
+class _Unplaced(NamedTuple):
+    """What does not say by itself which exchange it came through: dead letters, records from elsewhere."""
+
+    properties: bytes
+    is_foreign: bool
+    """The record's own time is then the message's."""
+
+
+class Deliveries:
+    """`exchange_of` gives the name of the exchange that a topic belongs to, empty if there is none."""
+
+    def __init__(self, exchange_of: Callable[[str], bytes]) -> None:
+        self._exchange_of = exchange_of
+        self._cache: dict[bytes, Delivery | _Unplaced] = {}
+
+    def of(self, section: bytes, topic: str, timestamp: int) -> Delivery:
+        """`section` are the record's headers, encoded; `timestamp` is in milliseconds."""
+        found = self._cache.get(section)
+        if found is None:
+            found = _read(section)
+            if len(section) <= LONGEST_CACHED:
+                if len(self._cache) >= MAX_CACHED:
+                    self._cache.clear()
+                self._cache[section] = found
+        if isinstance(found, Delivery):
+            return found
+        properties = found.properties
+        if found.is_foreign and timestamp >= 0:
+            properties = _with_timestamp(properties, timestamp // 1000)
+        return Delivery(self._exchange_of(topic), properties)
+
+
+def _read(section: bytes) -> Delivery | _Unplaced:
+    try:
+        return _read_quickly(section) or _read_all(decode_section(section))
+    except CorruptBatch:
+        # What a batch says of its headers is its producer's word. The message is still a message.
+        return _Unplaced(NO_PROPERTIES, True)
+
+
+def _read_quickly(section: bytes) -> Delivery | None:
+    """Of a message that came by AMQP and did not die, the first two headers tell everything."""
+    if DEATHS in section:
+        return None
+    headers = decode_section(section, 2)
+    names = [name for name, _ in headers]
+    if names == [EXCHANGE, PROPERTIES]:
+        exchange, properties = headers[0][1], headers[1][1]
+    elif names[:1] == [EXCHANGE] and PROPERTIES not in section:
+        exchange, properties = headers[0][1], NO_PROPERTIES
+    else:
+        return None
+    return Delivery(exchange, properties) if _is_name(exchange) and _is_sound(properties) else None
+
+
+def _read_all(headers: Sequence[tuple[bytes, bytes | None]]) -> Delivery | _Unplaced:
+    # The first of a name counts: ours come before whatever else a record has.
+    ours = {name: value for name, value in reversed(headers) if name in (EXCHANGE, PROPERTIES, DEATHS)}
+    exchange = ours.get(EXCHANGE)
+    properties = ours.get(PROPERTIES, NO_PROPERTIES)
+    note = ours.get(DEATHS)
+    if not _is_name(exchange) or not _is_sound(properties):
+        properties = _table_of(headers)
+        return _Unplaced(properties if note is None else with_deaths(properties, note), True)
+    return Delivery(exchange, properties) if note is None else _Unplaced(with_deaths(properties, note), False)
+
+
+def _is_name(exchange: bytes | None) -> TypeGuard[bytes]:
+    return exchange is not None and len(exchange) <= MAX_NAME
+
+
+def _is_sound(properties: bytes | None) -> TypeGuard[bytes]:
+    """Whether a client could read it: records from elsewhere may have headers that are called like ours."""
+    try:
+        place = spans(properties or b"").get(Flag.HEADERS)
+        return place is None or check_table(properties or b"", place[0]) == place[1]
+    except (MalformedProperties, MalformedTable):
+        return False
+
+
+def _table_of(headers: Iterable[tuple[bytes, bytes | None]]) -> bytes:
+    """A property list with nothing but headers, if there are any. The last of a name counts, as in Kafka."""
+    entries: dict[str, bytes] = {}
+    size = 0
+    for raw_name, value in headers:
+        name = raw_name.decode(errors="replace")
+        if raw_name == DEATHS or len(name.encode()) > MAX_NAME:
+            continue
+        entry = encode_entry(name, _text_or_bytes(value))
+        if size + len(entry) <= MAX_TABLE:
+            size += len(entry)
+            entries[name] = entry
+    if not entries:
+        return NO_PROPERTIES
+    table = b"".join(entries.values())
+    return _HEADERS_ONLY.pack(Flag.HEADERS, len(table)) + table
+
+
+def _text_or_bytes(value: bytes | None) -> str | bytes | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _with_timestamp(properties: bytes, seconds: int) -> bytes:
+    """Nothing comes behind it: a record from elsewhere has no property but the headers."""
+    flags = int.from_bytes(properties[:2]) | Flag.TIMESTAMP
+    return flags.to_bytes(2) + properties[2:] + _TIMESTAMP.pack(seconds)

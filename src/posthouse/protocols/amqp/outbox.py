@@ -1,0 +1,64 @@
+"""What goes to a client: gathered during one turn of the event loop, and written at once."""
+
+import asyncio
+
+_FLUSH_BYTES = 64 * 1024
+"""More than this is written without waiting for the end of the turn."""
+
+
+class Outbox:
+    """Frames leave in the order in which they came here.
+
+    Beyond `limit` bytes that the client has not taken, it is *congested*: then nothing is delivered to it.
+    What it is owed (answers, confirms) still goes out; who sends too much of what must be answered, is not
+    read from any more: see `is_overfull`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, limit: int) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._limit = limit
+        self._frames: list[bytes] = []
+        self._size = 0
+        self.is_congested = False
+        self.is_closed = False
+        self.was_used = False
+        """Whether anything was written since a heartbeat last looked."""
+        transport.set_write_buffer_limits(high=limit)
+
+    @property
+    def is_overfull(self) -> bool:
+        return self.is_congested and self._transport.get_write_buffer_size() > 2 * self._limit
+
+    def send(self, frame: bytes) -> None:
+        frames = self._frames
+        if not frames:
+            self._loop.call_soon(self.flush)
+        frames.append(frame)
+        self._size += len(frame)
+        if self._size > _FLUSH_BYTES:
+            self.flush()
+
+    def send_all(self, frames: list[bytes]) -> None:
+        """Deliveries that were made together."""
+        if not self._frames:
+            self._loop.call_soon(self.flush)
+        self._frames += frames
+        self._size += sum(map(len, frames))
+        if self._size > _FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        frames = self._frames
+        if frames and not self.is_closed:
+            self._frames = []
+            self._size = 0
+            self.was_used = True
+            # One buffer of many small frames costs less than many buffers.
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def close(self) -> None:
+        """What comes from now on goes nowhere."""
+        self.is_closed = True
+        self._frames = []
+        self._size = 0

@@ -1,0 +1,89 @@
+"""The way of a publish from the frames of a client to the wave that makes it durable."""
+
+from posthouse.model.errors import QueueBlocked, QueueFull, UnknownExchange
+from posthouse.protocols.amqp.channel import Channel
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.codec.events import IMMEDIATE, MANDATORY, Publish
+from posthouse.protocols.amqp.errors import (
+    Refused,
+    ReplyCode,
+    access_refused,
+    not_found,
+    not_implemented,
+    precondition_failed,
+)
+from posthouse.protocols.amqp.mapping.errors import PropertyError
+from posthouse.protocols.amqp.mapping.properties import user_id_of
+from posthouse.protocols.amqp.reply_to import PREFIX, asks_for_reply, with_address
+from posthouse.protocols.amqp.transactions import Publish as Collected
+
+
+def publish(channel: Channel, event: Publish) -> None:
+    """Synchronous. Raises QueueBlocked, before anything has happened, where the publisher is to wait."""
+    _, _, exchange_name, key, flags, properties, body = event
+    session = channel.session
+    if flags & IMMEDIATE:
+        raise not_implemented("immediate=true")
+    try:
+        exchange = channel.namespace.router.exchange(exchange_name.decode())
+        if (user := user_id_of(properties)) is not None and user != session.user.encode():
+            raise precondition_failed(
+                f"user_id property set to '{user.decode(errors='replace')}' but authenticated user was "
+                f"'{session.user}'"
+            )
+        if asks_for_reply(properties):
+            properties = with_address(properties, channel.reply_consumer)
+        envelope = session.envelopes.of(exchange_name, properties)
+    except UnknownExchange:
+        raise not_found(channel.subject("exchange", exchange_name.decode())) from None
+    except UnicodeDecodeError:
+        raise not_found(channel.subject("exchange", exchange_name.decode(errors="replace"))) from None
+    except PropertyError as error:
+        raise Refused(ReplyCode(error.code), error.text) from None
+    if exchange.definition.internal:
+        raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange.name)}")
+    if not exchange_name and key.startswith(PREFIX):
+        _reply(channel, event, properties)
+        return
+    if channel.transaction is not None:
+        collected = Collected(exchange, key, body, properties, envelope, flags & MANDATORY != 0)
+        channel.transaction.publish(collected)
+        return
+    unfinished = session.unfinished
+    part = unfinished.part()
+    confirms = channel.confirms
+    try:
+        routed = channel.namespace.publish(exchange, key, body, envelope, part.wave)
+    except QueueBlocked:
+        raise
+    except QueueFull:
+        if confirms is not None:
+            confirms.refused()
+        return
+    size = len(body)
+    part.size += size
+    unfinished.size += size
+    if not routed and flags & MANDATORY:
+        give_back(channel, exchange_name, key, properties, body)
+    if confirms is not None:
+        confirms.joined(part)
+
+
+def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:
+    """No queue took it, and its sender wants to know."""
+    code = ReplyCode.NO_ROUTE
+    channel.outbox.send(
+        encode.returned(
+            channel.number, code, code.name, exchange, key, properties, body, channel.session.frame_max
+        )
+    )
+
+
+def _reply(channel: Channel, event: Publish, properties: bytes) -> None:
+    """Straight to the channel that waits for it. There is nothing to make durable, not even in a transaction."""
+    _, _, exchange, key, flags, _, body = event
+    consumer = channel.session.reply_tos.find(key, channel.session.vhost)
+    if (consumer is None or not consumer.deliver(key, properties, body)) and flags & MANDATORY:
+        give_back(channel, exchange, key, properties, body)
+    if channel.confirms is not None:
+        channel.confirms.taken()

@@ -1,0 +1,21 @@
+"""Names that the broker makes up: of queues, consumers and reply addresses."""
+
+import base64
+from collections.abc import Callable
+
+RandomBytes = Callable[[int], bytes]
+
+
+class ServerNames:
+    def __init__(self, random: RandomBytes) -> None:
+        self._random = random
+
+    def token(self) -> str:
+        """22 characters that nobody can guess."""
+        return base64.urlsafe_b64encode(self._random(16)).rstrip(b"=").decode()
+
+    def queue(self) -> str:
+        return f"amq.gen-{self.token()}"
+
+    def consumer(self) -> str:
+        return f"amq.ctag-{self.token()}"

@@ -1,0 +1,22 @@
+"""Acknowledgements of one turn, gathered for each queue: clients send them one by one, often by the hundred."""
+
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.queue import Queue
+
+
+class Settlements:
+    def __init__(self) -> None:
+        self.acked: dict[Queue, list[Message]] = {}
+        self.raised: dict[Queue, None] = {}
+        """Queues that have a consumer which can take more."""
+
+    def flush(self) -> None:
+        """To be called before anything that could notice the difference, and at the end of a turn."""
+        if self.acked:
+            acked, self.acked = self.acked, {}
+            for queue, messages in acked.items():
+                queue.ack(messages)
+        if self.raised:
+            raised, self.raised = self.raised, {}
+            for queue in raised:
+                queue.credit_raised()

@@ -1,0 +1,56 @@
+"""A connection's publishes that are not durable yet, by the wave that they joined."""
+
+from collections.abc import Callable
+
+from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.wave import Wave
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.amqp.confirms import Span
+
+
+class Part:
+    """What one connection put into one wave."""
+
+    __slots__ = ("_unfinished", "size", "spans", "wave")
+
+    def __init__(self, unfinished: "Unfinished", wave: Wave) -> None:
+        self._unfinished = unfinished
+        self.wave = wave
+        self.size = 0
+        """Bytes of bodies."""
+        self.spans: list[Span] = []
+        """Publishes that are to be confirmed, of each channel that asked for it."""
+
+    def ended(self, error: PosthouseError | None) -> None:
+        for span in self.spans:
+            span.end(error)
+        self._unfinished.part_ended(self, error)
+
+
+class Unfinished:
+    def __init__(
+        self, publishing: Publishing, on_end: Callable[[PosthouseError | None], None]
+    ) -> None:
+        self._publishing = publishing
+        self._on_end = on_end
+        self._current: Part | None = None
+        self.size = 0
+        """Bytes of all bodies whose waves have not ended."""
+        self.parts = 0
+
+    def part(self) -> Part:
+        """That of the wave which is joined now."""
+        wave = self._publishing.wave
+        part = self._current
+        if part is None or part.wave is not wave:
+            part = self._current = Part(self, wave)
+            self.parts += 1
+            wave.on_end(part.ended)
+        return part
+
+    def part_ended(self, part: Part, error: PosthouseError | None) -> None:
+        self.size -= part.size
+        self.parts -= 1
+        if self._current is part:
+            self._current = None
+        self._on_end(error)

@@ -1,0 +1,119 @@
+"""A broker without listeners, and a consumer that remembers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from posthouse.broker.broker import Broker
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
+from posthouse.model.clock import Clock, SystemClock
+from posthouse.settings import Settings
+from posthouse.storage.engine import FileStorage
+from posthouse.storage.interface import Storage
+from posthouse.storage.memory import MemoryStorage
+
+PLAIN = Envelope(headers=b"\x00")
+SESSION = object()
+
+
+class Rig:
+    """One broker; queues and exchanges of its default namespace by name."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.namespace: Namespace = broker.namespaces.get("/")
+
+    async def queue(self, name: str = "q", **options: Any) -> Queue:
+        return await self.namespace.declare_queue(QueueDefinition(name=name, **options), SESSION)
+
+    async def exchange(self, name: str, kind: ExchangeKind = ExchangeKind.FANOUT, **options: Any) -> None:
+        await self.namespace.declare_exchange(ExchangeDefinition(name=name, kind=kind, **options))
+
+    async def bind(self, source: str, queue: str, key: bytes = b"") -> None:
+        await self.namespace.bind(Binding(source=source, destination=queue, key=key))
+
+    async def publish(
+        self, *values: bytes, key: bytes = b"q", exchange: str = "", envelope: Envelope = PLAIN, **changes: Any
+    ) -> list[bool]:
+        """Wait until they are durable; whether each was routed."""
+        if changes:
+            envelope = replace(envelope, **changes)
+        to = self.namespace.router.exchange(exchange)
+        wave = self.broker.publishing.wave
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def ended(error: Exception | None) -> None:
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        routed = [self.namespace.publish(to, key, value, envelope) for value in values]
+        wave.on_end(ended)
+        await done
+        return routed
+
+
+class Taker:
+    """Takes what it is given, up to its credit."""
+
+    def __init__(self, credit: int = 1_000_000) -> None:
+        self._credit = credit
+        self.taken: list[Message] = []
+        self.values: list[bytes] = []
+        self.gone = False
+        self._more = asyncio.Event()
+
+    @property
+    def credit(self) -> int:
+        return self._credit
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        self._credit -= len(messages)
+        assert self._credit >= 0, "more was handed out than there was credit for"
+        self.taken += messages
+        self.values += [message.value or b"" for message in messages]
+        self._more.set()
+
+    def cancelled(self) -> None:
+        self.gone = True
+
+    def raise_credit(self, queue: Queue, by: int) -> None:
+        self._credit += by
+        queue.credit_raised()
+
+    async def has(self, count: int) -> None:
+        """Wait until it was given so many in all."""
+        async with asyncio.timeout(10):
+            while len(self.taken) < count:
+                self._more.clear()
+                await self._more.wait()
+
+
+@asynccontextmanager
+async def running(
+    data: Path | None = None, clock: Clock | None = None, storage: Storage | None = None, **settings: Any
+) -> AsyncIterator[Rig]:
+    clock = clock or SystemClock()
+    if storage is None:
+        storage = MemoryStorage(clock) if data is None else FileStorage(data, clock=clock)
+    broker = Broker(storage, Settings(memory=True, **settings), clock)
+    await broker.start()
+    try:
+        yield Rig(broker)
+    finally:
+        await broker.stop()
+
+
+async def settle_turns(turns: int = 20) -> None:
+    """Let everything that is ready on the event loop happen."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

@@ -1,0 +1,211 @@
+"""An AMQP client that does what it is told, one frame at a time. Encodes and decodes with pamqp alone."""
+
+import asyncio
+import struct
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pamqp import base, body, commands, frame, header, heartbeat
+from pamqp.commands import Basic, Channel, Connection
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+CAPABILITIES = {
+    "authentication_failure_close": True,
+    "basic.nack": True,
+    "connection.blocked": True,
+    "consumer_cancel_notify": True,
+    "publisher_confirms": True,
+}
+_SECONDS = 10.0
+
+Answer = TypeVar("Answer", bound="base.Frame")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A method that came with a message: deliver, get-ok or return."""
+
+    method: Any
+    properties: Basic.Properties
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(Exception):
+    """The broker closed the channel or the connection instead of answering."""
+
+    channel: int
+    code: int
+    text: str
+    class_id: int
+    method_id: int
+
+    @property
+    def of_connection(self) -> bool:
+        return self.channel == 0
+
+
+class Wire:
+    """`receive` gives (channel, frame) in the order of arrival; `expect` insists on what comes next."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.heartbeats = 0
+        self.server_properties: dict[str, Any] = {}
+        self.tune: Any = None
+        self._buffer = b""
+
+    async def connect(self) -> Self:
+        self.reader, self.writer = await asyncio.open_connection(self.host, self.port, limit=2**20)
+        return self
+
+    async def open(
+        self,
+        *,
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        frame_max: int = 131072,
+        channel_max: int = 2047,
+        heartbeat: int = 0,
+        capabilities: dict[str, Any] | None = None,
+    ) -> Self:
+        await self.connect()
+        self.writer.write(PROTOCOL_HEADER)
+        start: Any = await self.expect(0, Connection.Start)
+        self.server_properties = start.server_properties
+        given: Any = {"capabilities": CAPABILITIES if capabilities is None else capabilities}
+        self.send(0, Connection.StartOk(given, "PLAIN", f"\0{user}\0{password}"))
+        self.tune = await self.expect(0, Connection.Tune)
+        self.send(0, Connection.TuneOk(channel_max, frame_max, heartbeat))
+        self.send(0, Connection.Open(vhost))
+        await self.expect(0, Connection.OpenOk)
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.writer.close()
+
+    async def close(self) -> None:
+        self.send(0, Connection.Close(200, "bye", 0, 0))
+        while True:
+            _, got = await self.receive()
+            if isinstance(got, Connection.CloseOk):
+                break
+        self.writer.close()
+
+    def send(self, channel: int, method: "base.Frame") -> None:
+        self.writer.write(frame.marshal(method, channel))
+
+    def raw(self, kind: int, channel: int, payload: bytes, end: bytes = b"\xce") -> None:
+        self.writer.write(struct.pack(">BHI", kind, channel, len(payload)) + payload + end)
+
+    def publish(
+        self,
+        channel: int,
+        exchange: str,
+        key: str,
+        message: bytes = b"x",
+        *,
+        mandatory: bool = False,
+        immediate: bool = False,
+        **properties: Any,
+    ) -> None:
+        values = Basic.Properties(**properties)
+        self.send(channel, Basic.Publish(0, exchange, key, mandatory, immediate))
+        self.writer.write(
+            frame.marshal(header.ContentHeader(0, len(message), values), channel)
+            + b"".join(
+                frame.marshal(body.ContentBody(message[start : start + 100_000]), channel)
+                for start in range(0, len(message), 100_000)
+            )
+        )
+
+    async def receive(self, seconds: float = _SECONDS) -> tuple[int, Any]:
+        channel, got = await self._frame(seconds)
+        if isinstance(got, Basic.Deliver | Basic.GetOk | Basic.Return):
+            _, head = await self._frame(seconds)
+            parts, size = [], 0
+            while size < head.body_size:
+                _, part = await self._frame(seconds)
+                parts.append(part.value)
+                size += len(part.value)
+            return channel, Content(got, head.properties, b"".join(parts))
+        return channel, got
+
+    async def _frame(self, seconds: float) -> tuple[int, Any]:
+        while True:
+            start = await asyncio.wait_for(self.reader.readexactly(7), seconds)
+            if start[:4] == b"AMQP":
+                return 0, start + await self.reader.readexactly(1)
+            _, channel, size = struct.unpack(">BHI", start)
+            rest = await self.reader.readexactly(size + 1)
+            got = frame.unmarshal(start + rest)[2]
+            if isinstance(got, heartbeat.Heartbeat):
+                self.heartbeats += 1
+                continue
+            return channel, got
+
+    async def expect(self, channel: int, kind: "type[Answer]") -> Answer:
+        """The next frame, which must be of `kind`. Raises Closed where the broker closes instead."""
+        where, got = await self.receive()
+        if isinstance(got, Channel.Close | Connection.Close) and not issubclass(kind, type(got)):
+            self.send(where, Channel.CloseOk() if where else Connection.CloseOk())
+            raise _closed(where, got)
+        assert where == channel, f"{got!r} on channel {where}"
+        assert isinstance(got, kind), f"{got!r} instead of {kind}"
+        return got
+
+    async def content(self, channel: int, kind: type[Any] = Basic.Deliver) -> Content:
+        """The next message."""
+        where, got = await self.receive()
+        if isinstance(got, Channel.Close | Connection.Close):
+            raise _closed(where, got)
+        assert where == channel
+        assert isinstance(got, Content), f"{got!r} instead of a message"
+        assert isinstance(got.method, kind), f"{got.method!r} instead of {kind}"
+        return got
+
+    async def call(self, channel: int, method: "base.Frame") -> Any:
+        """Send and wait for the one answer that the method has."""
+        self.send(channel, method)
+        answers = [_METHODS[name] for name in method.valid_responses]
+        if answers == [Basic.GetOk, Basic.GetEmpty]:
+            where, got = await self.receive()
+            if isinstance(got, Content | Basic.GetEmpty):
+                return got
+            raise _closed(where, got)
+        return await self.expect(channel, answers[0])
+
+    async def channel(self, number: int = 1) -> int:
+        await self.call(number, Channel.Open())
+        return number
+
+    async def nothing(self, seconds: float = 0.05) -> None:
+        """Asserts that nothing comes for a while."""
+        try:
+            got = await self.receive(seconds)
+        except TimeoutError:
+            return
+        raise AssertionError(f"unexpected {got!r}")
+
+    async def ended(self) -> None:
+        """Asserts that the broker closes the socket without another frame."""
+        assert await asyncio.wait_for(self.reader.read(), _SECONDS) == b""
+
+
+def _closed(channel: int, got: Any) -> Closed:
+    return Closed(channel, got.reply_code, got.reply_text, got.class_id, got.method_id)
+
+
+_INDEX: dict[int, Any] = dict(commands.INDEX_MAPPING)
+_METHODS = {each.name: each for each in _INDEX.values()}
