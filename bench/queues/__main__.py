@@ -3,7 +3,8 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -42,20 +43,25 @@ def main() -> None:
         backlog_peers=_chosen(arguments.backlog_peers or arguments.peers),
         redis_peers=REDIS_PEERS if _REDIS in arguments.peers else (),
     )
-    display = Display(Console())
+    stage = Stage(plan, Display(Console()))
     is_trial = plan != Plan() or bool(arguments.only)
-    rows = list(_measured(Stage(plan, display), arguments.only or list(SCENARIOS)))
-    if arguments.write or not is_trial:
-        given = shlex.join(sys.argv[1:])
-        circumstances = report.Circumstances(
-            command=f"python -m bench.queues {given}" if given else "make bench-queues",
-            commit=report.commit(),
-            plan=plan,
-            is_trial=is_trial,
-            versions={peer.name: peer.version() for peer in (*plan.peers, *plan.redis_peers[:1])},
-        )
-        report.write(rows, circumstances)
-        display.say(f"written to {report.DOCUMENT}")
+    given = shlex.join(sys.argv[1:])
+    circumstances = report.Circumstances(
+        command=f"python -m bench.queues {given}" if given else "make bench-queues",
+        commit=report.commit(),
+        plan=plan,
+        is_trial=is_trial,
+        is_complete=False,
+        versions={peer.name: peer.version() for peer in (*plan.peers, *plan.redis_peers[:1])},
+    )
+    rows: list[Row] = []
+    names = [name for name in SCENARIOS if not arguments.only or name in arguments.only]
+    for name in names:
+        rows += _told(stage, SCENARIOS[name](stage))
+        if arguments.write or not is_trial:
+            # After each, because a full run takes hours.
+            report.write(rows, replace(circumstances, is_complete=name == names[-1]))
+            stage.display.say(f"written to {report.DOCUMENT}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,20 +86,18 @@ def _chosen(names: Sequence[str]) -> tuple[Peer, ...]:
     return tuple(peer for name, peer in _AMQP.items() if name in names)
 
 
-def _measured(stage: Stage, names: Sequence[str]) -> Iterator[Row]:
+def _told(stage: Stage, rows: Iterable[Row]) -> Iterator[Row]:
+    """The same rows, each shown as soon as it is there."""
     section = ""
-    for name, scenario in SCENARIOS.items():
-        if name not in names:
-            continue
-        for row in scenario(stage):
-            if row.section != section:
-                section = row.section
-                stage.display.title(section)
-            stage.display.say(f"  {_told(row)}")
-            yield row
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            stage.display.title(section)
+        stage.display.say(f"  {_line(row)}")
+        yield row
 
 
-def _told(row: Row) -> str:
+def _line(row: Row) -> str:
     figures = [f"{peer} {report.figure(row, peer)}" for peer in row.rounds]
     ratio = report.ratio(row)
     against = f"{ratio} × {RABBITMQ}" if ratio else ""

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterator
 from functools import partial
 
+from bench.processes import Served
 from bench.queues import pacing, pairs
 from bench.queues.connection import Connection
 from bench.queues.contests import Contender, Figures, Outcome, Stage
@@ -14,34 +15,27 @@ from bench.queues.workers import Tally
 
 SIZE = 1024
 _SECTION = "Latency from publisher to consumer at half load: 1 KiB"
+_OWN = "half of its own throughput"
 
 
 def latency(stage: Stage) -> Iterator[Row]:
-    contenders = [Contender(peer.name, partial(_throughput, stage, peer)) for peer in stage.plan.peers]
-    reached = stage.contest("in and out at once", contenders)
+    contenders = [Contender(peer.name, partial(_at_own_half, stage, peer)) for peer in stage.plan.peers]
+    outcome = stage.contest(_OWN, contenders)
+    rates = outcome.of("rate")
     yield Row(
         section=_SECTION,
         name="throughput, in and out at once",
         unit="messages/s",
-        rounds=reached.of("rate"),
-        missing=reached.missing,
+        rounds=rates,
+        missing=outcome.missing,
         is_ahead_the_aim=True,
     )
-    halves = {name: statistics.median(rates) / 2 for name, rates in reached.of("rate").items()}
-    if not halves:
-        return
-    common = min(halves.values())
-    for name, paces in (
-        ("half of its own throughput", halves),
-        (f"{common:,.0f} messages/s for each", dict.fromkeys(halves, common)),
-    ):
-        contenders = [
-            Contender(peer.name, partial(_paced, stage, peer, paces[peer.name]))
-            for peer in stage.plan.peers
-            if peer.name in paces
-        ]
-        outcome = stage.contest(name, contenders)
-        yield from _rows(name, Outcome(outcome.rounds, {**reached.missing, **outcome.missing}))
+    yield from _rows(_OWN, outcome)
+    if rates:
+        common = min(statistics.median(each) for each in rates.values()) / 2
+        name = f"{common:,.0f} messages/s for each"
+        contenders = [Contender(peer.name, partial(_at, stage, peer, common)) for peer in stage.plan.peers]
+        yield from _rows(name, stage.contest(name, contenders))
 
 
 def _rows(name: str, outcome: Outcome) -> Iterator[Row]:
@@ -57,21 +51,32 @@ def _rows(name: str, outcome: Outcome) -> Iterator[Row]:
         )
 
 
-def _throughput(stage: Stage, peer: Peer) -> Figures:
+def _at_own_half(stage: Stage, peer: Peer) -> Figures:
     plan = stage.plan
-    with peer.start() as served, stage.display.waiting("publishing and consuming"):
+    with peer.start() as served:
+        _declare(served)
+        with stage.display.waiting("publishing and consuming"):
+            rate = pairs.run(served.port, QUEUE, SIZE, plan.warm_up, plan.seconds).rate
         with Connection(served.port) as connection:
-            connection.declare_queue(QUEUE)
-        return {"rate": pairs.run(served.port, QUEUE, SIZE, plan.warm_up, plan.seconds).rate}
+            connection.purge(QUEUE)
+        return {"rate": rate, **_paced(stage, served, rate / 2)}
 
 
-def _paced(stage: Stage, peer: Peer, rate: float) -> Figures:
+def _at(stage: Stage, peer: Peer, rate: float) -> Figures:
+    with peer.start() as served:
+        _declare(served)
+        return _paced(stage, served, rate)
+
+
+def _declare(served: Served) -> None:
+    with Connection(served.port) as connection:
+        connection.declare_queue(QUEUE)
+
+
+def _paced(stage: Stage, served: Served, rate: float) -> Figures:
     plan = stage.plan
     pace = pacing.Pace(queue=QUEUE, size=SIZE, rate=rate, warm_up=plan.warm_up, seconds=plan.seconds)
     taken = Tally()
-    with peer.start() as served:
-        with Connection(served.port) as connection:
-            connection.declare_queue(QUEUE)
-        with stage.display.counting(f"{rate:,.0f} messages/s", pace.count, taken) as watch:
-            latencies = pacing.run(served.port, pace, taken, watch)
+    with stage.display.counting(f"{rate:,.0f} messages/s", pace.count, taken) as watch:
+        latencies = pacing.run(served.port, pace, taken, watch)
     return {"p50": latencies.p50, "p99": latencies.p99}

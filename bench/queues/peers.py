@@ -50,6 +50,7 @@ def posthouse() -> Iterator[Served]:
 
 @contextmanager
 def rabbitmq() -> Iterator[Served]:
+    _require(str(_RABBITMQ))
     with _directory() as directory, _port_mapper():
         port, distribution = _free_ports(2)
         (directory / "plugins").write_text("[].\n")
@@ -78,6 +79,7 @@ def redis(sync: str) -> Callable[[], AbstractContextManager[Served]]:
     @contextmanager
     def start() -> Iterator[Served]:
         with _directory() as directory:
+            _require("redis-server")
             (port,) = _free_ports(1)
             options = {
                 "bind": "127.0.0.1",
@@ -102,6 +104,11 @@ def free_memory() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     raise LookupError("the system does not tell")
+
+
+def _require(command: str) -> None:
+    if shutil.which(command) is None:
+        raise Absent(f"{command} is not installed")
 
 
 def _own(command: str) -> str:
@@ -168,8 +175,6 @@ def _port_mapper() -> Iterator[None]:
 def _serving(
     command: Sequence[str], port: int, directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Served]:
-    if shutil.which(command[0]) is None:
-        raise Absent(f"{command[0]} is not installed")
     started = time.perf_counter()
     with (directory / "output").open("w+") as output:
         process = subprocess.Popen(

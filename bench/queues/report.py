@@ -19,30 +19,30 @@ _MAIN = (POSTHOUSE, RABBITMQ)
 
 INTRODUCTION = """# Benchmarks of the queues
 
-`{command}` made this page at commit {commit}{trial}.
+`{command}` made this page at commit {commit}{reservation}.
 Single figures jump on machines that are small and shared; trust the **ratios**, which compare peers that took
 turns in the same run.
 
 - **How.** Every measurement has a broker of its own, just started, on loopback, with an empty directory on
-  the same disk; no other broker runs meanwhile, except where there is a backlog. Peers take turns for {rounds}
-  rounds, and each round starts with another one. Shown is the middle round and, in brackets, the lowest and
-  the highest. A ratio is taken within each round and says how many times as good Posthouse is: above 1 it is
-  ahead, whether more or less is better.
+  the same disk; no other broker runs meanwhile, except where there is a backlog. Peers take turns for
+  {rounds} rounds, and each round starts with another one. Shown is the middle round and, in brackets, the
+  lowest and the highest. A ratio is taken within each round and says how many times as good Posthouse is:
+  above 1 it is ahead, whether more or less is better.
 - **Load.** Raw sockets in Python, one process per connection, messages encoded beforehand, {chunk} sent with
   one call, answers counted by their length (`bench/queues/loads.py`). *The generator alone* is the same load
   against a server that only counts (`bench/queues/sink.py`): nothing above that could be measured. Brokers
   and generator share the machine's cores.
 - **AMQP.** Durable classic queues, persistent messages of random bytes, publisher confirms with at most
-  {window:,} unconfirmed, a prefetch of {prefetch:,}, one ack for every {ack_every} messages. A queue counts as
-  emptied when the broker has answered a question asked after the last ack, and no message is left.
+  {window:,} unconfirmed, a prefetch of {prefetch:,}, one ack for every {ack_every} messages. A queue counts
+  as emptied when the broker has answered a question asked after the last ack, and no message is left.
 - **RabbitMQ** is Debian's package with its own settings. **Redis** is Debian's package with an append-only
   file, synced every second (*everysec*: a confirmed message may be lost) or before every answer (*always*);
   its file is never rewritten. As many commands are under way as AMQP has messages. A *list* has no acks:
   LPUSH, RPOP. A *stream* has them: XADD, XREADGROUP and XACK of {ack_every}, without trimming.
 - **Fan-out.** {fan_out_size} B. One consumer empties all queues; what is delivered is counted there.
 - **Latency.** {latency_size:,} B, from the moment a message was due until another connection has it. The load
-  comes in ticks of a millisecond, at half of the throughput that the broker has reached before with publisher
-  and consumer working at once: first each at its own half, then all at the lowest of these.
+  comes in ticks of a millisecond: first at half of the throughput that this broker has reached just before,
+  with publisher and consumer working at once; then, for all peers, at half of the lowest.
 - **Backlog.** Publisher and consumer work at once and keep the queue at its length. Two brokers, one with an
   empty queue and one with the backlog, take turns, each for {seconds:g} s a round; the peers follow one
   another. Memory is the broker's resident set: the most that was seen.
@@ -57,6 +57,8 @@ class Circumstances:
     commit: str
     plan: Plan
     is_trial: bool
+    is_complete: bool
+    """All that was asked for has been measured."""
     versions: Mapping[str, str]
 
 
@@ -66,13 +68,12 @@ def write(rows: Sequence[Row], circumstances: Circumstances) -> None:
 
 
 def document(rows: Sequence[Row], circumstances: Circumstances) -> str:
-    trial = ", **not with the full volumes, as a trial**"
     versions = ", ".join(f"{name} {version}" for name, version in circumstances.versions.items())
     parts = [
         INTRODUCTION.format(
             command=circumstances.command,
             commit=circumstances.commit,
-            trial=trial if circumstances.is_trial else "",
+            reservation=_reservation(circumstances),
             rounds=circumstances.plan.rounds,
             seconds=circumstances.plan.seconds,
             chunk=loads.CHUNK,
@@ -109,6 +110,12 @@ def commit() -> str:
     """The one that is checked out, and whether anything differs from it."""
     name = _git("rev-parse", "--short=10", "HEAD") or "unknown"
     return f"{name} with changes that are not committed" if _git("status", "--porcelain") else name
+
+
+def _reservation(circumstances: Circumstances) -> str:
+    if not circumstances.is_complete:
+        return ", **but did not come to its end**"
+    return ", **not with the full volumes, as a trial**" if circumstances.is_trial else ""
 
 
 def _git(*arguments: str) -> str:

@@ -44,7 +44,7 @@ class Confirms:
                     above = {each for each in above if each > floor}
             elif tag == floor + 1:
                 floor = tag
-            else:
+            elif tag > floor:
                 above.add(tag)
             while above and floor + 1 in above:
                 floor += 1
@@ -95,10 +95,8 @@ class Deliveries:
 
     def bodies_start_with(self, whole: int) -> list[int]:
         """The first eight bytes of each body among those taken, as numbers."""
-        return [
-            _NUMBER.unpack_from(self.buffer, start)[0]
-            for start in range(self.body_at, whole * self.size, self.size)
-        ]
+        starts = (self.body_at + each * self.size for each in range(whole))
+        return [_NUMBER.unpack_from(self.buffer, start)[0] for start in starts]
 
     def _learn(self) -> bool:
         """Walk over the first message frame by frame; False where it is not complete yet."""

@@ -1,10 +1,12 @@
 """The composition root: settings → storage → broker → listeners. The only place that knows them all."""
 
+import asyncio
 import logging
 import resource
 
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, SystemClock
+from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.kafka.connection import KafkaConnections
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.kafka.dispatch import Dispatcher
@@ -31,6 +33,11 @@ class App:
             KafkaConnections(Dispatcher(self.broker), settings),
             max_connections=settings.max_connections,
         )
+        self._amqp = Listener(
+            "AMQP",
+            AmqpConnections(self.broker.namespaces, self.broker.publishing, settings),
+            max_connections=settings.max_connections,
+        )
         self.listeners: dict[str, Address] = {}
         """Where clients are served, by protocol, once started."""
 
@@ -38,15 +45,22 @@ class App:
         await self.broker.start()
         try:
             self.listeners["kafka"] = await self._kafka.start(self.settings.kafka)
+            if self.settings.amqp is not None:
+                self.listeners["amqp"] = await self._amqp.start(self.settings.amqp)
         except BaseException:
+            self._kafka.close()
             await self.broker.stop()
             raise
 
     async def stop(self) -> None:
         """Accept nobody more, answer what was asked, then let go of the storage."""
         self._kafka.close()
+        self._amqp.close()
         self.broker.wake_readers()
-        await self._kafka.drained(self.settings.shutdown_seconds)
+        await asyncio.gather(
+            self._kafka.drained(self.settings.shutdown_seconds),
+            self._amqp.drained(self.settings.shutdown_seconds),
+        )
         await self.broker.stop()
 
 

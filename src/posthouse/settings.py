@@ -57,6 +57,10 @@ def _log_format(text: str) -> str:
     return text
 
 
+def _address_or_off(text: str) -> Address | None:
+    return None if text == "off" else Address.parse(text)
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -75,8 +79,10 @@ class Settings:
     kafka_advertised: Address | None = _setting(
         None, Address.parse, "Address that Kafka clients are told to use; by default the one they reached."
     )
-    amqp: Address = _setting(
-        Address("127.0.0.1", 5672), Address.parse, "Address for AMQP clients; port 0 picks a free one."
+    amqp: Address | None = _setting(
+        Address("127.0.0.1", 5672),
+        _address_or_off,
+        "Address for AMQP clients (RabbitMQ's); port 0 picks a free one, off serves none.",
     )
     namespaces: tuple[str, ...] = _setting(
         ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, with commas between."
@@ -139,7 +145,7 @@ class Settings:
     def check(self) -> None:
         """Raise InvalidConfig for values that are well-formed but must not be run with."""
         for address in (self.kafka, self.amqp):
-            if address.is_loopback or self.allow_open_network:
+            if address is None or address.is_loopback or self.allow_open_network:
                 continue
             raise InvalidConfig(
                 f"refusing to listen on {address}: anyone who reaches it could read and write everything. "

@@ -25,7 +25,7 @@ class BrokerProcess:
     def __init__(self, data: Path, port: int = 0) -> None:
         command = [
             *(sys.executable, "-m", "posthouse", "serve", "--data", str(data)),
-            *("--kafka", f"127.0.0.1:{port}"),
+            *("--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0"),
             *("--journal-bytes", str(256 * 1024), "--log-level", "error"),
         ]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

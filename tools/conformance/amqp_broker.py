@@ -24,7 +24,8 @@ def amqp_broker(workspace: Workspace, suite: str, given: str | None, listen: str
         return
     if insists and _is_taken():
         raise SetupError(
-            f"the tests of {suite} connect to port {AMQP_PORT} only, and something listens there; stop it first."
+            f"the tests of {suite} connect to port {AMQP_PORT} only, and something else listens there;"
+            " stop it first."
         )
     with broker(workspace, suite, amqp=listen) as served:
         yield served.amqp

@@ -73,7 +73,12 @@ class PytestSuite:
         command = [
             *(str(directory / "venv/bin/python"), "-m", "pytest", "-v", *selection),
             *("-o", "addopts=", "-o", "log_level=WARNING", "-p", "no:cacheprovider", "--tb=short"),
-            *(f"--timeout={TEST_SECONDS}", "--timeout-method=signal", f"--junitxml={outcomes}"),
+            *(
+                "--rootdir=.",
+                f"--timeout={TEST_SECONDS}",
+                "--timeout-method=signal",
+                f"--junitxml={outcomes}",
+            ),
             *self.options,
         ]
         process = subprocess.Popen(

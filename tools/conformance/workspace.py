@@ -29,7 +29,7 @@ KAFKA_JAVASCRIPT_VERSION = os.environ.get("KAFKA_JAVASCRIPT_VERSION", "1.10.1")
 KAFKA_CLIENTS_VERSION = os.environ.get("KAFKA_CLIENTS_VERSION", "4.2.0")
 """Kafka's Java client, which a few of librdkafka's tests put on the other side."""
 PIKA_VERSION = "1.3.2"
-"""Not the newest: Debian's source package of it has the tests, those on the Python package index have none."""
+"""Not the newest, but Debian's source package of it has the tests. The Python package index has none."""
 KOMBU_VERSION = os.environ.get("KOMBU_VERSION", "5.7.0")
 PY_AMQP_VERSION = os.environ.get("PY_AMQP_VERSION", "5.4.2")
 AMQPLIB_VERSION = os.environ.get("AMQPLIB_VERSION", "2.2.0")

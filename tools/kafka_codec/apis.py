@@ -67,4 +67,11 @@ APIS = (
     ApiRange(69, "consumer_group_describe", 0, 1),
     ApiRange(74, "list_config_resources", 0, 1),
     ApiRange(75, "describe_topic_partitions", 0, 0),
+    ApiRange(76, "share_group_heartbeat", 1, 1),
+    ApiRange(77, "share_group_describe", 1, 1),
+    ApiRange(78, "share_fetch", 1, 2),
+    ApiRange(79, "share_acknowledge", 1, 2),
+    ApiRange(90, "describe_share_group_offsets", 0, 1),
+    ApiRange(91, "alter_share_group_offsets", 0, 0),
+    ApiRange(92, "delete_share_group_offsets", 0, 0),
 )

@@ -78,6 +78,7 @@ class Broker:
             self.topics, clock, self._append_together, self.create_topics, self._schedule
         )
         self.namespaces.connect(self.publishing)
+        self.transactions.steps.refer = self.namespaces.refer_committed
         self._housekeeping = Housekeeping(
             [self.enforce_retention, self.groups.expire, self.transactions.expire],
             settings.retention_check_seconds,

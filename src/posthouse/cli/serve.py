@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 
 import uvloop
 
@@ -39,7 +40,7 @@ async def _serve(settings: Settings, hints: bool) -> None:
     print(_ready_line(app), flush=True)
     log.info("ready: %s", ", ".join(f"{name} on {where}" for name, where in app.listeners.items()))
     if hints:
-        print(_hints(settings, app.listeners["kafka"]), file=sys.stderr)
+        print(_hints(settings, app.listeners), file=sys.stderr)
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -68,13 +69,15 @@ def _ready_line(app: App) -> str:
     return json.dumps({"event": "ready", "listeners": listeners}, separators=(",", ":"))
 
 
-def _hints(settings: Settings, kafka: Address) -> str:
+def _hints(settings: Settings, listeners: Mapping[str, Address]) -> str:
+    kafka, amqp = listeners["kafka"], listeners.get("amqp")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
     if str(kafka) != DEFAULT_BOOTSTRAP:
         program += f" --bootstrap {kafka}"
+    rabbits = "" if amqp is None else f", for RabbitMQ clients on amqp://guest:guest@{amqp}"
     place = "in memory" if settings.memory else f"in {settings.data}"
     return (
-        f"\nPosthouse is ready for Kafka clients on {kafka}; records are kept {place}; Ctrl-C stops it.\n"
+        f"\nPosthouse is ready for Kafka clients on {kafka}{rabbits}; records are kept {place}; Ctrl-C stops it.\n"
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
         f"  {program} consume greetings --from-beginning\n\n"

@@ -9,7 +9,8 @@ from posthouse.settings import Address, Settings
 
 
 class AsyncBroker:
-    """`async with AsyncBroker() as broker:` and `broker.kafka` is where Kafka clients connect.
+    """`async with AsyncBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp` where
+    RabbitMQ's do.
 
     Everything is kept in memory unless `data` names a directory. Other arguments are settings, as in
     `posthouse.settings.Settings`.
@@ -17,6 +18,7 @@ class AsyncBroker:
 
     def __init__(self, *, data: Path | str | None = None, **settings: Any) -> None:
         settings.setdefault("kafka", Address("127.0.0.1", 0))
+        settings.setdefault("amqp", Address("127.0.0.1", 0))
         if data is not None:
             settings["data"] = Path(data)
         self.settings = Settings(memory=data is None, **settings)
@@ -32,6 +34,11 @@ class AsyncBroker:
     def kafka(self) -> str:
         """The bootstrap address."""
         return str(self.app.listeners["kafka"])
+
+    @property
+    def amqp(self) -> str:
+        """Where AMQP clients connect, as host:port; `amqp://guest:guest@` goes before it."""
+        return str(self.app.listeners["amqp"])
 
     async def __aenter__(self) -> Self:
         app = App(self.settings)

@@ -13,7 +13,8 @@ from posthouse.testing.async_broker import AsyncBroker
 
 
 class ThreadBroker:
-    """`with ThreadBroker() as broker:` and `broker.kafka` is where Kafka clients connect.
+    """`with ThreadBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp` where
+    RabbitMQ's do.
 
     Takes the arguments of `AsyncBroker`.
     """
@@ -28,6 +29,11 @@ class ThreadBroker:
     def kafka(self) -> str:
         """The bootstrap address."""
         return self.broker.kafka
+
+    @property
+    def amqp(self) -> str:
+        """Where AMQP clients connect, as host:port."""
+        return self.broker.amqp
 
     def start(self) -> None:
         started: Future[None] = Future()

@@ -108,7 +108,9 @@ class NaiveRouter:
         seen = [name]
         for each in seen:
             queues, exchanges = self._matches(each, key, headers)
-            found += [queue for queue in queues if queue not in found]
+            for queue in queues:
+                if queue not in found:
+                    found.append(queue)
             alternate = self.exchanges[each].alternate
             if not queues and not exchanges and alternate in self.exchanges:
                 exchanges = [alternate]

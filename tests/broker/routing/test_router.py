@@ -199,6 +199,16 @@ def test_the_alternate_takes_what_matches_nothing() -> None:
     assert place.route("x", b"other") == []
 
 
+def test_an_alternate_that_comes_late_may_lead_on_at_once() -> None:
+    place = Place("a")
+    place.exchange("x", alternate="rest")
+    place.exchange("last", FANOUT)
+    place.bind("last", "a")
+    assert place.route("x") == []
+    place.exchange("rest", alternate="last")
+    assert place.route("x") == ["a"]
+
+
 def test_circles_of_alternates_end() -> None:
     place = Place("a")
     place.exchange("x", alternate="y")

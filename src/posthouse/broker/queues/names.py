@@ -19,8 +19,8 @@ def topic_name(namespace: str, name: str) -> str:
     """A legal topic name, and for no other namespace and name the same one.
 
     The name itself in the default namespace, `namespace..name` in others. What cannot be written like that
-    gets `x.`, what is legible of it, and a hash. So no other name may begin with `x.`, and none may have two dots
-    in a row.
+    gets `x.`, what is legible of it, and a hash. So a name that begins with `x.` or has two dots in a row is
+    never used as it is.
     """
     if _is_plain(name):
         if namespace == DEFAULT_NAMESPACE:
@@ -29,7 +29,7 @@ def topic_name(namespace: str, name: str) -> str:
         # A dot on either side would leave open where the separator is.
         if _is_plain(namespace) and namespace[-1] != "." and name[0] != "." and _is_legal(joined):
             return joined
-    full = name if namespace == DEFAULT_NAMESPACE else f"{namespace}-{name}"
+    full = name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
     slug = _OTHERS.sub("-", full)[:_SLUG_LENGTH].strip("-") or "-"
     identity = f"{len(namespace)}:{namespace}{name}".encode(errors="surrogatepass")
     return f"{_MADE_UP}{slug}.{sha256(identity).hexdigest()[:12]}"

@@ -15,6 +15,7 @@ from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.settling import Settling
+from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.streams import QUEUE_TOPIC, Stream
 from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
@@ -23,7 +24,7 @@ from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotFound, QueueFull, Unavailable, UnknownNamespace
-from posthouse.model.ids import TopicId
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.interface import Append, Operation, Outcome, Put, Space, Storage
 
@@ -97,6 +98,7 @@ class Namespaces:
                 queue.lanes[lane].progress.load(key, value)
         for queue in queues.values():
             queue.loaded()
+            self.start(queue.recover())
         for key, value in self.storage.take_state(Space.BINDINGS).items():
             try:
                 self._of(key).router.bind(decode_binding(value))
@@ -168,6 +170,23 @@ class Namespaces:
             referrals = referrals or Referrals(self.clock.now_ms())
             referrals.add(source[0], source[1], append)
         return referrals
+
+    async def refer_committed(self, written: Sequence[tuple[PartitionId, int]]) -> Referrals | None:
+        """The same for records of transactions, in the moment in which they become visible."""
+        routed = [(partition, producer) for partition, producer in written if self._source(partition) is not None]
+        if not routed:
+            return None
+        await self.storage.commit([])  # so that everything that was written before can be read
+        referrals = Referrals(self.clock.now_ms())
+        for partition, producer in routed:
+            async for append in transaction_batches(self.storage, partition, producer):
+                source = self._source(partition)
+                if source is not None:
+                    referrals.add(source[0], source[1], append)
+        return referrals
+
+    def _source(self, partition: PartitionId) -> tuple[Namespace, Exchange | Queue] | None:
+        return self.sources.get(self.topic_name(partition.topic))
 
     # Delayed messages
 

@@ -12,6 +12,7 @@ from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.progress import Progress
 from posthouse.broker.queues.reading import LaneReader, reload
+from posthouse.broker.queues.recovery import find_expiries, unsettled_bytes
 from posthouse.broker.queues.streams import Stream
 from posthouse.model.clock import Clock
 from posthouse.model.ids import TopicId
@@ -109,6 +110,14 @@ class Queue:
             lane.progress.loaded(self._host.storage.bounds(lane.log).start)
             lane.loaded_to = lane.progress.floor
             reader.seek(lane.progress.floor)
+
+    async def recover(self) -> None:
+        """Learn again what only the references tell: when messages expire, and how many bytes there are."""
+        for lane in self.lanes:
+            await find_expiries(self._host.storage, lane)
+            if self.definition.max_bytes is not None:
+                self.ready_bytes += await unsettled_bytes(self._reader(lane), lane)
+        self._plan_expiry()
 
     # What there is
 

@@ -6,14 +6,14 @@ Storage has one entry per bucket in `Space.SCHEDULE`, numbers big-endian:
     value  version u8 = 1 | bits of the period u8 | start of the period u64 | fired u64
            | mark: due u64, sequence 8 bytes, offset u64 | marked to u64
 
-Entries lie in the log in the order of their coming and are fired in the order in which they are due. The mark says
-which: *an entry whose offset is below `marked to` has been fired if it does not sort behind the mark*. So any
-number of entries needs one mark, and it changes in the same commit that puts the messages into their topics.
-An entry that came behind `marked to` but sorts before the mark is *late*; late ones are fired first, by offset,
-and `marked to` goes behind them.
+Entries lie in the log in the order of their coming and are fired in the order in which they are due. The mark
+says which: *an entry whose offset is below `marked to` has been fired if it does not sort behind the mark*.
+So any number of entries needs one mark, and it changes in the same commit that puts the messages into their
+topics. An entry that came behind `marked to` but sorts before the mark is *late*. Late ones are fired first,
+by offset, and `marked to` follows them.
 
-A bucket is stored with its first entry. When nothing is left in it, one commit trims its log to the end and removes
-it. A bucket of a longer period is moved from the front: each step trims what it has put elsewhere.
+A bucket is stored with its first entry. When nothing is left in it, one commit trims its log to the end and
+removes it. A bucket of a longer period is moved from the front: each step trims what it has put elsewhere.
 """
 
 from collections import deque
@@ -40,9 +40,6 @@ class Mark:
     to: int = 0
     """It speaks of entries below this offset."""
 
-    def covers(self, key: bytes, offset: int) -> bool:
-        return offset < self.to and key[:PLACE_SIZE] <= self.place
-
 
 @dataclass(slots=True, eq=False)
 class Bucket:
@@ -53,7 +50,6 @@ class Bucket:
     """How many of the entries in the log have been."""
     mark: Mark = field(default_factory=Mark)
 
-    takes_entries: bool = True
     is_closed: bool = False
     """Nothing can come in any more, neither new entries nor those that were on their way."""
     bound: bytes = b""
@@ -80,9 +76,7 @@ class Bucket:
     def put(self, mark: Mark, fired: int) -> Put:
         due_ms, sequence, _, offset, _ = keys.unpack(mark.place + bytes(4))
         period = self.period
-        value = _VALUE.pack(
-            _VERSION, period.bits, period.start_ms, fired, due_ms, sequence, offset, mark.to
-        )
+        value = _VALUE.pack(_VERSION, period.bits, period.start_ms, fired, due_ms, sequence, offset, mark.to)
         return Put(Space.SCHEDULE, _KEY.pack(self.log), value)
 
     def removal(self) -> Put:

@@ -43,8 +43,10 @@ class Buckets:
     def load(self, state: dict[bytes, bytes]) -> None:
         for key, value in state.items():
             number = log_in(key)
-            self._logs.claim(number)
-            self._add(decode(number, self._logs.partition(number), value))
+            if self._logs.claim(number):
+                self._add(decode(number, self._logs.partition(number), value))
+            else:
+                log.error("log %d of the schedule is not there; what waited in it is lost", number)
         for number in self._logs.free_logs():
             partition = self._logs.partition(number)
             bounds = self._storage.bounds(partition)

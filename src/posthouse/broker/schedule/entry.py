@@ -14,8 +14,8 @@ first, where several are due at once), and it has no headers. Its value, numbers
         26     4  size of the record headers
         30     4  size of the attributes
         34     4  number of further routing keys
-        38     …  namespace and exchange in UTF-8, routing key, record headers as in a batch, attributes in JSON
-                  (see `routing.table_values`; nothing if there are none)
+        38     …  namespace and exchange in UTF-8, routing key, record headers as in a batch, attributes in
+                  JSON (see `routing.table_values`; nothing if there are none)
          …     …  further routing keys, each behind its size in 4 bytes
          …     …  the message's value, to the end
 
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
 
-from posthouse.broker.routing.table_values import table_from_json, to_json
+from posthouse.broker.routing.table_values import from_json, to_json
 from posthouse.model.errors import DataDamaged, InvalidRecord, InvalidTimestamp
 
 LATEST_MS = 253_402_300_799_999
@@ -64,7 +64,9 @@ class Scheduled:
 
     def __post_init__(self) -> None:
         if not 0 <= self.due_ms <= LATEST_MS:
-            raise InvalidTimestamp(f"a message cannot be due at {self.due_ms} ms; the last time is {LATEST_MS}")
+            raise InvalidTimestamp(
+                f"a message cannot be due at {self.due_ms} ms; the last time is {LATEST_MS}"
+            )
         if not 0 <= (self.expires_in_ms or 0) <= _MAX_INT64 or not 0 <= self.priority < 2**31:
             raise InvalidRecord(f"expiry in {self.expires_in_ms} ms, priority {self.priority}")
         if self.stored_attributes is None:
@@ -123,10 +125,17 @@ def _decoded(due_ms: int, data: bytes) -> Scheduled:
         key=key,
         value=data[at:],
         headers=headers,
-        attributes=table_from_json(json.loads(attributes)) if attributes else {},
+        attributes=_attributes(attributes) if attributes else {},
         expires_in_ms=expires_in_ms if flags & _EXPIRES else None,
         priority=priority,
         more_keys=tuple(more_keys),
         persistent=bool(flags & _PERSISTENT),
         stored_attributes=attributes,
     )
+
+
+def _attributes(stored: bytes) -> Mapping[str, object]:
+    table = from_json(json.loads(stored))
+    if not isinstance(table, dict):
+        raise DataDamaged("the attributes of a delayed message are no table")
+    return table

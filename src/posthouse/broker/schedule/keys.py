@@ -2,8 +2,8 @@
 
     due in ms u64 | sequence 8 bytes | log u32 | offset u64 | size of the record u32
 
-Bytes and not tuples, because there are tens of thousands: they take a third of the memory. A shorter key, such
-as that of a time alone, lies before all keys that begin with it.
+Bytes and not tuples, because there are tens of thousands: they take a third of the memory. A shorter key,
+such as that of a time alone, lies before all keys that begin with it.
 """
 
 from struct import Struct
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _KEY = Struct(">Q8sIQI")
 _DUE = Struct(">Q")
-_LOG = Struct(">I")
+_LOG = _SIZE = Struct(">I")
 _LOG_AT = 16
 PLACE_SIZE = 28
 """Without the size at the end, which says nothing about the order."""
@@ -44,6 +44,11 @@ def before(due_ms: int) -> bytes:
 def due_of(key: bytes) -> int:
     due_ms: int = _DUE.unpack_from(key)[0]
     return due_ms
+
+
+def size_of(key: bytes) -> int:
+    size: int = _SIZE.unpack_from(key, PLACE_SIZE)[0]
+    return size
 
 
 def log_of(key: bytes) -> int:

@@ -1,7 +1,7 @@
 """The logs that a schedule keeps its entries in: partitions of one internal topic, given out and taken back.
 
-Making a topic for each period would write to the catalog every second. A partition that was trimmed to its end
-is as good as new and has no file, so logs are used again.
+Making a topic for each period would write to the catalog every second. A partition that was trimmed to its
+end is as good as new and has no file, so logs are used again.
 """
 
 import asyncio
@@ -67,9 +67,12 @@ class Logs:
             raise Unavailable("all logs of the schedule are in use; more are being made")
         return self._free.pop()
 
-    def claim(self, log: int) -> None:
-        """Take this one: it was in use before a restart."""
+    def claim(self, log: int) -> bool:
+        """Take this one, which was in use before a restart. False if it is not there."""
+        if log not in self._free:
+            return False
         self._free.remove(log)
+        return True
 
     def give_back(self, log: int) -> None:
         self._free.append(log)

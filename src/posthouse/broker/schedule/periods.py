@@ -42,7 +42,7 @@ class Period(NamedTuple):
 def period_for(due_ms: int, now_ms: int) -> Period:
     """Where something goes that comes in now: the shortest periods that reach so far.
 
-    What is due already goes where the present is. A longer period is never chosen once it may have been opened.
+    What is due already goes where the present is. A longer period is not chosen once its time has come.
     """
     due_ms = max(due_ms, now_ms)
     bits = FINEST_BITS

@@ -1,5 +1,6 @@
 """Reading the logs of a schedule in bounded pieces."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -56,24 +57,18 @@ def records_in(piece: Piece, offset: int) -> Iterator[RawRecord]:
 async def read_records(
     storage: Storage, partition: PartitionId, offsets: Sequence[int]
 ) -> dict[int, RawRecord]:
-    """The records at rising `offsets`; without those that are damaged."""
+    """The records at these rising offsets, without those that are damaged."""
     found: dict[int, RawRecord] = {}
-    wanted = iter(offsets)
-    offset = next(wanted, None)
-    end = offsets[-1] + 1 if offsets else 0
-    while offset is not None:
-        piece = await read_piece(storage, partition, offset, end)
+    end = offsets[-1] + 1
+    done = 0
+    while done < len(offsets):
+        piece = await read_piece(storage, partition, offsets[done], end)
         for header, data in piece.batches:
-            for record in iter_raw(data, header, offset, end) if header.next_offset > offset else ():
-                if record.offset < offset:
-                    continue
-                while offset is not None and offset < record.offset:  # damaged
-                    offset = next(wanted, None)
-                if offset == record.offset:
-                    found[offset] = record
-                    offset = next(wanted, None)
-                if offset is None:
-                    return found
-        while offset is not None and offset < piece.following:
-            offset = next(wanted, None)
+            until = bisect_left(offsets, header.next_offset, done)
+            if until > done:
+                wanted = set(offsets[done:until])
+                records = iter_raw(data, header, offsets[done], offsets[until - 1] + 1)
+                found |= {record.offset: record for record in records if record.offset in wanted}
+                done = until
+        done = bisect_left(offsets, piece.following, done)
     return found

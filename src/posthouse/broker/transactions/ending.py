@@ -7,7 +7,7 @@ from posthouse.broker.transactions.transaction import ProducerIdentity, Transact
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import parse_header
 from posthouse.records.control import build_marker
-from posthouse.storage.interface import Append, Operation, OperationRefused, Put, Storage
+from posthouse.storage.interface import Append, Operation, OperationRefused, Put, Refer, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +20,9 @@ class Ending:
 
 
 async def commit_ends(
-    storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = ()
+    storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = (), references: Sequence[Refer] = ()
 ) -> list[Append]:
-    """All of them and `others` in one durable step. Returns the markers that were written."""
+    """All of them with `others` and `references` in one durable step. Returns the markers that were written."""
     markers: list[Append] = []
     puts = list(others)
     for ending in endings:
@@ -30,7 +30,7 @@ async def commit_ends(
         puts += _puts(ending)
         puts.append(ending.after.put())
     while True:
-        operations: list[Operation] = [*markers, *puts]
+        operations: list[Operation] = [*markers, *references, *puts]
         try:
             committing = storage.commit(operations)
         except OperationRefused as refusal:

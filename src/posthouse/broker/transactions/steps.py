@@ -1,9 +1,9 @@
 """How a transactional id goes from one state to the next: alone, undisturbed, and known once durable."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from posthouse.broker.transactions.ending import Ending, commit_ends
 from posthouse.broker.transactions.origins import Line
@@ -13,9 +13,35 @@ from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
 from posthouse.model.errors import ConcurrentTransaction
 from posthouse.model.ids import PartitionId
+from posthouse.storage import interface as storage_interface
 from posthouse.storage.interface import Put, Storage
 
 T = TypeVar("T")
+
+
+class Referred(Protocol):
+    """References to records that become visible with their transaction."""
+
+    def operations(self) -> list[storage_interface.Refer]: ...
+
+    def durable(self) -> None: ...
+
+
+Refer = Callable[[Sequence[tuple[PartitionId, int]]], Awaitable[Referred | None]]
+"""Asked for partitions and the ids of the producers whose records there are committed."""
+
+
+async def _nothing_refers(written: Sequence[tuple[PartitionId, int]]) -> Referred | None:
+    return None
+
+
+def _committed(endings: Sequence[Ending]) -> list[tuple[PartitionId, int]]:
+    return [
+        (partition, ending.transaction.producer.producer_id)
+        for ending in endings
+        if ending.commit and ending.transaction.work is not None
+        for partition in ending.transaction.work.partitions
+    ]
 
 
 class Steps:
@@ -38,6 +64,8 @@ class Steps:
         self._producer_ids = producer_ids
         self._apply_offsets = apply_offsets
         self.arrived = arrived
+        self.refer: Refer = _nothing_refers
+        """What queues refer to among the records that are about to be committed."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def conclude(self, endings: Sequence[Ending], others: Sequence[Put] = ()) -> None:
@@ -51,7 +79,11 @@ class Steps:
             if after.producer != ending.transaction.producer:
                 after.has_aborted = False
                 after.control = Line()
-        markers = await commit_ends(self._storage, endings, others)
+        referred = await self.refer(_committed(endings))
+        references = [] if referred is None else referred.operations()
+        markers = await commit_ends(self._storage, endings, others, references)
+        if referred is not None:
+            referred.durable()
         for ending in endings:
             work = ending.transaction.work
             self._ids.keep(ending.after)

@@ -192,5 +192,8 @@ class Channel:
             self.confirms.close()
         if self.transaction is not None:
             self.deliveries.put_back(self.transaction.forget())
+        self.release_all()
+
+    def release_all(self) -> None:
         for queue, messages in by_queue(self.deliveries.take_all()).items():
             queue.release(messages)

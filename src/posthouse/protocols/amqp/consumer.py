@@ -20,7 +20,17 @@ AT_ONCE: Final = 512
 class ChannelConsumer:
     """See `broker.queues.consumers.Consumer`."""
 
-    __slots__ = ("_tag", "channel", "counts_deliveries", "is_active", "no_ack", "prefetch", "queue", "tag", "unacked")
+    __slots__ = (
+        "_tag",
+        "channel",
+        "counts_deliveries",
+        "is_active",
+        "no_ack",
+        "prefetch",
+        "queue",
+        "tag",
+        "unacked",
+    )
 
     def __init__(self, channel: "Channel", queue: Queue, tag: str, *, no_ack: bool, prefetch: int) -> None:
         self.channel = channel

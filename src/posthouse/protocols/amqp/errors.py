@@ -67,11 +67,11 @@ class Refused(Exception):
 INTERNAL = "the broker failed; its log says why"
 
 _LOCKED = (
-    "cannot obtain exclusive access to locked {subject}. It could be originally declared on another connection "
-    "or the exclusive property value does not match that of the original declaration."
+    "cannot obtain exclusive access to locked {subject}. It could be originally declared on another "
+    "connection or the exclusive property value does not match that of the original declaration."
 )
 
-# The sentence is for where the subject is known: `queue 'q' in vhost '/'`. Without, the error speaks for itself.
+# The sentence is for where the subject is known, as in `queue 'q' in vhost '/'`; else the error has its own.
 _REPLIES: dict[type[PosthouseError], tuple[ReplyCode, str | None]] = {
     errors.UnknownQueue: (ReplyCode.NOT_FOUND, "no {subject}"),
     errors.UnknownExchange: (ReplyCode.NOT_FOUND, "no {subject}"),

@@ -50,9 +50,11 @@ class Outbox:
 
     def flush(self) -> None:
         frames = self._frames
-        if frames and not self.is_closed:
-            self._frames = []
-            self._size = 0
+        if not frames:
+            return
+        self._frames = []
+        self._size = 0
+        if not self.is_closed:
             self.was_used = True
             # One buffer of many small frames costs less than many buffers.
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))

@@ -42,12 +42,14 @@ def publish(channel: Channel, event: Publish) -> None:
         raise Refused(ReplyCode(error.code), error.text) from None
     if exchange.definition.internal:
         raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange.name)}")
-    if not exchange_name and key.startswith(PREFIX):
-        _reply(channel, event, properties)
-        return
+    is_reply = not exchange_name and key.startswith(PREFIX)
+    mandatory = flags & MANDATORY != 0
     if channel.transaction is not None:
-        collected = Collected(exchange, key, body, properties, envelope, flags & MANDATORY != 0)
+        collected = Collected(exchange, key, body, properties, envelope, mandatory, is_reply)
         channel.transaction.publish(collected)
+        return
+    if is_reply:
+        reply(channel, key, properties, body, mandatory=mandatory)
         return
     unfinished = session.unfinished
     part = unfinished.part()
@@ -63,7 +65,7 @@ def publish(channel: Channel, event: Publish) -> None:
     size = len(body)
     part.size += size
     unfinished.size += size
-    if not routed and flags & MANDATORY:
+    if mandatory and not routed:
         give_back(channel, exchange_name, key, properties, body)
     if confirms is not None:
         confirms.joined(part)
@@ -79,11 +81,10 @@ def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, 
     )
 
 
-def _reply(channel: Channel, event: Publish, properties: bytes) -> None:
-    """Straight to the channel that waits for it. There is nothing to make durable, not even in a transaction."""
-    _, _, exchange, key, flags, _, body = event
+def reply(channel: Channel, key: bytes, properties: bytes, body: bytes, *, mandatory: bool) -> None:
+    """Straight to the channel that waits for it. There is nothing to make durable."""
     consumer = channel.session.reply_tos.find(key, channel.session.vhost)
-    if (consumer is None or not consumer.deliver(key, properties, body)) and flags & MANDATORY:
-        give_back(channel, exchange, key, properties, body)
+    if (consumer is None or not consumer.deliver(key, properties, body)) and mandatory:
+        give_back(channel, b"", key, properties, body)
     if channel.confirms is not None:
         channel.confirms.taken()

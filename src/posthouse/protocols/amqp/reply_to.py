@@ -40,9 +40,7 @@ class ReplyConsumer:
         channel.deliveries.last_tag = number = channel.deliveries.last_tag + 1
         tag = self.tag.encode()
         session.outbox.send(
-            encode.deliver(
-                channel.number, tag, number, False, b"", key, properties, body, session.frame_max
-            )
+            encode.deliver(channel.number, tag, number, False, b"", key, properties, body, session.frame_max)
         )
         return True
 

@@ -1,4 +1,4 @@
-"""Acknowledgements of one turn, gathered for each queue: clients send them one by one, often by the hundred."""
+"""Acknowledgements of one turn, gathered for each queue: clients send them one by one, and many."""
 
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.deliveries import Delivery, by_queue
-from posthouse.protocols.amqp.errors import precondition_failed
+from posthouse.protocols.amqp.errors import Refused, precondition_failed
 
 if TYPE_CHECKING:
     from posthouse.protocols.amqp.channel import Channel
@@ -25,6 +26,17 @@ class Publish:
     properties: bytes
     envelope: Envelope
     mandatory: bool
+    is_reply: bool
+    """It goes straight to a channel, not to a queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What is left to do when a transaction is durable."""
+
+    unroutable: list[Publish] = field(default_factory=list)
+    """To be returned to their sender, who asked for it."""
+    replies: list[Publish] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -70,30 +82,44 @@ class Transaction:
         collected, self._collected = self._collected, _Collected()
         return collected.deliveries()
 
-    async def commit(self, channel: "Channel") -> list[Publish]:
-        """Returns when it is durable, with the messages that have to be returned to their sender.
+    async def commit(self, channel: "Channel") -> Committed:
+        """Returns when it is durable.
 
-        Messages and acknowledgements are one write. Rejections follow it: they are done again by whoever
-        gets the messages next, should the broker fail between the two.
+        Messages and acknowledgements are one write. Rejections follow it: should the broker fail between the
+        two, whoever gets the messages next rejects them again.
         """
-        collected = self._collected
+        collected, self._collected = self._collected, _Collected()
         wave = self._publishing.transaction()
-        returned: list[Publish] = []
+        committed = Committed()
         try:
             for publish in collected.publishes:
-                routed = channel.namespace.publish(
-                    publish.exchange, publish.key, publish.body, publish.envelope, wave
-                )
-                if publish.mandatory and not routed:
-                    returned.append(publish)
+                if publish.is_reply:
+                    committed.replies.append(publish)
+                elif not _publish(channel, publish, wave) and publish.mandatory:
+                    committed.unroutable.append(publish)
+            for queue, messages in by_queue(collected.acked).items():
+                queue.ack(messages, wave)
+            committing = wave.commit()
         except PosthouseError as error:
             wave.abandon()
-            raise precondition_failed(f"the transaction cannot be committed: {error}") from error
-        for queue, messages in by_queue(collected.acked).items():
-            queue.ack(messages, wave)
-        await wave.commit()
-        self._collected = _Collected()
+            raise _failed(channel, collected, error) from error
+        try:
+            await committing
+        except PosthouseError as error:
+            raise _failed(channel, collected, error) from error
         channel.freed(collected.acked)
         for rejected in collected.rejected:
             channel.settle_rejected(list(rejected.deliveries), rejected.requeue)
-        return returned
+        return committed
+
+
+def _publish(channel: "Channel", publish: Publish, wave: Wave) -> bool:
+    return channel.namespace.publish(publish.exchange, publish.key, publish.body, publish.envelope, wave)
+
+
+def _failed(channel: "Channel", collected: _Collected, error: PosthouseError) -> Refused:
+    """Nothing of it has happened. The channel is closed for it, if it is not closed already."""
+    channel.deliveries.put_back(collected.deliveries())
+    if channel.is_closed:
+        channel.release_all()
+    return precondition_failed(f"the transaction cannot be committed: {error}")

@@ -1,5 +1,6 @@
 """A connection's publishes that are not durable yet, by the wave that they joined."""
 
+import asyncio
 from collections.abc import Callable
 
 from posthouse.broker.queues.publishing import Publishing
@@ -28,19 +29,18 @@ class Part:
 
 
 class Unfinished:
-    def __init__(
-        self, publishing: Publishing, on_end: Callable[[PosthouseError | None], None]
-    ) -> None:
-        self._publishing = publishing
+    def __init__(self, publishing: Publishing, on_end: Callable[[PosthouseError | None], None]) -> None:
+        self.publishing = publishing
         self._on_end = on_end
         self._current: Part | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self.parts = 0
         self.size = 0
         """Bytes of all bodies whose waves have not ended."""
-        self.parts = 0
 
     def part(self) -> Part:
         """That of the wave which is joined now."""
-        wave = self._publishing.wave
+        wave = self.publishing.wave
         part = self._current
         if part is None or part.wave is not wave:
             part = self._current = Part(self, wave)
@@ -48,9 +48,21 @@ class Unfinished:
             wave.on_end(part.ended)
         return part
 
+    async def drained(self) -> None:
+        """Wait for all of them: who counts messages right after publishing wants to find them."""
+        if self.parts:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
     def part_ended(self, part: Part, error: PosthouseError | None) -> None:
         self.size -= part.size
         self.parts -= 1
         if self._current is part:
             self._current = None
+        if not self.parts:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
         self._on_end(error)

@@ -186,7 +186,7 @@ class Decoder:
         """The position behind one frame of any kind, or 0 if it is not complete."""
         available = len(data) - pos
         if available < FRAME.size:
-            self._need = OVERHEAD
+            self._need = FRAME.size
             return 0
         kind, channel, length = FRAME.unpack_from(data, pos)
         if kind not in FRAME_TYPES:

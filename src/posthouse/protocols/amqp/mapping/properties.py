@@ -6,11 +6,10 @@ values      of those that are there: short strings (1 byte of length), one table
             timestamp (8 bytes)
 """
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from posthouse.protocols.amqp.codec.tables import MalformedTable, Table, decode_table
 from posthouse.protocols.amqp.mapping.errors import MalformedProperties
@@ -46,13 +45,15 @@ _FIXED: Final = {int(Flag.DELIVERY_MODE): 1, int(Flag.PRIORITY): 1, int(Flag.TIM
 _UNUSED: Final = 0x0003
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Properties:
-    """Strings stay bytes: nobody promises that they are UTF-8, and they are only passed on."""
+class Properties(NamedTuple):
+    """Strings stay bytes: nobody promises that they are UTF-8, and they are only passed on.
 
+    A tuple, because one is built for nearly every message that carries an id or a time of its own.
+    """
+
+    headers: Table
     content_type: bytes | None = None
     content_encoding: bytes | None = None
-    headers: Table = field(default_factory=dict)
     delivery_mode: int | None = None
     priority: int | None = None
     correlation_id: bytes | None = None
@@ -67,7 +68,7 @@ class Properties:
 
 
 def parse(properties: bytes) -> Properties:
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {"headers": {}}
     for flag, (start, end) in spans(properties).items():
         if flag == _HEADERS:
             try:
@@ -80,7 +81,7 @@ def parse(properties: bytes) -> Properties:
             found[_NAMES[flag]] = int.from_bytes(properties[start:end])
         else:
             found[_NAMES[flag]] = properties[start + 1 : end]
-    return Properties(**found)  # type: ignore[arg-type]
+    return Properties(**found)
 
 
 def spans(properties: bytes) -> dict[int, tuple[int, int]]:

@@ -46,4 +46,11 @@ TABLE = (
     (69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0, 0),
     (74, "ListConfigResources", "list_config_resources", 0, 1, 0, 0),
     (75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0, 0),
+    (76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, 1, 1),
+    (77, "ShareGroupDescribe", "share_group_describe", 1, 1, 1, 1),
+    (78, "ShareFetch", "share_fetch", 1, 2, 1, 1),
+    (79, "ShareAcknowledge", "share_acknowledge", 1, 2, 1, 1),
+    (90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, 0, 0),
+    (91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, 0, 0),
+    (92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, 0, 0),
 )

@@ -1,0 +1,36 @@
+"""What a queue finds out from its references after a restart, in the background."""
+
+from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.reading import LaneReader
+from posthouse.records.batch import NO_TIMESTAMP, iter_headers
+from posthouse.storage.interface import Storage
+
+_SCAN_BYTES = 256 * 1024
+
+
+async def find_expiries(storage: Storage, lane: Lane) -> None:
+    """Batches of references say when the first of them expires; where none does, nothing is read."""
+    end = lane.end
+    first = await storage.find_timestamp(lane.log, 0)
+    position = end if first is None else max(first.offset, lane.progress.floor)
+    while position < end:
+        found = await storage.read(lane.log, position, _SCAN_BYTES)
+        if not found.data:
+            return
+        for _, header in iter_headers(memoryview(found.data)):
+            position = header.next_offset
+            if header.base_timestamp != NO_TIMESTAMP:
+                lane.expiries.add_span(header.base_timestamp, header.base_offset, header.next_offset)
+
+
+async def unsettled_bytes(reader: LaneReader, lane: Lane) -> int:
+    """Of the values of all messages that are not settled; those settled out of order are counted by average."""
+    total, end = 0, lane.end
+    reader.seek(lane.progress.floor)
+    while (found := await reader.next_run(end)) is not None:
+        position, run = found
+        settled = 0
+        if lane.progress.settled_above:
+            settled = sum(lane.progress.is_settled(at) for at in range(position, position + run.count))
+        total += run.size * (run.count - settled) // run.count
+    return total

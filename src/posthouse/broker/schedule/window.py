@@ -1,0 +1,60 @@
+"""The entries that are due next, over all buckets: as many as fit, by their keys."""
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+
+from posthouse.broker.schedule.keys import log_of
+
+
+class Window:
+    """A heap with a limit. Late entries are kept by their buckets, but are counted here."""
+
+    def __init__(self, limit: int) -> None:
+        if limit < 2:
+            raise ValueError("a window has room for two entries at least")
+        self.limit = limit
+        self.late = 0
+        self._heap: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._heap) + self.late
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.limit
+
+    @property
+    def first(self) -> bytes | None:
+        return self._heap[0] if self._heap else None
+
+    def add(self, key: bytes) -> Sequence[bytes]:
+        """Returns what had to be let go for it: the later half of all, so that this happens rarely."""
+        if not self.is_full:
+            heappush(self._heap, key)
+            return ()
+        self._heap.append(key)
+        return self._keep((self.limit - self.late + 1) // 2)
+
+    def make_room(self) -> Sequence[bytes]:
+        """Returns what had to be let go."""
+        return self._keep(len(self._heap) // 2) if self.is_full else ()
+
+    def _keep(self, count: int) -> Sequence[bytes]:
+        self._heap.sort()
+        dropped = self._heap[count:]
+        del self._heap[count:]
+        return dropped
+
+    def pop(self) -> bytes:
+        return heappop(self._heap)
+
+    def put_back(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            heappush(self._heap, key)
+
+    def forget(self, log: int, bound: bytes) -> int:
+        """Let go of what a log has from `bound` on; returns how many these were."""
+        before = len(self._heap)
+        self._heap = [key for key in self._heap if key < bound or log_of(key) != log]
+        heapify(self._heap)
+        return before - len(self._heap)

@@ -1,0 +1,35 @@
+"""Why nothing more is taken from a client for now, and telling it so."""
+
+from enum import Enum
+
+from pamqp.commands import Connection
+
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.outbox import Outbox
+
+
+class Reason(Enum):
+    STORAGE = "low on disk"
+    QUEUE = "a queue is full"
+
+
+class Blocking:
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._reasons: set[Reason] = set()
+        self.tells = False
+        """Whether the client understands it."""
+
+    def __bool__(self) -> bool:
+        return bool(self._reasons)
+
+    def add(self, reason: Reason) -> None:
+        if self.tells and not self._reasons:
+            self._outbox.send(encode.method(0, Connection.Blocked(reason.value)))
+        self._reasons.add(reason)
+
+    def remove(self, reason: Reason) -> None:
+        if reason in self._reasons:
+            self._reasons.remove(reason)
+            if self.tells and not self._reasons:
+                self._outbox.send(encode.method(0, Connection.Unblocked()))

@@ -1,0 +1,252 @@
+"""One client: its bytes in, its frames out, and how it comes and goes.
+
+Memory is bounded. Nothing more is read while something that has been read waits in line, while the bodies of
+publishes that are not durable yet take more than `connection_buffer_bytes`, or while the client leaves too
+many answers untaken.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import cast
+
+from pamqp.commands import Connection as Methods
+
+from posthouse.broker.queues.namespaces import Namespaces
+from posthouse.broker.queues.publishing import Publishing
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.codec.decoder import Decoder
+from posthouse.protocols.amqp.codec.errors import FrameError
+from posthouse.protocols.amqp.codec.framing import PROTOCOL
+from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
+from posthouse.protocols.amqp.errors import Refused, ReplyCode
+from posthouse.protocols.amqp.heartbeats import Heartbeats
+from posthouse.protocols.amqp.limits import AmqpLimits
+from posthouse.protocols.amqp.negotiation import Authenticate, LoginRefused, guest_only
+from posthouse.protocols.amqp.outbox import Outbox
+from posthouse.protocols.amqp.server_names import RandomBytes
+from posthouse.protocols.amqp.shared import Shared
+from posthouse.protocols.listener import Listener
+from posthouse.settings import Address, Settings
+
+log = logging.getLogger(__name__)
+
+
+class AmqpConnections:
+    """Makes the connections of one listener."""
+
+    def __init__(
+        self,
+        namespaces: Namespaces,
+        publishing: Publishing,
+        settings: Settings,
+        *,
+        limits: AmqpLimits | None = None,
+        authenticate: Authenticate = guest_only,
+        random: RandomBytes = os.urandom,
+    ) -> None:
+        self.shared = Shared(
+            namespaces,
+            publishing,
+            buffer_bytes=settings.connection_buffer_bytes,
+            limits=limits or AmqpLimits(),
+            authenticate=authenticate,
+            random=random,
+        )
+
+    def __call__(self, listener: Listener) -> asyncio.Protocol:
+        return AmqpConnection(self.shared, listener)
+
+
+class _Stage(Enum):
+    OPEN = auto()
+    """From the first byte on."""
+    FINISHING = auto()
+    """Nothing more is begun. When what was asked for is answered, the connection is closed."""
+    CLOSING = auto()
+    """One side has asked for the end, and the other one is to agree."""
+    LOST = auto()
+
+
+class AmqpConnection(asyncio.Protocol):
+    """Also the host of its conversation: see `conversation.Host`."""
+
+    def __init__(self, shared: Shared, listener: Listener) -> None:
+        self._shared = shared
+        self._limits = shared.limits
+        self._limit = shared.buffer_bytes
+        self._listener = listener
+        self._stage = _Stage.OPEN
+        self._reading_paused = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self.peer = "?"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._transport = cast("asyncio.Transport", transport)
+        self._outbox = Outbox(loop, self._transport, self._limit)
+        self._heartbeats = Heartbeats(loop, self._outbox, self._missed)
+        self._decoder = Decoder(frame_max=self._limits.frame_max, max_body=self._limits.max_body)
+        self._conversation = Conversation(self._shared, self, loop, self._outbox, self._decoder)
+        address = transport.get_extra_info("peername")
+        self.peer = (
+            str(Address(address[0], address[1])) if isinstance(address, tuple) else str(address or "?")
+        )
+        if self._listener.join(self):
+            self._set_timer(self._limits.handshake_seconds, "did not open the connection in time")
+        else:
+            self._stage = _Stage.LOST
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._stage is _Stage.OPEN and self._conversation.session is not None:
+            log.warning("the AMQP connection from %s ended without a close", self.peer)
+        self._stage = _Stage.LOST
+        self._heartbeats.stop()
+        self._cancel_timer()
+        self._outbox.close()
+        self._end().add_done_callback(lambda _: self._listener.leave(self))
+
+    def data_received(self, data: bytes) -> None:
+        self._heartbeats.heard = True
+        asked: Iterable[Asked]
+        try:
+            asked = self._decoder.feed(data)
+        except FrameError as error:
+            asked = [*error.events, (FAULT, 0, error)]
+        self._conversation.take(asked)
+
+    def pause_writing(self) -> None:
+        self._outbox.is_congested = True
+
+    def resume_writing(self) -> None:
+        self._outbox.is_congested = False
+        self._conversation.deliver_again()
+        self.regulate()
+
+    def regulate(self) -> None:
+        stage = self._stage
+        if stage is _Stage.FINISHING and self._conversation.is_idle:
+            forced = "broker forced connection closure with reason 'shutdown'"
+            self.close_because(Refused(ReplyCode.CONNECTION_FORCED, forced), 0)
+            return
+        conversation = self._conversation
+        pause = stage is _Stage.OPEN and (
+            len(conversation.waiting) > 0
+            or conversation.unfinished.size > self._limit
+            or bool(conversation.blocking)
+            or self._outbox.is_overfull
+        )
+        if pause != self._reading_paused and stage is not _Stage.LOST:
+            self._reading_paused = self._heartbeats.is_excused = pause
+            if pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    # Coming
+
+    def greeted(self, header: bytes) -> None:
+        if header == PROTOCOL:
+            self._outbox.send(encode.method(0, self._conversation.negotiation.begin()))
+            return
+        log.warning("the client at %s does not speak AMQP 0-9-1: it began with %r", self.peer, header)
+        self._outbox.send(PROTOCOL)
+        self._leave()
+
+    def tuned(self) -> None:
+        negotiation = self._conversation.negotiation
+        self._decoder.frame_max = negotiation.frame_max
+        self._heartbeats.start(negotiation.heartbeat)
+
+    def opened(self) -> None:
+        self._cancel_timer()
+
+    # Going
+
+    def close_asked_for(self) -> None:
+        """Agree when everything of the connection is gone, as with RabbitMQ."""
+        if self._stage is _Stage.CLOSING and self._ending is None:
+            self._outbox.send(encode.method(0, Methods.CloseOk()))
+            self._leave()
+        elif self._stage is not _Stage.LOST:
+            self._stage = _Stage.CLOSING
+            self._decoder.close()
+            self._end().add_done_callback(lambda _: self._agree())
+
+    def _agree(self) -> None:
+        if self._stage is _Stage.CLOSING:
+            self._outbox.send(encode.method(0, Methods.CloseOk()))
+            self._leave()
+
+    def close_agreed(self) -> None:
+        if self._stage is _Stage.CLOSING:
+            self._leave()
+
+    def close_because(self, refusal: Refused, index: int) -> None:
+        if self._stage in (_Stage.CLOSING, _Stage.LOST):
+            return
+        if self._stage is not _Stage.FINISHING:
+            log.warning("closing the AMQP connection from %s: %s", self.peer, refusal.text)
+        self._stage = _Stage.CLOSING
+        self._decoder.close()
+        self._conversation.end_channels()
+        if isinstance(refusal, LoginRefused) and not self._conversation.negotiation.can_be_told:
+            # It would not understand, and whoever tries passwords is to take their time.
+            self._set_timer(self._limits.refusal_seconds, "could not log in")
+            return
+        close = Methods.Close(refusal.code, refusal.text, index >> 16, index & 0xFFFF)
+        self._outbox.send(encode.method(0, close))
+        self._set_timer(self._limits.closing_seconds, "did not agree to the close")
+        self.regulate()
+
+    def _leave(self) -> None:
+        """Nothing more is to be said."""
+        self._stage = _Stage.CLOSING
+        self._outbox.flush()
+        self._cancel_timer()
+        # Whoever does not take what was written before would keep the connection open for ever.
+        if self._outbox.is_congested:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _missed(self) -> None:
+        log.warning("the AMQP client at %s missed its heartbeats", self.peer)
+        self.abort()
+
+    def finish(self) -> None:
+        if self._stage is not _Stage.OPEN:
+            return
+        if self._conversation.session is None:
+            self._leave()
+            return
+        self._stage = _Stage.FINISHING
+        self._conversation.stop()
+        self.regulate()
+
+    def abort(self) -> None:
+        self._stage = _Stage.LOST
+        self._transport.abort()
+
+    def _end(self) -> "asyncio.Task[None]":
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._conversation.end())
+        return self._ending
+
+    def _set_timer(self, seconds: float, fault: str) -> None:
+        self._cancel_timer()
+        self._timer = self._loop.call_later(seconds, self._too_late, fault)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self, fault: str) -> None:
+        self._timer = None
+        log.warning("the AMQP client at %s %s", self.peer, fault)
+        self.abort()

@@ -1,0 +1,311 @@
+"""What a client asks for, done in the order in which it asked.
+
+Publishes and acknowledgements are done at once. A method that must be waited for holds up everything behind
+it on the connection; so does a publish to a queue that is full and wants its publishers to wait.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from pamqp.base import Frame as Command
+from pamqp.commands import Connection as Methods
+
+from posthouse.broker.queues.queue import Queue
+from posthouse.model.errors import PosthouseError, QueueBlocked, StorageFull
+from posthouse.protocols.amqp.blocking import Blocking, Reason
+from posthouse.protocols.amqp.channel import Channel
+from posthouse.protocols.amqp.channels import Channels
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.codec.decoder import Decoder
+from posthouse.protocols.amqp.codec.errors import FrameError
+from posthouse.protocols.amqp.codec.events import ACK, METHOD, PROTOCOL_HEADER, PUBLISH, Event
+from posthouse.protocols.amqp.codec.framing import BASIC_ACK, BASIC_PUBLISH
+from posthouse.protocols.amqp.errors import (
+    INTERNAL,
+    Refused,
+    ReplyCode,
+    channel_error,
+    refused_frame,
+    speaking_of,
+    translated,
+)
+from posthouse.protocols.amqp.negotiation import Negotiation, State
+from posthouse.protocols.amqp.outbox import Outbox
+from posthouse.protocols.amqp.publishes import publish
+from posthouse.protocols.amqp.session import Session
+from posthouse.protocols.amqp.settlements import Settlements
+from posthouse.protocols.amqp.shared import Shared
+from posthouse.protocols.amqp.unfinished import Unfinished
+
+log = logging.getLogger(__name__)
+
+FAULT: Final = -1
+Fault: TypeAlias = tuple[Literal[-1], int, FrameError]
+"""What could not be read, in its place behind all that could."""
+Asked: TypeAlias = Event | Fault
+
+
+class Host(Protocol):
+    """What a conversation asks of its connection."""
+
+    def greeted(self, header: bytes) -> None: ...
+
+    def tuned(self) -> None:
+        """The client has chosen: see `Conversation.negotiation`."""
+
+    def opened(self) -> None: ...
+
+    def close_asked_for(self) -> None: ...
+
+    def close_agreed(self) -> None: ...
+
+    def close_because(self, refusal: Refused, index: int) -> None:
+        """Of the method with this index."""
+
+    def regulate(self) -> None:
+        """Something has changed that decides whether to read on."""
+
+
+class Conversation:
+    def __init__(
+        self,
+        shared: Shared,
+        host: Host,
+        loop: asyncio.AbstractEventLoop,
+        outbox: Outbox,
+        decoder: Decoder,
+    ) -> None:
+        self._shared = shared
+        self._host = host
+        self._loop = loop
+        self._outbox = outbox
+        self._decoder = decoder
+        self.negotiation = Negotiation(shared.limits, shared.authenticate)
+        self.unfinished = Unfinished(shared.publishing, self._wave_ended)
+        self.blocking = Blocking(outbox)
+        self.session: Session | None = None
+        self.waiting: deque[Asked] = deque()
+        self.is_over = False
+        """Nothing more is begun. What was begun is finished."""
+        self._settlements = Settlements()
+        self._channels: Channels | None = None
+        self._by_number: dict[int, Channel] = {}
+        self._task: asyncio.Task[None] | None = None
+        """The method that everything behind it waits for."""
+        self._is_held = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was asked for has been answered."""
+        return self._task is None and not self.unfinished.parts
+
+    def take(self, asked: Iterable[Asked]) -> None:
+        if self._is_held:
+            self.waiting.extend(asked)
+        else:
+            self._work(asked)
+        self._host.regulate()
+
+    def _work(self, asked: Iterable[Asked]) -> None:
+        """One after the other, until one has to be waited for: then the rest waits, too."""
+        line = iter(asked)
+        channels = self._by_number
+        event: Any
+        for event in line:
+            kind, number = event[0], event[1]
+            index = 0
+            try:
+                if kind == PUBLISH:
+                    index = BASIC_PUBLISH
+                    channel = channels.get(number)
+                    if channel is None or channel.is_closed:
+                        self._without_channel(number)
+                    else:
+                        publish(channel, event)
+                elif kind == ACK:
+                    index = BASIC_ACK
+                    channel = channels.get(number)
+                    if channel is None or channel.is_closed:
+                        self._without_channel(number)
+                    else:
+                        channel.ack(event[2], event[3])
+                elif kind == METHOD:
+                    index = event[2].index
+                    if number:
+                        self._method(number, event[2])
+                    else:
+                        self._connection_method(event[2])
+                elif kind == PROTOCOL_HEADER:
+                    self._host.greeted(event[2])
+                elif kind == FAULT:
+                    index = event[2].class_id << 16 | event[2].method_id
+                    raise refused_frame(event[2])
+            except QueueBlocked as blocked:
+                self.waiting.append(event)
+                self._wait_for_room(blocked)
+            except Exception as error:  # noqa: BLE001 - told apart in one place
+                self._refuse(number, error, index)
+            if self._is_held:
+                self.waiting.extend(line)
+        self._settlements.flush()
+
+    def _without_channel(self, number: int) -> None:
+        """Left over from before a close, or never opened."""
+        if number not in self._by_number and not self.is_over:
+            raise channel_error("expected 'channel.open'")
+
+    def _refuse(self, number: int, error: Exception, index: int) -> None:
+        if isinstance(error, Refused):
+            refusal = error
+        elif isinstance(error, PosthouseError):
+            refusal = translated(error)
+        else:
+            log.error("method %d of class %d failed", index & 0xFFFF, index >> 16, exc_info=error)
+            refusal = Refused(ReplyCode.INTERNAL_ERROR, INTERNAL)
+        if not refusal.closes_channel_only or self._channels is None:
+            self._host.close_because(refusal, index)
+        elif not self._channels.refuse(number, refusal, index):
+            log.debug("a channel was gone before it could be refused: %s", refusal)
+
+    # Channels
+
+    def _method(self, number: int, method: Command) -> None:
+        if self.is_over:
+            return
+        if self._channels is None:
+            raise channel_error(f"unexpected method in connection state {self.negotiation.state}")
+        answer = self._channels.take(number, method)
+        if answer is None:
+            return
+        if isinstance(answer, bytes):
+            self._outbox.send(answer)
+        else:
+            self._is_held = True
+            self._task = self._loop.create_task(self._answered(number, answer, method.index))
+            self._task.add_done_callback(self._done)
+
+    async def _answered(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
+        try:
+            frame = await answer
+        except Exception as error:  # noqa: BLE001 - told apart in one place
+            self._refuse(number, error, index)
+        else:
+            if frame is not None and number in self._by_number:
+                self._outbox.send(frame)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """With what has waited."""
+        if self._task is None and not self.blocking:
+            self._is_held = False
+            waiting, self.waiting = self.waiting, deque()
+            self._work(waiting)
+        self._host.regulate()
+
+    # The connection's own methods
+
+    def _connection_method(self, method: Command) -> None:
+        if isinstance(method, Methods.Close):
+            self._host.close_asked_for()
+        elif isinstance(method, Methods.CloseOk):
+            self._host.close_agreed()
+        elif self.is_over:
+            return
+        elif isinstance(method, Methods.UpdateSecret) and self.session is not None:
+            self._outbox.send(encode.method(0, Methods.UpdateSecretOk()))
+        else:
+            self._negotiate(method)
+
+    def _negotiate(self, method: Command) -> None:
+        answer = self.negotiation.take(method)
+        if isinstance(method, Methods.TuneOk):
+            self._host.tuned()
+        elif self.negotiation.state is State.RUNNING:
+            self._open()
+        if answer is not None:
+            self._outbox.send(encode.method(0, answer))
+
+    def _open(self) -> None:
+        negotiation = self.negotiation
+        with speaking_of(negotiation.vhost):
+            namespace = self._shared.namespaces.get(negotiation.vhost)
+        self.session = Session(
+            user=negotiation.user,
+            namespace=namespace,
+            capabilities=negotiation.capabilities,
+            frame_max=negotiation.frame_max,
+            limits=self._shared.limits,
+            outbox=self._outbox,
+            unfinished=self.unfinished,
+            settlements=self._settlements,
+            envelopes=self._shared.envelopes,
+            shown=self._shared.shown(namespace),
+            reply_tos=self._shared.reply_tos,
+            names=self._shared.names,
+        )
+        self.blocking.tells = self.session.can("connection.blocked")
+        self._channels = Channels(self.session, self._decoder, negotiation.channel_max, self._by_number)
+        self._host.opened()
+
+    # Waiting for room
+
+    def _wait_for_room(self, blocked: QueueBlocked) -> None:
+        """The publish that found none is the first in line, and is done again."""
+        self._is_held = True
+        self.blocking.add(Reason.QUEUE)
+        queue = blocked.queue
+        assert isinstance(queue, Queue)
+        queue.on_room(self._room_made)
+
+    def _room_made(self) -> None:
+        """Not now: whoever made it is in the middle of something."""
+        self._loop.call_soon(self._unblock, Reason.QUEUE)
+
+    def _wave_ended(self, error: PosthouseError | None) -> None:
+        if isinstance(error, StorageFull) and not self.is_over:
+            self._is_held = True
+            self.blocking.add(Reason.STORAGE)
+            self._loop.call_later(self._shared.limits.storage_retry_seconds, self._unblock, Reason.STORAGE)
+        self._host.regulate()
+
+    def _unblock(self, reason: Reason) -> None:
+        self.blocking.remove(reason)
+        self._go_on()
+
+    # Its end
+
+    def deliver_again(self) -> None:
+        """The client takes what it is sent."""
+        if self._channels is not None:
+            self._channels.resume_deliveries()
+
+    def stop(self) -> None:
+        """Begin nothing more, and deliver nothing more."""
+        self.is_over = True
+        self.waiting.clear()
+        if self._channels is not None:
+            self._channels.stop_deliveries()
+
+    def end_channels(self) -> None:
+        self.stop()
+        if self._channels is not None:
+            self._channels.close_all()
+
+    async def end(self) -> None:
+        """When this returns, nothing is left of it: exclusive queues are gone."""
+        self.end_channels()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self.session is None:
+            return
+        session, self.session = self.session, None
+        try:
+            await session.namespace.session_ended(session)
+        except PosthouseError as error:
+            log.warning("the exclusive queues of a connection could not be deleted: %s", error)

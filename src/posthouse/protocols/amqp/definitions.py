@@ -1,0 +1,143 @@
+"""Declarations as definitions of the broker, and whether they are those of what is there already."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pamqp.commands import Exchange, Queue
+
+from posthouse.broker.queues.definition import Overflow, QueueDefinition
+from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKind
+from posthouse.protocols.amqp.arguments import (
+    QUEUE_ARGUMENTS,
+    STREAM,
+    Arguments,
+    check_queue_arguments,
+    exchange_name,
+    type_name,
+)
+from posthouse.protocols.amqp.errors import Refused, command_invalid, not_implemented, precondition_failed
+
+QUEUE_TYPE: Final = "x-queue-type"
+_CLASSIC: Final = "classic"
+_QUORUM: Final = "quorum"
+DELAYED: Final = "x-delayed-message"
+_DELAYED_KIND: Final = "x-delayed-type"
+_ALTERNATE: Final = "alternate-exchange"
+
+_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": Overflow}
+
+
+def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDefinition:
+    arguments: Arguments = declare.arguments or {}
+    exchange_name(arguments, "x-dead-letter-exchange", subject)
+    if arguments.get(QUEUE_TYPE) == STREAM:
+        raise not_implemented(
+            "queues of type stream; read the topic as a stream instead, with a Kafka client"
+        )
+    check_queue_arguments(arguments, subject)
+    if arguments.get(QUEUE_TYPE) == _QUORUM:
+        _check_quorum(declare, subject)
+    fields: dict[str, Any] = {}
+    for argument, value in arguments.items():
+        known = QUEUE_ARGUMENTS.get(argument)
+        if known is not None and known.field is not None:
+            fields[known.field] = _CONVERTED.get(known.field, _as_it_is)(value)
+    return QueueDefinition(
+        name=name,
+        durable=bool(declare.durable) and not declare.exclusive,
+        exclusive=bool(declare.exclusive),
+        auto_delete=bool(declare.auto_delete),
+        arguments=dict(arguments),
+        **fields,
+    )
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _check_quorum(declare: Queue.Declare, subject: str) -> None:
+    """What RabbitMQ's quorum queues cannot be. Ours could, but programs move back and forth."""
+    for refused, word in (
+        (declare.auto_delete, "auto-delete"),
+        (declare.exclusive, "exclusive-owner"),
+        (not declare.durable, "non-durable"),
+    ):
+        if refused:
+            raise precondition_failed(f"invalid property '{word}' for {subject}")
+    if "x-max-priority" in (declare.arguments or {}):
+        raise precondition_failed(
+            f"invalid arg 'x-max-priority' for {subject} of queue type rabbit_quorum_queue"
+        )
+
+
+def check_same_queue(known: QueueDefinition, wanted: QueueDefinition, subject: str) -> None:
+    _check_same("durable", known.durable, wanted.durable, subject)
+    _check_same("auto_delete", known.auto_delete, wanted.auto_delete, subject)
+    for name in QUEUE_ARGUMENTS:
+        current, received = known.arguments.get(name), wanted.arguments.get(name)
+        if name == QUEUE_TYPE and {current, received} == {None, _CLASSIC}:
+            continue
+        _check_same_argument(name, current, received, subject)
+
+
+def exchange_definition(declare: Exchange.Declare, subject: str) -> ExchangeDefinition:
+    arguments: Arguments = declare.arguments or {}
+    kind = declare.exchange_type
+    if kind == DELAYED:
+        given = arguments.get(_DELAYED_KIND)
+        if not isinstance(given, str) or given not in set(ExchangeKind):
+            raise precondition_failed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+        kind = given
+    elif kind not in set(ExchangeKind):
+        raise command_invalid(f"unknown exchange type '{kind}'")
+    return ExchangeDefinition(
+        name=declare.exchange,
+        kind=ExchangeKind(kind),
+        durable=bool(declare.durable),
+        auto_delete=bool(declare.auto_delete),
+        internal=bool(declare.internal),
+        alternate=exchange_name(arguments, _ALTERNATE, subject),
+        delayed=declare.exchange_type == DELAYED,
+        arguments=dict(arguments),
+    )
+
+
+def check_same_exchange(known: ExchangeDefinition, wanted: ExchangeDefinition, subject: str) -> None:
+    _check_same("type", _type_of(known), _type_of(wanted), subject)
+    _check_same("durable", known.durable, wanted.durable, subject)
+    _check_same("auto_delete", known.auto_delete, wanted.auto_delete, subject)
+    _check_same("internal", known.internal, wanted.internal, subject)
+    for name in (_ALTERNATE, _DELAYED_KIND):
+        _check_same_argument(name, known.arguments.get(name), wanted.arguments.get(name), subject)
+
+
+def _type_of(definition: ExchangeDefinition) -> str:
+    return DELAYED if definition.delayed else definition.kind.value
+
+
+def _check_same(name: str, current: object, received: object, subject: str) -> None:
+    if current != received:
+        raise _inequivalent(name, _plain(current), _plain(received), subject)
+
+
+def _check_same_argument(name: str, current: object, received: object, subject: str) -> None:
+    if current == received:
+        return
+    if current is None or received is None:
+        raise _inequivalent(name, _with_type(current), _with_type(received), subject)
+    raise _inequivalent(name, _plain(current), _plain(received), subject)
+
+
+def _inequivalent(name: str, current: str, received: str, subject: str) -> Refused:
+    return precondition_failed(
+        f"inequivalent arg '{name}' for {subject}: received {received} but current is {current}"
+    )
+
+
+def _plain(value: object) -> str:
+    return f"'{str(value).lower() if isinstance(value, bool) else value}'"
+
+
+def _with_type(value: object) -> str:
+    return "none" if value is None else f"the value {_plain(value)} of type '{type_name(value)}'"

@@ -1,0 +1,127 @@
+"""basic.qos, consume, cancel, get, nack, reject, recover. Publishes and acks have their own, shorter way."""
+
+from pamqp.commands import Basic
+
+from posthouse.broker.queues.queue import Queue
+from posthouse.model.errors import AccessRefused, InUse
+from posthouse.protocols.amqp.arguments import consumer_priority
+from posthouse.protocols.amqp.channel import Channel
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.consumer import ChannelConsumer
+from posthouse.protocols.amqp.errors import access_refused, not_allowed, not_implemented, precondition_failed
+from posthouse.protocols.amqp.methods.answers import Answer
+from posthouse.protocols.amqp.reply_to import REPLY_TO
+
+
+def qos(channel: Channel, method: Basic.Qos) -> bytes:
+    if method.prefetch_size:
+        raise not_implemented(f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.shared_prefetch = method.prefetch_count
+        channel.raise_credit()
+    else:
+        channel.prefetch = method.prefetch_count
+    return channel.answer(Basic.QosOk())
+
+
+def consume(channel: Channel, method: Basic.Consume) -> Answer:
+    tag = method.consumer_tag
+    if tag in channel.consumers or (channel.reply_consumer is not None and channel.reply_consumer.tag == tag):
+        raise not_allowed(f"attempt to reuse consumer tag '{tag}'")
+    tag = tag or channel.session.names.consumer()
+    if method.queue == REPLY_TO:
+        return _consume_replies(channel, method, tag)
+    queue = channel.queue(method.queue)
+    subject = channel.subject("queue", queue.name)
+    priority = consumer_priority(method.arguments or {}, subject)
+    consumer = ChannelConsumer(channel, queue, tag, no_ack=bool(method.no_ack), prefetch=channel.prefetch)
+    try:
+        queue.subscribe(consumer, exclusive=bool(method.exclusive), priority=priority)
+    except (AccessRefused, InUse):
+        raise access_refused(f"{subject} in exclusive use") from None
+    channel.consumers[tag] = consumer
+    if not method.nowait:
+        channel.outbox.send(channel.answer(Basic.ConsumeOk(tag)))
+    consumer.is_active = True
+    queue.credit_raised()
+    return None
+
+
+def _consume_replies(channel: Channel, method: Basic.Consume, tag: str) -> bytes | None:
+    if not method.no_ack:
+        raise precondition_failed("reply consumer cannot acknowledge")
+    if channel.reply_consumer is not None:
+        raise precondition_failed("reply consumer already set")
+    channel.reply_consumer = channel.session.reply_tos.open(channel, tag)
+    return None if method.nowait else channel.answer(Basic.ConsumeOk(tag))
+
+
+def cancel(channel: Channel, method: Basic.Cancel) -> bytes | None:
+    tag = method.consumer_tag or ""
+    channel.cancel(tag)
+    return None if method.nowait else channel.answer(Basic.CancelOk(tag))
+
+
+def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
+    """A client's answer to being told that its queue is gone: none is needed, but some send it."""
+
+
+def get(channel: Channel, method: Basic.Get) -> Answer:
+    queue = channel.queue(method.queue)
+    most = channel.session.limits.max_unacked
+    if not method.no_ack and len(channel.deliveries.held) >= most:
+        raise precondition_failed(
+            f"{most} messages of this channel wait to be acknowledged, no more are given"
+        )
+    return _get(channel, queue, no_ack=bool(method.no_ack))
+
+
+async def _get(channel: Channel, queue: Queue, *, no_ack: bool) -> bytes | None:
+    session = channel.session
+    await session.unfinished.drained()
+    message = await queue.get()
+    if message is None:
+        return channel.answer(Basic.GetEmpty())
+    if channel.is_closed:
+        queue.release([message], count=False)
+        return None
+    exchange, properties = session.shown.of(message.headers, message.topic, message.timestamp)
+    if no_ack:
+        channel.deliveries.last_tag += 1
+        queue.ack([message])
+    else:
+        channel.deliveries.hold(message)
+    return encode.get_ok(
+        channel.number,
+        channel.deliveries.last_tag,
+        message.redelivered,
+        exchange,
+        message.key or b"",
+        queue.message_count,
+        properties,
+        message.value or b"",
+        session.frame_max,
+    )
+
+
+def nack(channel: Channel, method: Basic.Nack) -> None:
+    channel.reject(method.delivery_tag, bool(method.multiple), bool(method.requeue))
+
+
+def reject(channel: Channel, method: Basic.Reject) -> None:
+    channel.reject(method.delivery_tag or 0, False, bool(method.requeue))
+
+
+def recover_async(channel: Channel, method: Basic.RecoverAsync) -> None:
+    _recover(channel, requeue=bool(method.requeue))
+
+
+def recover(channel: Channel, method: Basic.Recover) -> bytes:
+    _recover(channel, requeue=bool(method.requeue))
+    return channel.answer(Basic.RecoverOk())
+
+
+def _recover(channel: Channel, *, requeue: bool) -> None:
+    if not requeue:
+        raise not_implemented("requeue=false")
+    channel.requeue_all()

@@ -1,0 +1,72 @@
+"""exchange.declare, delete, bind, unbind."""
+
+from pamqp.commands import Exchange
+
+from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
+from posthouse.model.errors import UnknownExchange
+from posthouse.protocols.amqp.channel import Channel
+from posthouse.protocols.amqp.definitions import check_same_exchange, exchange_definition
+from posthouse.protocols.amqp.errors import access_refused, speaking_of
+from posthouse.protocols.amqp.methods.answers import Answer
+from posthouse.protocols.amqp.methods.names import check_not_default, check_not_reserved, stripped
+
+
+def declare(channel: Channel, method: Exchange.Declare) -> Answer:
+    method.exchange = name = stripped(method.exchange)
+    subject = channel.subject("exchange", name)
+    if method.passive:
+        check_not_default(name)
+        channel.exchange(name)
+        return None if method.nowait else channel.answer(Exchange.DeclareOk())
+    definition = exchange_definition(method, subject)
+    check_not_default(name)
+    try:
+        known = channel.namespace.router.exchange(name)
+    except UnknownExchange:
+        check_not_reserved("exchange", name)
+        return _declare(channel, definition, nowait=method.nowait)
+    check_same_exchange(known.definition, definition, subject)
+    return None if method.nowait else channel.answer(Exchange.DeclareOk())
+
+
+async def _declare(channel: Channel, definition: ExchangeDefinition, *, nowait: bool) -> bytes | None:
+    with speaking_of(channel.subject("exchange", definition.name)):
+        await channel.namespace.declare_exchange(definition)
+    return None if nowait else channel.answer(Exchange.DeclareOk())
+
+
+async def delete(channel: Channel, method: Exchange.Delete) -> bytes | None:
+    name = stripped(method.exchange)
+    subject = channel.subject("exchange", name)
+    check_not_default(name)
+    if name.startswith("amq."):
+        raise access_refused(f"deletion of system {subject} not allowed")
+    await channel.session.unfinished.drained()
+    with speaking_of(subject):
+        await channel.namespace.delete_exchange(name, if_unused=bool(method.if_unused))
+    return None if method.nowait else channel.answer(Exchange.DeleteOk())
+
+
+async def bind(channel: Channel, method: Exchange.Bind) -> bytes | None:
+    binding = _binding(method)
+    channel.exchange(binding.source)
+    channel.exchange(binding.destination)
+    await channel.namespace.bind(binding)
+    return None if method.nowait else channel.answer(Exchange.BindOk())
+
+
+async def unbind(channel: Channel, method: Exchange.Unbind) -> bytes | None:
+    """Nothing happens where there is no such binding, or not even the exchanges."""
+    await channel.namespace.unbind(_binding(method))
+    return None if method.nowait else channel.answer(Exchange.UnbindOk())
+
+
+def _binding(method: Exchange.Bind | Exchange.Unbind) -> Binding:
+    check_not_default(method.source, method.destination)
+    return Binding(
+        source=method.source,
+        destination=method.destination,
+        to_exchange=True,
+        key=method.routing_key.encode(),
+        arguments=dict(method.arguments or {}),
+    )

@@ -1,0 +1,118 @@
+"""queue.declare, bind, unbind, purge, delete."""
+
+from pamqp.commands import Queue
+
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.routing.definitions import Binding
+from posthouse.model.errors import QueueLocked, UnknownQueue
+from posthouse.protocols.amqp.channel import Channel
+from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.definitions import check_same_queue, queue_definition
+from posthouse.protocols.amqp.errors import access_refused, not_found, speaking_of, translated
+from posthouse.protocols.amqp.methods.answers import Answer
+from posthouse.protocols.amqp.methods.names import check_not_default, check_not_reserved, stripped
+from posthouse.protocols.amqp.reply_to import REPLY_TO
+
+
+def declare(channel: Channel, method: Queue.Declare) -> Answer:
+    name = stripped(method.queue)
+    if name.startswith(REPLY_TO):
+        return _declare_reply(channel, name, nowait=method.nowait)
+    if method.passive:
+        return _look_up(channel, name, nowait=method.nowait)
+    check_not_reserved("queue", name)
+    name = name or channel.session.names.queue()
+    definition = queue_definition(method, name, channel.subject("queue", name))
+    return _declare(channel, definition, nowait=method.nowait)
+
+
+async def _declare(channel: Channel, definition: QueueDefinition, *, nowait: bool) -> bytes | None:
+    name = definition.name
+    subject = channel.subject("queue", name)
+    session = channel.session
+    with speaking_of(subject):
+        try:
+            known = channel.namespace.queue(name, session)
+        except UnknownQueue:
+            pass
+        else:
+            if known.definition.exclusive is not definition.exclusive:
+                raise translated(QueueLocked(), subject)
+            check_same_queue(known.definition, definition, subject)
+            await session.unfinished.drained()
+        queue = await channel.namespace.declare_queue(definition, session)
+    channel.last_queue = name
+    if nowait:
+        return None
+    return encode.declare_ok(channel.number, name, queue.message_count, queue.consumer_count)
+
+
+async def _look_up(channel: Channel, name: str, *, nowait: bool) -> bytes | None:
+    await channel.session.unfinished.drained()
+    with speaking_of(channel.subject("queue", name)):
+        queue = channel.namespace.queue(name, channel.session)
+    channel.last_queue = name
+    if nowait:
+        return None
+    return encode.declare_ok(channel.number, name, queue.message_count, queue.consumer_count)
+
+
+def _declare_reply(channel: Channel, name: str, *, nowait: bool) -> bytes | None:
+    """It is there when somebody waits for a reply, and cannot be made."""
+    if channel.session.reply_tos.find(name.encode(), channel.session.vhost) is None:
+        raise not_found(channel.subject("queue", name))
+    return None if nowait else encode.declare_ok(channel.number, name, 0, 1)
+
+
+async def bind(channel: Channel, method: Queue.Bind) -> bytes | None:
+    binding = _binding(channel, method)
+    channel.exchange(binding.source)
+    channel.queue(binding.destination)
+    await channel.namespace.bind(binding)
+    return None if method.nowait else channel.answer(Queue.BindOk())
+
+
+async def unbind(channel: Channel, method: Queue.Unbind) -> bytes | None:
+    """Nothing happens where there is no such binding, or not even the queue."""
+    binding = _binding(channel, method)
+    if binding.destination in channel.namespace.queues:
+        channel.queue(binding.destination)  # it may belong to somebody else
+    await channel.namespace.unbind(binding)
+    return channel.answer(Queue.UnbindOk())
+
+
+def _binding(channel: Channel, method: Queue.Bind | Queue.Unbind) -> Binding:
+    """Without queue and key, both are those of the queue that was declared last."""
+    name = channel.queue_name(method.queue)
+    key = method.routing_key
+    if not method.queue and not key:
+        key = name
+    check_not_default(method.exchange)
+    if name.startswith(REPLY_TO):
+        raise access_refused("cannot bind or unbind a direct reply-to queue")
+    return Binding(
+        source=method.exchange,
+        destination=name,
+        key=key.encode(),
+        arguments=dict(method.arguments or {}),
+    )
+
+
+async def purge(channel: Channel, method: Queue.Purge) -> bytes | None:
+    queue = channel.queue(method.queue)
+    await channel.session.unfinished.drained()
+    count = queue.purge()
+    return None if method.nowait else channel.answer(Queue.PurgeOk(count))
+
+
+async def delete(channel: Channel, method: Queue.Delete) -> bytes | None:
+    name = channel.queue_name(stripped(method.queue))
+    await channel.session.unfinished.drained()
+    with speaking_of(channel.subject("queue", name)):
+        count = await channel.namespace.delete_queue(
+            name,
+            channel.session,
+            if_unused=bool(method.if_unused),
+            if_empty=bool(method.if_empty),
+        )
+    return None if method.nowait else channel.answer(Queue.DeleteOk(count))

@@ -1,0 +1,35 @@
+"""Which handler a method has. What is not here is not for channels, or only brokers send it."""
+
+from typing import Final
+
+from pamqp.base import Frame as Command
+from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
+
+from posthouse.protocols.amqp.methods import basic, channel, confirm, exchange, queue, tx
+from posthouse.protocols.amqp.methods.answers import Handler
+
+HANDLERS: Final[dict[type[Command], Handler]] = {
+    Channel.Flow: channel.flow,
+    Exchange.Declare: exchange.declare,
+    Exchange.Delete: exchange.delete,
+    Exchange.Bind: exchange.bind,
+    Exchange.Unbind: exchange.unbind,
+    Queue.Declare: queue.declare,
+    Queue.Bind: queue.bind,
+    Queue.Unbind: queue.unbind,
+    Queue.Purge: queue.purge,
+    Queue.Delete: queue.delete,
+    Basic.Qos: basic.qos,
+    Basic.Consume: basic.consume,
+    Basic.Cancel: basic.cancel,
+    Basic.CancelOk: basic.cancel_ok,
+    Basic.Get: basic.get,
+    Basic.Nack: basic.nack,
+    Basic.Reject: basic.reject,
+    Basic.Recover: basic.recover,
+    Basic.RecoverAsync: basic.recover_async,
+    Confirm.Select: confirm.select,
+    Tx.Select: tx.select,
+    Tx.Commit: tx.commit,
+    Tx.Rollback: tx.rollback,
+}

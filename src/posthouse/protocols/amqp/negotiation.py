@@ -1,0 +1,166 @@
+"""The conversation until a connection is open. Sans-IO: methods in, methods out."""
+
+import platform
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from pamqp.base import Frame as Command
+from pamqp.commands import Connection
+
+from posthouse import __version__
+from posthouse.protocols.amqp.codec.tables import MalformedTable, decode_table
+from posthouse.protocols.amqp.errors import Refused, ReplyCode, channel_error, command_invalid, not_allowed
+from posthouse.protocols.amqp.limits import SMALLEST_FRAME_MAX, AmqpLimits
+
+Authenticate = Callable[[str, str], bool]
+
+SERVER_PROPERTIES: Final[Mapping[str, object]] = {
+    # Clients look at product and version for what the broker can do: kombu, and with it Celery, asks for a
+    # prefetch that holds for running consumers only of a RabbitMQ from 3.3 to before 4.0.
+    "product": "RabbitMQ",
+    "version": "3.13.0",
+    "platform": f"Posthouse {__version__}, Python {platform.python_version()}",
+    "information": "This is Posthouse, which speaks as RabbitMQ does.",
+    "cluster_name": "posthouse",
+    "capabilities": {
+        "publisher_confirms": True,
+        "exchange_exchange_bindings": True,
+        "basic.nack": True,
+        "consumer_cancel_notify": True,
+        "connection.blocked": True,
+        "consumer_priorities": True,
+        "authentication_failure_close": True,
+        "per_consumer_qos": True,
+        "direct_reply_to": True,
+    },
+}
+_MECHANISMS: Final = "PLAIN AMQPLAIN"
+
+
+class State(StrEnum):
+    """How far it is. The names are those that RabbitMQ uses in its messages."""
+
+    WAITING = "waiting"
+    """For the protocol header."""
+    STARTING = "starting"
+    TUNING = "tuning"
+    OPENING = "opening"
+    RUNNING = "running"
+
+
+class LoginRefused(Refused):
+    def __init__(self, mechanism: str) -> None:
+        super().__init__(
+            ReplyCode.ACCESS_REFUSED,
+            f"Login was refused using authentication mechanism {mechanism}. "
+            "For details see the broker logfile.",
+        )
+
+    @property
+    def closes_channel_only(self) -> bool:
+        return False
+
+
+def guest_only(user: str, password: str) -> bool:
+    """Who may log in, until there are users: the one that every client tries first."""
+    return user == "guest" and password == "guest"
+
+
+class Negotiation:
+    def __init__(self, limits: AmqpLimits, authenticate: Authenticate) -> None:
+        self._limits = limits
+        self._authenticate = authenticate
+        self.state = State.WAITING
+        self.user = ""
+        self.vhost = ""
+        self.capabilities: Mapping[str, object] = {}
+        self.client_name = ""
+        """What the client calls the connection, for the log."""
+        self.channel_max = limits.channel_max
+        self.frame_max = limits.frame_max
+        self.heartbeat = 0
+
+    @property
+    def can_be_told(self) -> bool:
+        """Whether the client understands why it may not log in."""
+        return self.capabilities.get("authentication_failure_close") is True
+
+    def begin(self) -> Command:
+        """The client speaks our protocol."""
+        self.state = State.STARTING
+        properties: Any = dict(SERVER_PROPERTIES)
+        return Connection.Start(0, 9, properties, _MECHANISMS, "en_US")
+
+    def take(self, method: Command) -> Command | None:
+        """The answer, None where the client goes on by itself."""
+        step = _STEPS.get((self.state, type(method)))
+        if step is None:
+            raise channel_error(f"unexpected method in connection state {self.state}")
+        return step(self, method)
+
+    def _start_ok(self, method: Connection.StartOk) -> Command:
+        properties: Mapping[str, object] = method.client_properties or {}
+        capabilities = properties.get("capabilities")
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.client_name = str(properties.get("connection_name", ""))
+        credentials = _MECHANISM.get(method.mechanism)
+        if credentials is None:
+            raise command_invalid(f"unknown authentication mechanism '{method.mechanism}'")
+        given: str | bytes = method.response
+        user, password = credentials(given.encode() if isinstance(given, str) else given)
+        if not self._authenticate(user, password):
+            raise LoginRefused(method.mechanism)
+        self.user = user
+        self.state = State.TUNING
+        limits = self._limits
+        return Connection.Tune(limits.channel_max, limits.frame_max, limits.heartbeat)
+
+    def _tune_ok(self, method: Connection.TuneOk) -> None:
+        _check_limit("frame_max", method.frame_max, SMALLEST_FRAME_MAX, self._limits.frame_max)
+        _check_limit("channel_max", method.channel_max, 1, self._limits.channel_max)
+        self.frame_max = method.frame_max
+        self.channel_max = method.channel_max
+        self.heartbeat = method.heartbeat
+        self.state = State.OPENING
+
+    def _open(self, method: Connection.Open) -> Command:
+        self.vhost = method.virtual_host
+        self.state = State.RUNNING
+        return Connection.OpenOk()
+
+
+_STEPS: Final[dict[tuple[State, type[Command]], Callable[[Negotiation, Any], Command | None]]] = {
+    (State.STARTING, Connection.StartOk): Negotiation._start_ok,
+    (State.TUNING, Connection.TuneOk): Negotiation._tune_ok,
+    (State.OPENING, Connection.Open): Negotiation._open,
+}
+
+
+def _check_limit(name: str, asked: int, least: int, most: int) -> None:
+    """0 asks for no limit, which is more than there is."""
+    if asked and asked < least:
+        raise not_allowed(f"negotiated {name} = {asked} is lower than the minimum allowed value ({least})")
+    if not asked or asked > most:
+        raise not_allowed(f"negotiated {name} = {asked} is higher than the maximum allowed value ({most})")
+
+
+def _plain(response: bytes) -> tuple[str, str]:
+    """Whom to act as, who it is, and the password, each behind a NUL but the first."""
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        raise Refused(ReplyCode.SYNTAX_ERROR, "a PLAIN response that cannot be read")
+    return parts[1].decode(errors="replace"), parts[2].decode(errors="replace")
+
+
+def _amqplain(response: bytes) -> tuple[str, str]:
+    """A table without its length."""
+    try:
+        table, _ = decode_table(len(response).to_bytes(4) + response)
+        user, password = table["LOGIN"], table["PASSWORD"]
+    except (MalformedTable, KeyError):
+        raise Refused(ReplyCode.SYNTAX_ERROR, "an AMQPLAIN response that cannot be read") from None
+    return str(user), str(password)
+
+
+_MECHANISM: Final[Mapping[str, Callable[[bytes], tuple[str, str]]]] = {"PLAIN": _plain, "AMQPLAIN": _amqplain}

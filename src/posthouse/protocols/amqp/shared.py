@@ -1,0 +1,50 @@
+"""What all AMQP connections of a broker share."""
+
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.namespaces import Namespaces
+from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.protocols.amqp.limits import AmqpLimits
+from posthouse.protocols.amqp.mapping.deliveries import Deliveries
+from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.negotiation import Authenticate
+from posthouse.protocols.amqp.reply_to import ReplyTos
+from posthouse.protocols.amqp.server_names import RandomBytes, ServerNames
+
+
+class Shared:
+    def __init__(
+        self,
+        namespaces: Namespaces,
+        publishing: Publishing,
+        *,
+        buffer_bytes: int,
+        limits: AmqpLimits,
+        authenticate: Authenticate,
+        random: RandomBytes,
+    ) -> None:
+        self.namespaces = namespaces
+        self.publishing = publishing
+        self.buffer_bytes = buffer_bytes
+        self.limits = limits
+        self.authenticate = authenticate
+        self.names = ServerNames(random)
+        self.reply_tos = ReplyTos(self.names)
+        self.envelopes = Envelopes()
+        self._shown: dict[str, Deliveries] = {}
+
+    def shown(self, namespace: Namespace) -> Deliveries:
+        """The messages of a namespace as consumers see them."""
+        shown = self._shown.get(namespace.name)
+        if shown is None:
+            shown = self._shown[namespace.name] = Deliveries(
+                lambda topic: self._exchange_of(namespace, topic)
+            )
+        return shown
+
+    def _exchange_of(self, namespace: Namespace, topic: str) -> bytes:
+        """Records from elsewhere count as published to the exchange of their topic's name."""
+        owner, source = self.namespaces.sources.get(topic, (None, None))
+        if owner is namespace and isinstance(source, Exchange):
+            return source.name.encode()
+        return b""
