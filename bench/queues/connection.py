@@ -7,7 +7,7 @@ from types import TracebackType
 from bench.queues import frames
 from bench.queues.scanning import described
 
-TIMEOUT = 120.0
+TIMEOUT = 60.0
 """Seconds without a byte after which a broker counts as stuck."""
 _PASSIVE, _DURABLE = 1, 2
 _NO_WAIT = 8

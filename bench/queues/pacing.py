@@ -5,6 +5,7 @@ have been sent, not at which it was: where a broker makes the publisher wait, th
 """
 
 import math
+import select
 import socket
 import struct
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.queues import frames
-from bench.queues.connection import TIMEOUT, Connection
+from bench.queues.connection import Connection
 from bench.queues.loads import ACK_EVERY, PREFETCH, acks
 from bench.queues.scanning import Confirms, Deliveries
 from bench.queues.workers import Tally, Worker
@@ -98,17 +99,14 @@ def publish(port: int, pace: Pace, is_ready: Tally) -> None:
             connection.socket.sendall(memoryview(chunk)[: (due - sent) * len(message)])
             sent = due
             tick += 1
-            _hear(connection.socket, confirms, socket.MSG_DONTWAIT)
-        connection.socket.settimeout(TIMEOUT)
+            if select.select([connection.socket], [], [], 0)[0]:
+                _hear(connection.socket, confirms)
         while confirms.count < sent:
-            _hear(connection.socket, confirms, 0)
+            _hear(connection.socket, confirms)
 
 
-def _hear(connection: socket.socket, confirms: Confirms, flags: int) -> None:
-    try:
-        received = connection.recv(65536, flags)
-    except BlockingIOError:
-        return
+def _hear(connection: socket.socket, confirms: Confirms) -> None:
+    received = connection.recv(65536)
     if not received:
         raise ConnectionError("the broker has closed the connection")
     confirms.feed(received)

@@ -33,12 +33,17 @@ class Server:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
+    def say(self, command: base.Frame) -> None:
+        """Unasked, on the first channel."""
+        self._connection.sendall(frame.marshal(command, 1))
+
     def join(self) -> None:
         self._thread.join(10)
         assert not self._thread.is_alive()
 
     def _serve(self) -> None:
         with self._listener, self._listener.accept()[0] as connection:
+            self._connection = connection
             data = b""
             while received := connection.recv(65536):
                 data += received

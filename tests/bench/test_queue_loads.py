@@ -1,17 +1,21 @@
 """The load itself, in tiny volumes, against the sink; and what needs no broker at all."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pamqp import commands
+from pamqp.body import ContentBody
 
 from bench.queues import frames, loads, redis_loads, sink
 from bench.queues.connection import Connection
-from bench.queues.pacing import Latencies, Pace, percentile
+from bench.queues.pacing import Latencies, Pace, percentile, publish
 from bench.queues.workers import LoadFailed, Tally, Worker
+from tests.bench.pamqp_server import Server
 
 
 @contextmanager
@@ -72,6 +76,30 @@ def test_a_pace_leaves_something_to_count() -> None:
     assert (pace.count, pace.ignored) == (3000, 1000)
     slow = Pace(queue="bench", size=8, rate=0.1, warm_up=1, seconds=2)
     assert (slow.count, slow.ignored) == (1, 0)
+
+
+def test_a_pace_does_not_wait_for_confirms() -> None:
+    server = Server()
+    pace = Pace(queue="bench", size=16, rate=300, warm_up=0, seconds=0.5)
+    is_ready = Tally()
+    is_ready.value = 1
+    publisher = threading.Thread(target=publish, args=(server.port, pace, is_ready), daemon=True)
+    publisher.start()
+    deadline = time.monotonic() + 10
+    while sum(isinstance(each, ContentBody) for each in server.heard) < pace.count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    server.say(commands.Basic.Ack(pace.count, True))
+    publisher.join(10)
+    assert not publisher.is_alive()
+    stamps = [
+        int.from_bytes(each.value[:8], "big")
+        for each in server.heard
+        if isinstance(each, ContentBody) and each.value
+    ]
+    assert len(stamps) == pace.count
+    assert stamps == sorted(stamps)
+    assert 0.4e9 < stamps[-1] - stamps[0] < 0.6e9
 
 
 def test_a_redis_command_is_an_array_of_strings() -> None:

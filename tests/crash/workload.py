@@ -32,7 +32,9 @@ class BrokerProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the broker did not start"
-        self.bootstrap: str = json.loads(line)["listeners"]["kafka"]
+        listeners = json.loads(line)["listeners"]
+        self.bootstrap: str = listeners["kafka"]
+        self.amqp: str = listeners["amqp"]
 
     def kill(self) -> None:
         self._process.kill()

@@ -287,6 +287,48 @@ async def test_local_retention_waits_for_segments_that_are_archived_as_a_whole(s
     assert storage.bounds(partition) == Bounds(3, 12, 12)
 
 
+async def test_retention_keeps_what_is_needed(storage: Storage, clock: ManualClock) -> None:
+    partition = await partition_in(storage, retention_ms="60000", segment_bytes="100")
+    for number in range(10):
+        await storage.commit([append(partition, b"%d" % number, timestamps=[clock.now_ms()])])
+        clock.advance(10)
+    for needed, start in ((0, 0), (2, 2), (1, 2)):
+        assert await storage.enforce_retention(needed={partition: needed}.get) == {partition: 4}
+        assert storage.bounds(partition).start == start
+    assert await storage.enforce_retention(needed={partition: 7}.get) == {}
+    assert storage.bounds(partition) == Bounds(4, 10, 10), "what is not needed stays as long as ever"
+    clock.advance(3600)
+    assert await storage.enforce_retention(needed={partition: 9}.get) == {partition: 10}
+    assert await read_all(storage, partition) == {9: b"9"}
+    assert await storage.enforce_retention(needed={partition: None}.get) == {}
+    assert storage.bounds(partition) == Bounds(10, 10, 10)
+
+
+async def test_retention_by_size_keeps_what_is_needed(storage: Storage) -> None:
+    partition = await partition_in(storage, retention_ms="-1", retention_bytes="0", segment_bytes="100")
+    for number in range(10):
+        await storage.commit([append(partition, b"%d" % number)])
+    held_back = await storage.enforce_retention(needed=lambda partition: 3)
+    assert storage.bounds(partition) == Bounds(3, 10, 10)
+    assert held_back[partition] >= 9
+
+
+async def test_retention_waits_for_segments_of_which_nothing_is_needed(storage: Storage) -> None:
+    partition = await partition_in(storage, retention_ms="-1", retention_bytes="0", segment_bytes="100")
+    for _ in range(4):
+        await storage.commit([append(partition, b"a", b"b", b"c")])
+    await storage.enforce_retention(needed=lambda partition: 5)
+    assert storage.bounds(partition) == Bounds(3, 12, 12)
+
+
+async def test_what_is_needed_is_not_archived_away(storage: Storage) -> None:
+    partition = await partition_in(storage, retention_ms="-1", retention_local_bytes="0", segment_bytes="100")
+    for number in range(6):
+        await storage.commit([append(partition, b"%d" % number)])
+    assert await storage.enforce_retention(lambda partition: 5, lambda partition: 2) == {partition: 5}
+    assert storage.bounds(partition).start == 2
+
+
 async def test_local_retention_leaves_compacted_topics_alone(storage: Storage) -> None:
     partition = await partition_in(
         storage, retention_local_bytes="0", segment_bytes="100", cleanup_policy="compact"

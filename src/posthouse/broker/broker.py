@@ -15,6 +15,7 @@ from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.schedule.schedule import Schedule
+from posthouse.broker.shares.shares import Shares
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.member import Writer
@@ -72,6 +73,10 @@ class Broker:
             arrived=self._long_poll.arrived,
         )
         self.groups.offsets.unstable = self._is_unstable
+        self.shares = Shares(
+            storage, self.topics, settings, clock, self.wait_for_records, self.groups.__contains__
+        )
+        self.groups.offsets.is_share_group = self.shares.__contains__
         self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
         self._schedule = Schedule(storage, clock, self.namespaces.fire)
         self.publishing = Publishing(
@@ -92,6 +97,7 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.transactions.load()
+        self.shares.load()
         await self.namespaces.load()
         await self._schedule.load()
         self._schedule.start()
@@ -105,6 +111,7 @@ class Broker:
         await self._housekeeping.stop()
         await self._compaction.stop()
         self.wake_readers()
+        await self.shares.close()
         await self._queue_timer.stop()
         await self._schedule.stop()
         await self.publishing.close()
@@ -306,6 +313,7 @@ class Broker:
     async def delete_topics(self, topics: Sequence[Topic]) -> None:
         await self.topics.delete(topics)
         await self.groups.forget_topics([topic.id for topic in topics])
+        await self.shares.forget_topics([topic.id for topic in topics])
         for topic in topics:
             for partition in topic.partition_ids():
                 self._long_poll.wake(partition)

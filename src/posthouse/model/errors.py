@@ -17,6 +17,7 @@ PosthouseError
 │   ├── UnknownProducerId      the producer id does not belong to this transactional id
 │   ├── InvalidTimeout
 │   ├── OffsetOutOfRange
+│   ├── NotLeased              an acknowledgement by a member that does not hold the record
 │   ├── InvalidDefinition      a queue or an exchange that makes no sense
 │   ├── DefinitionMismatch     it is there already, and different
 │   ├── AccessRefused          not for clients
@@ -109,6 +110,10 @@ class InvalidTimeout(BadRequest):
 
 
 class OffsetOutOfRange(BadRequest):
+    pass
+
+
+class NotLeased(BadRequest):
     pass
 
 
@@ -257,6 +262,18 @@ class FencedMemberEpoch(MembershipError):
 
 
 class StaleMemberEpoch(MembershipError):
+    pass
+
+
+class UnknownShareSession(MembershipError):
+    pass
+
+
+class WrongShareSessionEpoch(MembershipError):
+    pass
+
+
+class TooManyShareSessions(MembershipError):
     pass
 
 

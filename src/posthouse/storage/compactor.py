@@ -21,6 +21,7 @@ from posthouse.storage.catalog_rows import SegmentRow
 from posthouse.storage.checkpoint import segment_row
 from posthouse.storage.compaction import Cleaned, Pass, Source, Stopped
 from posthouse.storage.disk import Disk, SyncFailed
+from posthouse.storage.interface import Needed, nothing_needed
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.segment import Segment
@@ -66,10 +67,10 @@ class Compactor:
         """Set while no pass is under way."""
         self._between.set()
 
-    async def run(self, logs: Iterable[PartitionLog]) -> None:
+    async def run(self, logs: Iterable[PartitionLog], needed: Needed = nothing_needed) -> None:
         """Compact what is due now. If the caller goes away, what has begun goes on until `close`."""
         if self._running is None and not self._closed:
-            self._running = asyncio.create_task(self._run(list(logs)), name="compaction")
+            self._running = asyncio.create_task(self._run(list(logs), needed), name="compaction")
             self._running.add_done_callback(self._done)
         if self._running is not None:
             await asyncio.shield(self._running)
@@ -92,23 +93,23 @@ class Compactor:
             await asyncio.wait([self._running])
         self._worker.shutdown()
 
-    async def _run(self, logs: list[PartitionLog]) -> None:
+    async def _run(self, logs: list[PartitionLog], needed: Needed) -> None:
         now = self._clock.now_ms()
         compacted = [owner for owner in logs if owner.config.is_compacted]
-        due = [owner for owner in compacted if is_due(owner, sources_of(owner, now), now)]
+        due = [owner for owner in compacted if is_due(owner, sources_of(owner, now, needed), now)]
         if not due or not await self._host.checkpoint():
             return
         for owner in due:
-            while not self._closed and self._host.has(owner) and await self._one_pass(owner):
+            while not self._closed and self._host.has(owner) and await self._one_pass(owner, needed):
                 continue
 
-    async def _one_pass(self, owner: PartitionLog) -> bool:
+    async def _one_pass(self, owner: PartitionLog, needed: Needed) -> bool:
         """Whether there is more to do because memory did not reach."""
         self._stopped.clear()
         self._current = owner
         self._between.clear()
         try:
-            return await self._compact(owner)
+            return await self._compact(owner, needed)
         except Stopped:
             return False
         except SyncFailed as error:
@@ -121,10 +122,10 @@ class Compactor:
             self._current = None
             self._between.set()
 
-    async def _compact(self, owner: PartitionLog) -> bool:
+    async def _compact(self, owner: PartitionLog, needed: Needed) -> bool:
         now = self._clock.now_ms()
         async with self._host.one_checkpoint:
-            sources = sources_of(owner, now, checkpointed=True)
+            sources = sources_of(owner, now, needed, checkpointed=True)
             if not is_due(owner, sources, now):
                 return False
             work = self._pass(owner, sources, now)
@@ -200,16 +201,19 @@ class Compactor:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
 
-def sources_of(owner: PartitionLog, now_ms: int, *, checkpointed: bool = False) -> list[Source]:
+def sources_of(
+    owner: PartitionLog, now_ms: int, needed: Needed = nothing_needed, *, checkpointed: bool = False
+) -> list[Source]:
     """The segments that a pass may look at: from the first on, without the one that is written to."""
     sources: list[Source] = []
-    stable = owner.bounds.stable
+    lowest, stable = needed(owner.id), owner.bounds.stable
+    end = stable if lowest is None else min(lowest, stable)
     lag = owner.config.min_compaction_lag_ms
     for segment, following in zip(owner.segments, owner.segments[1:], strict=False):
         source = Source(segment=segment, end_offset=following.base_offset)
         newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
         if (
-            following.base_offset > stable
+            following.base_offset > end
             or not segment.is_settled
             or (checkpointed and segment.is_changed)
             or (lag and newest > now_ms - lag and not source.is_clean)

@@ -37,6 +37,7 @@ from posthouse.storage.interface import (
     Append,
     Bounds,
     KeptElsewhere,
+    Needed,
     Operation,
     OperationRefused,
     Outcome,
@@ -47,6 +48,7 @@ from posthouse.storage.interface import (
     TimestampedOffset,
     Trim,
     nothing_elsewhere,
+    nothing_needed,
 )
 from posthouse.storage.journal import Journal
 from posthouse.storage.lock import DirectoryLock
@@ -394,21 +396,29 @@ class FileStorage:
         self._check_open()
         return await self._reads.find_max_timestamp(self._log(partition))
 
-    async def enforce_retention(self, archived: KeptElsewhere = nothing_elsewhere) -> None:
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
         self._check_writable()
         now = self._clock.now_ms()
         trims: list[Operation] = []
+        held_back: dict[PartitionId, int] = {}
         for id, owner in self._logs.items():
             owner.producers.expire(now - self._producer_expiry_ms)
-            start = owner.expired_before(now, archived(id))
+            start = wanted = owner.expired_before(now, archived(id))
+            if wanted > owner.start and (lowest := needed(id)) is not None:
+                start = min(wanted, owner.whole_segments_before(lowest))
+            if start < wanted:
+                held_back[id] = wanted
             if start > owner.start:
                 trims.append(Trim(id, start))
         if trims:
             await self.commit(trims)
+        return held_back
 
-    async def compact(self) -> None:
+    async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()
-        await self._compactor.run(self._logs.values())
+        await self._compactor.run(self._logs.values(), needed)
 
     def _compaction_host(self) -> Host:
         async def replace_rows(partition: PartitionId, bases: list[int], row: SegmentRow) -> None:

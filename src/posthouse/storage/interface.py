@@ -104,6 +104,9 @@ class Space(IntEnum):
     QUEUES = 10
     QUEUE_PROGRESS = 11
     SCHEDULE = 12
+    SHARE_GROUPS = 13
+    SHARE_PROGRESS = 14
+    GROUP_CONFIGS = 15
 
 
 @dataclass(slots=True)
@@ -174,6 +177,14 @@ KeptElsewhere = Callable[[PartitionId], int]
 
 def nothing_elsewhere(partition: PartitionId) -> int:
     return 0
+
+
+Needed = Callable[[PartitionId], int | None]
+"""The lowest offset of a partition that somebody still needs, None where nobody needs anything of it."""
+
+
+def nothing_needed(partition: PartitionId) -> int | None:
+    return None
 
 
 def checked_archived(archived: int, bounds: Bounds) -> int:
@@ -247,11 +258,17 @@ class Storage(Protocol):
     async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
         """The first record that carries the highest timestamp of the partition."""
 
-    async def enforce_retention(self, archived: KeptElsewhere = nothing_elsewhere) -> None:
-        """Let go of what the topics' retention settings no longer keep.
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
+        """Let go of what the topics' retention settings no longer keep, and that lies below `needed`.
 
         By their `retention.local.*` only whole closed segments below `archived` go, and nothing else.
+        Returns the partitions that were held back by `needed`, with the start that they would have now.
         """
 
-    async def compact(self) -> None:
-        """Remove what compacted topics need not keep: records whose key has a later one. May take long."""
+    async def compact(self, needed: Needed = nothing_needed) -> None:
+        """Remove what compacted topics need not keep: records whose key has a later one. May take long.
+
+        Nothing from `needed` on is touched.
+        """

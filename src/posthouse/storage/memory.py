@@ -5,6 +5,7 @@ import base64
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError, StorageClosed, UnknownPartition
@@ -19,6 +20,7 @@ from posthouse.storage.interface import (
     Append,
     Bounds,
     KeptElsewhere,
+    Needed,
     Operation,
     OperationRefused,
     Outcome,
@@ -30,6 +32,7 @@ from posthouse.storage.interface import (
     Trim,
     checked_archived,
     nothing_elsewhere,
+    nothing_needed,
 )
 from posthouse.storage.memory_compaction import Progress, StoredBatch, compact
 from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
@@ -81,11 +84,18 @@ class _Log:
         del self.bases[:keep], self.batches[:keep]
         self.producers.trim(self.start)
 
-    def compact(self, config: TopicConfig, now_ms: int) -> None:
+    def compact(self, config: TopicConfig, now_ms: int, needed: int | None) -> None:
         bounds = self.bounds
+        if needed is not None:
+            bounds = replace(bounds, stable=min(bounds.stable, needed))
         self._compacted = compact(self.batches, bounds, self.producers, config, self._compacted, now_ms)
         self.bases = [batch.header.base_offset for batch in self.batches]
         self.size = sum(batch.header.length for batch in self.batches)
+
+    def whole_batches_before(self, offset: int) -> int:
+        """The highest start that lets whole batches go and nothing from `offset` on."""
+        ends = (batch.header.next_offset for batch in self.batches)
+        return max((end for end in ends if end <= offset), default=self.start)
 
     def between(self, offset: int, end: int) -> Iterator[StoredBatch]:
         """The batches from the one that holds `offset` to the last that begins before `end`."""
@@ -232,20 +242,30 @@ class MemoryStorage:
         ]
         return await self.find_timestamp(partition, max(times)) if times else None
 
-    async def enforce_retention(self, archived: KeptElsewhere = nothing_elsewhere) -> None:
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
         self._check_open()
         now = self._clock.now_ms()
+        held_back: dict[PartitionId, int] = {}
         for topic in list(self._topics.values()):
             for partition in topic.partition_ids():
-                _expire(self._logs[partition], topic, now, archived(partition))
+                log = self._logs[partition]
+                start = wanted = _expired_before(log, topic, now, archived(partition))
+                if wanted > log.start and (lowest := needed(partition)) is not None:
+                    start = min(wanted, log.whole_batches_before(lowest))
+                if start < wanted:
+                    held_back[partition] = wanted
+                log.trim(start)
+        return held_back
 
-    async def compact(self) -> None:
+    async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_open()
         now = self._clock.now_ms()
         for topic in list(self._topics.values()):
             if topic.config.is_compacted:
                 for partition in topic.partition_ids():
-                    self._logs[partition].compact(topic.config, now)
+                    self._logs[partition].compact(topic.config, now, needed(partition))
 
     def _log(self, partition: PartitionId) -> _Log:
         log = self._logs.get(partition)
@@ -258,11 +278,11 @@ class MemoryStorage:
             raise StorageClosed("the storage is closed")
 
 
-def _expire(log: _Log, topic: Topic, now: int, archived: int) -> None:
+def _expired_before(log: _Log, topic: Topic, now: int, archived: int) -> int:
     """Every batch is its own segment here, so retention is exact; the last is the one that is not closed."""
     config = topic.config
     if not config.is_deleted:
-        return
+        return log.start
     excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
     local_excess = log.size - config.retention_local_bytes if config.retention_local_bytes >= 0 else 0
     archived = checked_archived(archived, log.bounds)
@@ -278,4 +298,4 @@ def _expire(log: _Log, topic: Topic, now: int, archived: int) -> None:
         start = batch.header.last_offset + 1
         excess -= batch.header.length
         local_excess -= batch.header.length
-    log.trim(start)
+    return start

@@ -213,3 +213,13 @@ class PartitionLog:
             excess -= segment.size
             local_excess -= segment.size
         return start
+
+    def whole_segments_before(self, offset: int) -> int:
+        """The highest start that lets whole segments go and nothing from `offset` on."""
+        start = self.start
+        for number in range(len(self.segments)):
+            end = self._end_of(number)
+            if end > offset:
+                break
+            start = max(start, end)
+        return start

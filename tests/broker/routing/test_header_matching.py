@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import NoReturn
 
 import hypothesis.strategies as st
 import pytest
@@ -98,6 +99,16 @@ def test_values(one: object, other: object, expected: bool) -> None:
     assert bool(
         numbers(matcher_of({"x-match": "any", "a": other}), {"a": one} if other is not None else {})
     ) is (expected)
+
+
+def test_headers_that_no_binding_names_are_not_looked_at() -> None:
+    class Untouchable(dict[str, object]):
+        def items(self) -> NoReturn:
+            raise AssertionError
+
+    assert numbers(matcher_of({"a": 1}), {"a": 1, "b": Untouchable()}) == [0]
+    with pytest.raises(AssertionError):
+        numbers(matcher_of({"b": 1}), {"b": Untouchable()})
 
 
 def test_not_a_number_is_not_even_itself() -> None:

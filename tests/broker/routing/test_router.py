@@ -1,5 +1,6 @@
 """The router by example: each rule of routing once, in words."""
 
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -421,6 +422,20 @@ def test_long_keys_are_not_remembered() -> None:
     place.route("x", b"k" * 255)
     place.route("x", b"k" * 256)
     assert [len(key) for key in exchange.routes] == [255]
+
+
+def test_nothing_remembers_a_queue_that_is_gone() -> None:
+    place = Place("a")
+    place.exchange("x", FANOUT)
+    place.exchange("h", HEADERS)
+    place.exchange("t", TOPIC)
+    for name in ("x", "h", "t"):
+        place.bind(name, "a", b"#")
+        assert place.route(name) == ["a"]
+    [queue] = map(weakref.ref, place.router.route(place.router.default, b"a"))
+    assert queue() is not None
+    place.router.remove_queue("a")
+    assert queue() is None
 
 
 def test_routes_by_header_are_not_remembered() -> None:

@@ -70,7 +70,7 @@ class Inbox(list[Delivery]):
 def wait(condition: Callable[[], object], *connections: Any, what: str = "it") -> None:
     """Handles what the broker sends over these connections until the condition holds."""
     until = time.monotonic() + SECONDS
-    pause = 0.5 if len(connections) == 1 else 0.01  # ends early when something has come
+    pause = 0.05 if len(connections) == 1 else 0.01  # ends early when something has come
     while not condition():
         assert time.monotonic() < until, f"{what} did not happen in {SECONDS} s"
         for connection in connections:

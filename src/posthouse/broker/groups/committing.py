@@ -12,6 +12,7 @@ from posthouse.model.errors import (
     IllegalGeneration,
     OffsetMetadataTooLarge,
     PosthouseError,
+    UnknownGroup,
     UnknownPartition,
     UnstableOffset,
 )
@@ -34,6 +35,10 @@ class NewOffset:
     metadata: str = ""
 
 
+def no_share_group(group: GroupId) -> bool:
+    return False
+
+
 def never_unstable(group: GroupId, partition: PartitionId) -> bool:
     return False
 
@@ -49,6 +54,8 @@ class GroupOffsets:
         self._last_commit: asyncio.Future[list[Outcome]] | None = None
         self.unstable: Callable[[GroupId, PartitionId], bool] = never_unstable
         """Says whether an open transaction is about to change the offset."""
+        self.is_share_group: Callable[[GroupId], bool] = no_share_group
+        """Says whether a group is one that has no offsets but shares."""
 
     def load(self) -> None:
         leftovers = self._offsets.load(self._storage.take_state(Space.OFFSETS), self._storage.topics.keys())
@@ -94,11 +101,16 @@ class GroupOffsets:
         self, group_id: GroupId, identity: MemberIdentity, *, transactional: bool = False
     ) -> None:
         """Raises unless this member, or nobody in particular, may commit offsets of the group."""
+        self.check_kind(group_id)
         group = self._registry.get(group_id)
         if group is not None:
             group.check_commit(identity, self._clock.monotonic(), transactional=transactional)
         elif identity.generation != NO_GENERATION:
             raise IllegalGeneration("the group has no members")
+
+    def check_kind(self, group_id: GroupId) -> None:
+        if self.is_share_group(group_id):
+            raise UnknownGroup(f"the group {group_id!r} is a share group")
 
     def puts(self, group: GroupId, offsets: Sequence[NewOffset]) -> list[Put]:
         """The operations that store these offsets, for whoever commits them with something else.

@@ -16,6 +16,8 @@ class GroupKind(Enum):
     """The members share the partitions out."""
     CONSUMER = auto()
     """The broker does."""
+    SHARE = auto()
+    """Nobody: records go to whoever asks. See `broker.shares`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

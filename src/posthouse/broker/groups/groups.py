@@ -44,6 +44,7 @@ from posthouse.model.errors import (
     GroupNotEmpty,
     GroupsClosed,
     GroupSubscribed,
+    InconsistentProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
     MembershipError,
@@ -82,6 +83,9 @@ class Groups:
         self._view: TopicView | None = None
         self._closed = False
 
+    def __contains__(self, group_id: GroupId) -> bool:
+        return group_id in self._registry or self.offsets.has(group_id)
+
     def load(self) -> None:
         self.offsets.load()
         self._registry.load(self.offsets.groups())
@@ -106,6 +110,8 @@ class Groups:
 
         def start(reply: Reply[Joined]) -> None:
             self._check_session(request)
+            if self.offsets.is_share_group(group_id):
+                raise InconsistentProtocol(f"the group {group_id!r} is a share group")
             group = self._registry.get(group_id)
             if group is None or (isinstance(group, ConsumerGroup) and group.is_empty):
                 if request.member is not None:
@@ -151,6 +157,7 @@ class Groups:
         """A member whose partitions the broker assigns joins, reports or leaves."""
         self._check_usable(group_id)
         check_beat(beat)
+        self.offsets.check_kind(group_id)
         group = self._registry.get(group_id)
         if not isinstance(group, ConsumerGroup):
             if beat.epoch != JOINING:
@@ -183,7 +190,8 @@ class Groups:
         return self._view
 
     def check_fetch(self, group_id: GroupId, identity: MemberIdentity) -> None:
-        """Raises where a member asks for offsets of a time that is over for it."""
+        """Raises where a member asks for offsets of a time that is over for it, or there can be none."""
+        self.offsets.check_kind(group_id)
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup) and identity.member and identity.generation != NO_GENERATION:
             group.check_epoch(identity)

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.queue import Queue
 
 
+RESERVATION = 10_000
+"""So many positions are noted as handed out before the first of them is: after a crash nobody is told of a message
+that it is new when it was delivered before."""
+
+
 class Lane:
     """Owned by the event loop; does no input or output."""
 
@@ -64,10 +69,11 @@ class Lane:
         taken: list[Message] = []
         window, returned, leased, progress = self.window, self.returned, self.leased, self.progress
         plain = not progress.settled_above  # then nothing in the window can be settled
+        reserved_to = progress.reserved_to
         while len(taken) < most:
             if returned and (not window or returned[0].position < window[0].position):
                 message = heappop(returned)
-            elif window:
+            elif window and window[0].position < reserved_to:
                 message = window.popleft()
             else:
                 break
@@ -79,6 +85,11 @@ class Lane:
         if taken and taken[-1].position >= progress.handed_out_to:
             progress.handed_out_to = taken[-1].position + 1
         return taken
+
+    @property
+    def needs_reservation(self) -> bool:
+        """Whether what comes next must not be handed out before storage knows of it."""
+        return bool(self.window) and self.window[0].position + RESERVATION // 2 >= self.progress.reserved_to
 
     def settle(self, message: Message) -> bool:
         """False where it is not leased any more."""

@@ -229,4 +229,8 @@ class Namespaces:
             for queue in namespace.queues.values():
                 queue.stop()
         await asyncio.gather(*self._work, return_exceptions=True)
-        await self.settling.flush()
+        queues = [queue for namespace in self._by_name.values() for queue in namespace.queues.values()]
+        try:
+            await self.settling.close(lane for queue in queues for lane in queue.lanes)
+        except Unavailable as error:
+            log.warning("what was settled last may come again: %s", error)

@@ -4,7 +4,8 @@ Everything below the *floor* is settled. Above it, positions are kept in chunks 
 something happened: one old message that nobody settles costs one chunk, not a memory of all that was settled
 behind it.
 
-Storage has these entries in `Space.QUEUE_PROGRESS`, numbers big-endian:
+Storage has these entries in `Space.QUEUE_PROGRESS` (of share groups in `Space.SHARE_PROGRESS`), numbers
+big-endian:
 
     key    queue id 16 bytes | lane u16                  value  version u8 = 1 | floor i64 | handed out to i64
     key    queue id 16 bytes | lane u16 | chunk u64      value  settled ranges: u16 count, then u16 first, u16 last each;
@@ -108,12 +109,18 @@ class _Chunk:
 class Progress:
     """Of one lane. Owned by the event loop."""
 
-    def __init__(self, queue_id: bytes, lane: int, floor: int = 0) -> None:
+    def __init__(
+        self, queue_id: bytes, lane: int, floor: int = 0, *, space: Space = Space.QUEUE_PROGRESS
+    ) -> None:
+        self._space = space
         self._queue_id = queue_id
         self._lane = lane
         self.floor = floor
         self.handed_out_to = floor
         """Positions below were delivered, or may have been, before."""
+        self.reserved_to = floor
+        """Storage knows that positions below may have been delivered: only those may be handed out."""
+        self._reserving_to = floor
         self.settled_above = 0
         """How many positions above the floor are settled."""
         self._chunks: dict[int, _Chunk] = {}
@@ -126,6 +133,16 @@ class Progress:
             return True
         chunk = self._chunks.get(position >> CHUNK_BITS)
         return chunk is not None and chunk.settled[position & _MASK] == 1
+
+    def next_unsettled(self, position: int) -> int:
+        """The first one from `position` on that is not settled."""
+        position = max(position, self.floor)
+        while (chunk := self._chunks.get(position >> CHUNK_BITS)) is not None:
+            at = chunk.settled.find(0, position & _MASK)
+            if at >= 0:
+                return (position & ~_MASK) + at
+            position = (position & ~_MASK) + CHUNK
+        return position
 
     def settle(self, position: int) -> bool:
         """False where it was settled already."""
@@ -226,8 +243,7 @@ class Progress:
         if not self.is_changed:
             return []
         self.is_changed = False
-        value = _VALUE.pack(_VERSION, self.floor, self.handed_out_to)
-        puts = [Put(Space.QUEUE_PROGRESS, _LANE_KEY.pack(self._queue_id, self._lane), value)]
+        puts = [self._lane_put(max(self.handed_out_to, self._reserving_to))]
         for number in self._changed_chunks:
             chunk = self._chunks.get(number)
             if chunk is not None:
@@ -239,17 +255,32 @@ class Progress:
         self._changed_chunks.clear()
         return puts
 
+    def reserve(self, to: int) -> Put:
+        """Before they are handed out, storage is told that all below `to` may have been."""
+        self._reserving_to = max(to, self._reserving_to)
+        return self._lane_put(self._reserving_to)
+
+    def exact(self) -> list[Put]:
+        """`puts` for a clean stop: nothing is reserved any more, what was not handed out was not."""
+        self.is_changed = True
+        self._reserving_to = self.reserved_to = self.handed_out_to
+        return self.puts()
+
+    def _lane_put(self, handed_out_to: int) -> Put:
+        value = _VALUE.pack(_VERSION, self.floor, handed_out_to)
+        return Put(self._space, _LANE_KEY.pack(self._queue_id, self._lane), value)
+
     def not_stored(self) -> None:
         """The last `puts` did not become durable: everything has to be stored again."""
         self.is_changed = True
         self._changed_chunks.update(self._chunks, self._stored_chunks)
 
     def removals(self) -> list[Put]:
-        puts = [Put(Space.QUEUE_PROGRESS, _LANE_KEY.pack(self._queue_id, self._lane), None)]
+        puts = [Put(self._space, _LANE_KEY.pack(self._queue_id, self._lane), None)]
         return puts + [self._chunk_put(number, None) for number in self._stored_chunks]
 
     def _chunk_put(self, number: int, value: bytes | None) -> Put:
-        return Put(Space.QUEUE_PROGRESS, _CHUNK_KEY.pack(self._queue_id, self._lane, number), value)
+        return Put(self._space, _CHUNK_KEY.pack(self._queue_id, self._lane, number), value)
 
     def load(self, key: bytes, value: bytes) -> None:
         """Take in one stored entry of this lane."""
@@ -257,6 +288,7 @@ class Progress:
             version, self.floor, self.handed_out_to = _VALUE.unpack(value)
             if version != _VERSION:
                 raise DataDamaged(f"the progress of a queue has the unknown version {version}")
+            self.reserved_to = self._reserving_to = self.handed_out_to
             return
         number = _CHUNK_KEY.unpack(key)[2]
         self._chunks[number] = _Chunk.decode(value)

@@ -8,7 +8,7 @@ from posthouse.broker.queues.consumers import Consumer, Consumers, dealt
 from posthouse.broker.queues.dead_letters import Reason, dead_letter
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
 from posthouse.broker.queues.key_order import KeyOrder
-from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.lane import RESERVATION, Lane
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.progress import Progress
 from posthouse.broker.queues.reading import LaneReader, reload
@@ -88,6 +88,7 @@ class Queue:
         self._consumers = Consumers(single_active=definition.single_active)
         self._keys = KeyOrder() if definition.ordered_by_key else None
         self._filling: asyncio.Task[None] | None = None
+        self._reserving: asyncio.Task[None] | None = None
         self._pump_planned = False
         self._leased_bytes = 0
         self.expected = 0
@@ -207,6 +208,7 @@ class Queue:
         consumers = self._consumers.next_in_turn()
         if not consumers:
             return
+        self._plan_reservation()
         credit = consumers[0].credit if len(consumers) == 1 else sum(consumer.credit for consumer in consumers)
         messages = self._take(min(credit, AT_ONCE))
         if messages:
@@ -215,6 +217,25 @@ class Queue:
             self._let_bodies_go(messages)
             self._plan_pump()  # there may be more, for these or for others
         self._plan_filling()
+
+    def _plan_reservation(self) -> None:
+        """Note that more may be handed out, mostly well before that is needed."""
+        if self._reserving is None:
+            lanes = [lane for lane in self.lanes if lane.needs_reservation]
+            if lanes:
+                self._reserving = self._host.start(self._reserve(lanes))
+                self._reserving.add_done_callback(self._reserved)
+
+    async def _reserve(self, lanes: Sequence[Lane]) -> None:
+        marks = [lane.window[0].position + RESERVATION for lane in lanes]
+        await self._host.storage.commit([lane.progress.reserve(to) for lane, to in zip(lanes, marks, strict=True)])
+        for lane, to in zip(lanes, marks, strict=True):
+            lane.progress.reserved_to = max(to, lane.progress.reserved_to)
+
+    def _reserved(self, task: asyncio.Task[None]) -> None:
+        self._reserving = None
+        if not task.cancelled() and task.exception() is None:
+            self._plan_pump()
 
     def _take(self, most: int) -> list[Message]:
         taken: list[Message] = []
@@ -245,8 +266,13 @@ class Queue:
 
     def _plan_filling(self) -> None:
         if self._filling is None and self._wants_more():
+            self._start_filling()
+
+    def _start_filling(self) -> asyncio.Task[None]:
+        if self._filling is None:
             self._filling = self._host.start(self._fill())
             self._filling.add_done_callback(self._filled)
+        return self._filling
 
     def _wants_more(self) -> bool:
         if self._keys is not None and self._keys.is_crowded:
@@ -292,15 +318,16 @@ class Queue:
         """One message, leased; None when there is none."""
         self.touch()
         while True:
+            self._plan_reservation()
             taken = self._take(1)
             if taken:
                 return taken[0]
-            if not any(lane.has_more for lane in self.lanes):
+            if self._reserving is not None:
+                await asyncio.wait([self._reserving])
+            elif any(lane.has_more for lane in self.lanes):
+                await asyncio.wait([self._start_filling()])
+            else:
                 return None
-            if self._filling is None:
-                self._filling = self._host.start(self._fill())
-                self._filling.add_done_callback(self._filled)
-            await asyncio.wait([self._filling])
 
     # Messages are settled
 
@@ -450,10 +477,10 @@ class Queue:
             if lane.ready <= 0:
                 continue
             while not lane.window and not lane.returned and lane.has_more:
-                if self._filling is None:
-                    self._filling = self._host.start(self._fill())
-                    self._filling.add_done_callback(self._filled)
-                await asyncio.wait([self._filling])
+                await asyncio.wait([self._start_filling()])
+            self._plan_reservation()
+            if self._reserving is not None:
+                await asyncio.wait([self._reserving])
             taken = lane.take(most)
             self._leased_bytes += sum(message.size for message in taken)
             return taken

@@ -5,15 +5,21 @@ one is lost.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
+from posthouse.broker.queues.progress import Progress
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.interface import Operation, Outcome, Storage
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.lane import Lane
-
 _SECONDS = 0.02
+
+
+class Progressing(Protocol):
+    """A lane of a queue, or a partition of a share group."""
+
+    @property
+    def progress(self) -> Progress: ...
 
 
 class Settling:
@@ -21,15 +27,15 @@ class Settling:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._changed: set[Lane] = set()
+        self._changed: set[Progressing] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def changed(self, lane: "Lane") -> None:
+    def changed(self, lane: Progressing) -> None:
         self._changed.add(lane)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._store)
 
-    def forget(self, lane: "Lane") -> None:
+    def forget(self, lane: Progressing) -> None:
         self._changed.discard(lane)
 
     def _store(self) -> None:
@@ -45,21 +51,21 @@ class Settling:
             return
         storing.add_done_callback(lambda done: self._stored(lanes, done))
 
-    def _stored(self, lanes: "set[Lane]", done: asyncio.Future[list[Outcome]]) -> None:
+    def _stored(self, lanes: set[Progressing], done: asyncio.Future[list[Outcome]]) -> None:
         if not done.cancelled() and done.exception() is not None:
             self._again(lanes)
 
-    def _again(self, lanes: "set[Lane]") -> None:
+    def _again(self, lanes: set[Progressing]) -> None:
         for lane in lanes:
             lane.progress.not_stored()
         self._changed |= lanes
 
-    async def flush(self) -> None:
-        """Store what there is, now."""
+    async def close(self, lanes: Iterable[Progressing]) -> None:
+        """Store how far all of them are, exactly."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        lanes, self._changed = self._changed, set()
-        operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
+        self._changed.clear()
+        operations: list[Operation] = [put for lane in lanes for put in lane.progress.exact()]
         if operations:
             await self._storage.commit(operations)

@@ -125,18 +125,9 @@ def _words(key: bytes) -> list[bytes]:
 
 
 def _pattern(key: bytes) -> Iterator[bytes]:
-    """The words of a pattern, with neighbouring wildcards in one order: each `*`, then at most one `#`.
-
-    That changes nothing in what they match, and behind a `#` there are then only plain words.
-    """
-    any_words = False
+    """The words of a pattern. A `#` behind another adds nothing and is left out: none leads to one."""
+    before = b""
     for word in _words(key):
-        if word == ANY_WORDS:
-            any_words = True
-            continue
-        if word != ANY_WORD and any_words:
-            yield ANY_WORDS
-            any_words = False
-        yield word
-    if any_words:
-        yield ANY_WORDS
+        if word != ANY_WORDS or before != ANY_WORDS:
+            yield word
+        before = word

@@ -40,6 +40,10 @@ class Mark:
     to: int = 0
     """It speaks of entries below this offset."""
 
+    @property
+    def due_ms(self) -> int:
+        return keys.due_of(self.place)
+
 
 @dataclass(slots=True, eq=False)
 class Bucket:

@@ -63,7 +63,7 @@ class Buckets:
     def of_log(self, number: int) -> Bucket:
         return self._by_log[number]
 
-    def store(self, entries: Iterable[Entry]) -> list[Operation]:
+    def store(self, entries: Iterable[Entry], now_ms: int) -> list[Operation]:
         """One batch for each bucket. To be committed in the same turn of the event loop.
 
         Raises Unavailable where a bucket is needed and no log is free.
@@ -76,7 +76,10 @@ class Buckets:
             builder.add_raw(sequence, value, NO_HEADERS, due_ms)
         operations: list[Operation] = []
         for period, builder in builders.items():
-            bucket = self._taking.get(period) or self._new(period)
+            bucket = self._taking.get(period)
+            if bucket is None or bucket.mark.due_ms > now_ms:
+                # Where the clock was set back, what comes now would be late and yet not due.
+                bucket = self._new(period)
             batch = memoryview(builder.build())
             operations.append(Append(bucket.partition, batch, parse_header(batch)))
             if not self.count(bucket):
@@ -86,7 +89,7 @@ class Buckets:
     def _new(self, period: Period) -> Bucket:
         number = self._logs.take()
         bucket = Bucket(period, number, self._logs.partition(number))
-        self._add(bucket)
+        self._by_log[number] = self._taking[period] = bucket
         return bucket
 
     def count(self, bucket: Bucket) -> int:

@@ -16,7 +16,7 @@ class Emptying:
         self._buckets = buckets
         self._logs = logs
 
-    async def move_some(self, bucket: Bucket) -> None:
+    async def move_some(self, bucket: Bucket, now_ms: int) -> None:
         """Move one piece of a longer period to its parts, in one commit; with the last one it goes."""
         await self._buckets.close([bucket])
         await self._logs.reserve(MOST_PARTS)
@@ -26,10 +26,11 @@ class Emptying:
         if bounds.start < bounds.end:
             piece = await read_piece(self._storage, bucket.partition, bounds.start, bounds.end)
             following = piece.following
-            operations += self._buckets.store(
+            entries = (
                 Entry(bucket.period.part(record.timestamp), record.timestamp, record.key or b"", record.value)
                 for record in records_in(piece, bounds.start)
             )
+            operations += self._buckets.store(entries, now_ms)
         operations.append(Trim(bucket.partition, following))
         if following == bounds.end:
             operations.append(bucket.removal())

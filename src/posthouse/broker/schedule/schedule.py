@@ -100,10 +100,11 @@ class Schedule:
         Call `stored` once they are durable. If the commit fails, there is nothing to do.
         """
         now = self._clock.now_ms()
-        return self._buckets.store(
+        stored = (
             Entry(period_for(entry.due_ms, now), entry.due_ms, self._sequence(now), entry.encode())
             for entry in entries
         )
+        return self._buckets.store(stored, now)
 
     def _sequence(self, now_ms: int) -> bytes:
         """Rising, also over restarts unless the clock is set back: it decides only between equal times."""
@@ -174,7 +175,7 @@ class Schedule:
             return True
         for bucket in sorted(self._lacking(now), key=lambda bucket: (bucket.bound, -bucket.period.bits)):
             if not bucket.period.is_finest:
-                await self._emptying.move_some(bucket)
+                await self._emptying.move_some(bucket, now)
                 return True
             if self._loading.is_needed(bucket) or self._loading.fits(bucket):
                 await self._loading.load(bucket)

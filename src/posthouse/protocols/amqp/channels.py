@@ -52,7 +52,9 @@ class Channels:
                 f"({self._channel_max})"
             )
         self.by_number[number] = Channel(number, self._session)
-        return encode.method(number, Methods.OpenOk())
+        opened = Methods.OpenOk()
+        opened.channel_id = ""  # as RabbitMQ has it; pamqp writes a 0
+        return encode.method(number, opened)
 
     def _closing(self, channel: Channel, method: Command) -> bytes | None:
         """The client may not have known, and gone on. It may even close the channel itself."""

@@ -97,9 +97,9 @@ class ChannelConsumer:
             self.unacked += len(messages)
 
     def cancelled(self) -> None:
-        """The queue is gone. What was delivered stays with the channel, though it settles nothing any more."""
+        """The queue is gone. What was delivered stays with the channel, though nothing can be settled."""
         self.is_active = False
         channel = self.channel
         channel.consumers.pop(self.tag, None)
         if channel.session.can("consumer_cancel_notify"):
-            channel.outbox.send(encode.method(channel.number, Basic.Cancel(self.tag, True)))
+            channel.session.notify(channel, encode.method(channel.number, Basic.Cancel(self.tag, True)))

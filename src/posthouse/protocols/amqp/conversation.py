@@ -184,6 +184,8 @@ class Conversation:
             self._outbox.send(answer)
         else:
             self._is_held = True
+            if self.session is not None:
+                self.session.is_answering = True
             self._task = self._loop.create_task(self._answered(number, answer, method.index))
             self._task.add_done_callback(self._done)
 
@@ -198,6 +200,8 @@ class Conversation:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._task = None
+        if self.session is not None:
+            self.session.answered()
         self._go_on()
 
     def _go_on(self) -> None:

@@ -1,5 +1,7 @@
 """The way of a publish from the frames of a client to the wave that makes it durable."""
 
+from typing import Final
+
 from posthouse.model.errors import QueueBlocked, QueueFull, UnknownExchange
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
@@ -13,9 +15,13 @@ from posthouse.protocols.amqp.errors import (
     precondition_failed,
 )
 from posthouse.protocols.amqp.mapping.errors import PropertyError
-from posthouse.protocols.amqp.mapping.properties import user_id_of
+from posthouse.protocols.amqp.mapping.properties import Flag, user_id_of
 from posthouse.protocols.amqp.reply_to import PREFIX, asks_for_reply, with_address
 from posthouse.protocols.amqp.transactions import Publish as Collected
+
+# Flags that are looked at for every message; most have neither.
+_HAS_REPLY_TO: Final = Flag.REPLY_TO >> 8
+_HAS_USER_ID: Final = int(Flag.USER_ID)
 
 
 def publish(channel: Channel, event: Publish) -> None:
@@ -26,13 +32,8 @@ def publish(channel: Channel, event: Publish) -> None:
         raise not_implemented("immediate=true")
     try:
         exchange = channel.namespace.router.exchange(exchange_name.decode())
-        if (user := user_id_of(properties)) is not None and user != session.user.encode():
-            raise precondition_failed(
-                f"user_id property set to '{user.decode(errors='replace')}' but authenticated user was "
-                f"'{session.user}'"
-            )
-        if asks_for_reply(properties):
-            properties = with_address(properties, channel.reply_consumer)
+        if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
+            properties = _with_own(channel, properties)
         envelope = session.envelopes.of(exchange_name, properties)
     except UnknownExchange:
         raise not_found(channel.subject("exchange", exchange_name.decode())) from None
@@ -69,6 +70,16 @@ def publish(channel: Channel, event: Publish) -> None:
         give_back(channel, exchange_name, key, properties, body)
     if confirms is not None:
         confirms.joined(part)
+
+
+def _with_own(channel: Channel, properties: bytes) -> bytes:
+    """The properties that are about the publisher itself: checked, and made known to others."""
+    user = user_id_of(properties)
+    own = channel.session.user
+    if user is not None and user != own.encode():
+        shown = user.decode(errors="replace")
+        raise precondition_failed(f"user_id property set to '{shown}' but authenticated user was '{own}'")
+    return with_address(properties, channel.reply_consumer) if asks_for_reply(properties) else properties
 
 
 def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:

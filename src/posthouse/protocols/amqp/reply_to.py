@@ -14,7 +14,6 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The queue that is no queue: clients consume from it, and name it as the one to reply to."""
 PREFIX: Final = f"{REPLY_TO}.".encode()
 _PLACEHOLDER: Final = REPLY_TO.encode()
-_HAS_REPLY_TO: Final = Flag.REPLY_TO >> 8
 
 
 class ReplyConsumer:
@@ -68,9 +67,9 @@ class ReplyTos:
 
 def asks_for_reply(properties: bytes) -> bool:
     """Whether the publisher wants the answer where it consumes replies."""
-    if not properties[0] & _HAS_REPLY_TO or _PLACEHOLDER not in properties:
+    if _PLACEHOLDER not in properties:
         return False
-    start, end = spans(properties)[Flag.REPLY_TO]
+    start, end = spans(properties).get(Flag.REPLY_TO, (0, 0))
     return properties[start + 1 : end] == _PLACEHOLDER
 
 

@@ -1,7 +1,8 @@
 """What the channels of one connection share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.amqp.limits import AmqpLimits
@@ -12,6 +13,9 @@ from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
 from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.unfinished import Unfinished
+
+if TYPE_CHECKING:
+    from posthouse.protocols.amqp.channel import Channel
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -32,6 +36,9 @@ class Session:
     """Messages as AMQP consumers see them."""
     reply_tos: ReplyTos
     names: ServerNames
+    is_answering: bool = False
+    """Whether the client waits for an answer that takes time."""
+    _notices: list[tuple["Channel", bytes]] = field(default_factory=list)
 
     @property
     def vhost(self) -> str:
@@ -39,3 +46,21 @@ class Session:
 
     def can(self, capability: str) -> bool:
         return self.capabilities.get(capability) is True
+
+    def notify(self, channel: "Channel", frame: bytes) -> None:
+        """What a client did not ask for, not before the answer to what it did ask for.
+
+        So whoever deletes a queue reads of that first, and then that its consumers are gone: clients that
+        read synchronously are not prepared for anything else.
+        """
+        if self.is_answering:
+            self._notices.append((channel, frame))
+        else:
+            self.outbox.send(frame)
+
+    def answered(self) -> None:
+        self.is_answering = False
+        notices, self._notices = self._notices, []
+        for channel, frame in notices:
+            if not channel.is_closed:
+                self.outbox.send(frame)

@@ -5,6 +5,7 @@ from enum import Enum
 from posthouse.broker.groups.consumer import ConsumerState
 from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.broker.groups.states import State
+from posthouse.broker.shares.group import ShareState
 
 STATE_NAMES: dict[Enum, str] = {
     State.EMPTY: "Empty",
@@ -17,6 +18,9 @@ STATE_NAMES: dict[Enum, str] = {
     ConsumerState.RECONCILING: "Reconciling",
     ConsumerState.STABLE: "Stable",
     ConsumerState.DEAD: "Dead",
+    ShareState.EMPTY: "Empty",
+    ShareState.STABLE: "Stable",
+    ShareState.DEAD: "Dead",
 }
 
-TYPE_NAMES = {GroupKind.CLASSIC: "classic", GroupKind.CONSUMER: "consumer"}
+TYPE_NAMES = {GroupKind.CLASSIC: "classic", GroupKind.CONSUMER: "consumer", GroupKind.SHARE: "share"}

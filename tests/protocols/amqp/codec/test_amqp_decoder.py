@@ -122,6 +122,14 @@ def test_frames_may_be_as_large_as_agreed() -> None:
     assert event[-1] == bytes(5000)
 
 
+def test_secrets_may_be_any_bytes() -> None:
+    payload = b"\0\x0a\0\x0b" + bytes(4) + b"\x08EXTERNAL" + b"\0\0\0\x02\xff\xfe" + b"\x05en_US"
+    ((_, _, command),) = opened().feed(raw(1, 0, payload))  # type: ignore[misc]
+    assert isinstance(command, commands.Connection.StartOk)
+    assert described(command)[1]["response"] == b"\xff\xfe"
+    assert (command.mechanism, command.locale) == ("EXTERNAL", "en_US")
+
+
 class TestProtocolHeader:
     def test_is_the_first_event(self) -> None:
         decoder = Decoder(frame_max=4096)

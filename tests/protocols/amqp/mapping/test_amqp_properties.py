@@ -178,3 +178,9 @@ def test_delays_are_negated_once(delay: Any, after: Any) -> None:
 @pytest.mark.parametrize("values", [Amqp(), Amqp(content_type="x-delay"), Amqp(headers={"other": "x-delay"})])
 def test_without_a_delay_nothing_changes(values: Amqp) -> None:
     assert with_delay_negated(values.marshal()) == values.marshal()
+
+
+def test_a_delay_beside_a_name_that_is_not_utf8() -> None:
+    """Only records that came from elsewhere can hold such a thing."""
+    raw = b"\x20\x00\0\0\0\x14\x01\xffV\x07x-delayl" + (5).to_bytes(8)
+    assert with_delay_negated(raw) == raw

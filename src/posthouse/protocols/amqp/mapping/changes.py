@@ -64,7 +64,10 @@ def with_delay_negated(properties: bytes) -> bytes:
     place = spans(properties).get(Flag.HEADERS)
     if place is None or b"x-delay" not in properties:
         return properties
-    delay = decode_table(properties, place[0])[0].get("x-delay")
+    try:
+        delay = decode_table(properties, place[0])[0].get("x-delay")
+    except MalformedTable:
+        return properties
     if not isinstance(delay, int) or isinstance(delay, bool) or delay <= 0:
         return properties
     return set_headers(properties, {"x-delay": -delay})

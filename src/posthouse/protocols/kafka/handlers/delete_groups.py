@@ -16,7 +16,8 @@ async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroups
     for name in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE
         try:
-            await context.broker.groups.delete(GroupId(name))
+            groups = context.broker.shares if GroupId(name) in context.broker.shares else context.broker.groups
+            await groups.delete(GroupId(name))
         except PosthouseError as error:
             code = code_of(error)
         results.append(DeletableGroupResult(group_id=name, error_code=code))

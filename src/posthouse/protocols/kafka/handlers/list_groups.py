@@ -20,7 +20,7 @@ def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
             group_state=STATE_NAMES[group.state],
             group_type=TYPE_NAMES[group.kind],
         )
-        for group in context.broker.groups.listed()
+        for group in (*context.broker.groups.listed(), *context.broker.shares.listed())
     ]
     return ListGroupsResponse(
         groups=[

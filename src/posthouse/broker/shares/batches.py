@@ -1,0 +1,80 @@
+"""Which records of stored batches a share group can be given."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from posthouse.broker.shares.partition import SharePartition
+from posthouse.records.batch import BatchHeader, Readable, iter_headers
+from posthouse.records.record import body_of
+from posthouse.records.spans import iter_spans
+from posthouse.storage.producers import AbortedTransaction
+
+
+@dataclass(slots=True)
+class Found:
+    """One batch, and those of its records that were ready when it was read."""
+
+    data: memoryview
+    offsets: list[int]
+
+
+Aborted = Callable[[BatchHeader], bool]
+
+
+def nothing_aborted(header: BatchHeader) -> bool:
+    return False
+
+
+def aborted_in(transactions: Sequence[AbortedTransaction]) -> Aborted:
+    """Says of a batch whether it belongs to one of the transactions that were given up."""
+
+    def is_aborted(header: BatchHeader) -> bool:
+        return header.is_transactional and any(
+            each.producer_id == header.producer_id
+            and each.first_offset <= header.base_offset <= each.last_offset
+            for each in transactions
+        )
+
+    return is_aborted
+
+
+def found_in(
+    partition: SharePartition, data: Readable, position: int, is_aborted: Aborted = nothing_aborted
+) -> Iterator[tuple[int, Found | None]]:
+    """Each batch of `data`, which was read from `position`: where the next begins, and what can be had.
+
+    What is not there for the group is passed over for good: markers, gaps, aborted records.
+    """
+    view = memoryview(data)
+    for at, header in iter_headers(data):
+        end = header.next_offset
+        if end <= position:
+            continue
+        batch = view[at : at + header.length]
+        partition.pass_over(position, header.base_offset)
+        first = max(position, header.base_offset)
+        found = None
+        if header.is_control or not header.count or is_aborted(header):
+            partition.pass_over(first, end)
+        elif header.count == header.last_offset_delta + 1:
+            found = Found(batch, partition.ready(range(first, end)))
+        else:
+            present = _present(batch, header, first)
+            _pass_over_gaps(partition, present, first, end)
+            found = Found(batch, partition.ready(present))
+        position = end
+        yield position, found if found and found.offsets else None
+
+
+def _present(batch: Readable, header: BatchHeader, first: int) -> list[int]:
+    """Compaction has taken records out of the batch."""
+    base = header.base_offset
+    offsets = (base + span.offset_delta for span in iter_spans(body_of(batch, header), header))
+    return [offset for offset in offsets if offset >= first]
+
+
+def _pass_over_gaps(partition: SharePartition, present: Sequence[int], first: int, end: int) -> None:
+    for offset in present:
+        partition.pass_over(first, offset)
+        first = offset + 1
+    partition.pass_over(first, end)

@@ -1,0 +1,240 @@
+"""One fetch of a share group's member: find records, lease them, or wait for some.
+
+Records are found first and leased at the very end, in one go: nobody holds what waits for more to come.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from posthouse.broker.shares.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
+from posthouse.broker.shares.config import Isolation, ShareConfig
+from posthouse.broker.shares.configs import ShareConfigs
+from posthouse.broker.shares.leases import Run
+from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.shares.partitions import SharePartitions
+from posthouse.broker.shares.sessions import ShareSession
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError, UnknownPartition
+from posthouse.model.ids import GroupId, PartitionId
+from posthouse.storage.interface import Storage
+
+_BEYOND = 2**63
+"""More than any offset."""
+_SCATTERED_BYTES = 64 * 1024
+"""What is read at once where most records were handed out before, and few have come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    max_bytes: int
+    min_bytes: int = 1
+    max_records: int
+    is_strict: bool = False
+    """Not one record more than `max_records`; else the last batch is handed out whole."""
+    run_size: int = 0
+    """How many records there should be in a run at most; 0: no matter."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Whole batches, and which of their records are leased to whoever asked."""
+
+    data: bytes
+    runs: list[Run]
+
+
+class WaitForRecords(Protocol):
+    def __call__(
+        self,
+        partitions: Iterable[tuple[PartitionId, int]],
+        missing: int,
+        seconds: float,
+        *,
+        stable_only: bool = False,
+    ) -> Awaitable[None]: ...
+
+
+@dataclass(slots=True)
+class _Harvest:
+    """What was found in one pass over the partitions."""
+
+    wish: Wish
+    size: int = 0
+    records: int = 0
+    found: dict[PartitionId, tuple[SharePartition, list[Found]]] = field(default_factory=dict)
+    ends: list[tuple[PartitionId, int]] = field(default_factory=list)
+    errors: dict[PartitionId, PosthouseError] = field(default_factory=dict)
+
+    @property
+    def room(self) -> int:
+        return self.wish.max_bytes - self.size
+
+    @property
+    def is_full(self) -> bool:
+        return self.records >= self.wish.max_records or (self.room <= 0 < self.records)
+
+    def add(self, partition: PartitionId, share: SharePartition, found: Found, most: int) -> int:
+        """How many records of it there are for the taking."""
+        if self.wish.is_strict:
+            most = min(most, self.wish.max_records - self.records)
+        del found.offsets[most:]
+        self.found.setdefault(partition, (share, []))[1].append(found)
+        self.size += len(found.data)
+        self.records += len(found.offsets)
+        return len(found.offsets)
+
+
+class Fetching:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        partitions: SharePartitions,
+        configs: ShareConfigs,
+        wait_for_records: WaitForRecords,
+        leased: Callable[[GroupId, PartitionId, SharePartition], None],
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._partitions = partitions
+        self._configs = configs
+        self._wait_for_records = wait_for_records
+        self._leased = leased
+        self._changes: defaultdict[GroupId, int] = defaultdict(int)
+        self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
+
+    def became_ready(self, group: GroupId) -> None:
+        """Records of the group came back, or may be held again: whoever waits is to look."""
+        self._changes[group] += 1
+        for waiting in self._waiting.get(group, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def forget(self, group: GroupId) -> None:
+        self.became_ready(group)
+        self._changes.pop(group, None)
+
+    async def fetch(
+        self, session: ShareSession, wanted: Sequence[PartitionId], wish: Wish, is_live: Callable[[], bool]
+    ) -> dict[PartitionId, Taken | PosthouseError]:
+        """Only partitions that have something to tell are in the result."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wish.seconds
+        group = session.group
+        while True:
+            changes = self._changes[group]
+            harvest = await self._harvest(group, wanted, wish)
+            missing = max(wish.min_bytes, 1) - harvest.size
+            seconds = deadline - loop.time()
+            may_wait = missing > 0 and seconds > 0 and harvest.ends and not harvest.errors and is_live()
+            if may_wait and (
+                changes != self._changes[group] or await self._wait(group, harvest.ends, missing, seconds)
+            ):
+                continue
+            if not is_live():
+                return {**harvest.errors}
+            taken = self._lease(session, harvest)
+            # Others may have been faster; then there is nothing, and time may be left.
+            if taken or harvest.errors or not harvest.found or loop.time() >= deadline:
+                return taken | harvest.errors
+
+    async def _harvest(self, group: GroupId, wanted: Sequence[PartitionId], wish: Wish) -> _Harvest:
+        harvest = _Harvest(wish)
+        config = self._configs.get(group)
+        for partition in wanted:
+            if harvest.is_full:
+                break
+            try:
+                await self._search(group, partition, config, harvest)
+            except PosthouseError as error:
+                harvest.errors[partition] = error
+        return harvest
+
+    async def _search(
+        self, group: GroupId, partition: PartitionId, config: ShareConfig, harvest: _Harvest
+    ) -> None:
+        share = await self._partitions.opened(group, partition)
+        if share.expire(self._clock.monotonic(), config.terms):
+            self.became_ready(group)
+        stable_only = config.share_isolation_level is Isolation.READ_COMMITTED
+        leases_left = config.terms.max_leases - share.leased
+        offset = 0
+        while True:
+            bounds = self._storage.bounds(partition)
+            share.trim(bounds.start)
+            end = bounds.stable if stable_only else bounds.end
+            offset = share.next_ready(offset)
+            if offset >= end or harvest.is_full or leases_left <= 0:
+                break
+            scattered = offset < share.progress.handed_out_to
+            slice_ = await self._storage.read(
+                partition,
+                offset,
+                max(min(harvest.room, _SCATTERED_BYTES) if scattered else harvest.room, 0),
+                at_least_one=not harvest.records,
+                stable_only=stable_only,
+            )
+            is_aborted: Aborted = nothing_aborted
+            if stable_only:
+                is_aborted = aborted_in(self._storage.aborted(partition, offset, _BEYOND))
+            before = offset
+            for following, found in found_in(share, slice_.data, offset, is_aborted):
+                offset = following
+                if found is not None:
+                    leases_left -= harvest.add(partition, share, found, leases_left)
+                if harvest.is_full or leases_left <= 0:
+                    break
+            if offset == before:
+                break
+        self._partitions.changed(group, partition, share)
+        harvest.ends.append((partition, end))
+
+    def _lease(self, session: ShareSession, harvest: _Harvest) -> dict[PartitionId, Taken | PosthouseError]:
+        taken: dict[PartitionId, Taken | PosthouseError] = {}
+        now = self._clock.monotonic()
+        terms = self._configs.get(session.group).terms
+        for partition, (share, batches) in harvest.found.items():
+            offsets = [offset for found in batches for offset in found.offsets]
+            runs = share.acquire(offsets, session.member, now, terms, harvest.wish.run_size)
+            if not runs:
+                continue
+            leased = {offset for run in runs for offset in range(run.first, run.last + 1)}
+            data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
+            taken[partition] = Taken(data, runs)
+            self._leased(session.group, partition, share)
+        return taken
+
+    async def _wait(
+        self, group: GroupId, ends: Sequence[tuple[PartitionId, int]], missing: int, seconds: float
+    ) -> bool:
+        """Whether there may be more than before."""
+        stable_only = self._configs.get(group).share_isolation_level is Isolation.READ_COMMITTED
+        back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        arrival = asyncio.ensure_future(
+            self._wait_for_records(ends, missing, seconds, stable_only=stable_only)
+        )
+        self._waiting[group].add(back)
+        try:
+            await asyncio.wait((arrival, back), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrival.cancel()
+            self._waiting[group].discard(back)
+            if not self._waiting[group]:
+                del self._waiting[group]
+        if back.done():
+            return True
+        try:
+            arrival.result()
+            return any(self._end(partition, stable_only) != end for partition, end in ends)
+        except UnknownPartition:
+            return True
+
+    def _end(self, partition: PartitionId, stable_only: bool) -> int:
+        bounds = self._storage.bounds(partition)
+        return bounds.stable if stable_only else bounds.end

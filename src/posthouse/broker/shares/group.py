@@ -1,0 +1,158 @@
+"""The members of a share group: who reports, and which partitions each is told to read.
+
+Every member may read every partition of the topics that it subscribes to: a record goes to whoever asks
+first, so that nothing has to be moved when members come and go. The group's epoch grows with each change of
+members, subscriptions or topics, and a member's follows with its next report.
+
+A plain object: it is given the time and the topics.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from posthouse.broker.groups.membership import Client
+from posthouse.model.errors import BadRequest, FencedMemberEpoch, GroupFull, UnknownMember
+from posthouse.model.ids import MemberId, TopicId
+from posthouse.model.topics import Topic
+
+JOINING = 0
+LEAVING = -1
+
+Assignment = Mapping[TopicId, int]
+"""Topics with the number of their partitions."""
+NOTHING: Assignment = {}
+
+
+class ShareState(Enum):
+    EMPTY = auto()
+    STABLE = auto()
+    DEAD = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareBeat:
+    """What a member reports. None means: as before."""
+
+    member: MemberId
+    epoch: int
+    client: Client = Client()
+    rack: str | None = None
+    topics: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareBeatAnswer:
+    epoch: int
+    assignment: Assignment | None = None
+    """None: no change."""
+
+
+class ShareMember:
+    __slots__ = ("assigned", "client", "epoch", "expires_at", "id", "previous_epoch", "rack", "topics")
+
+    def __init__(self, member_id: MemberId) -> None:
+        self.id = member_id
+        self.client = Client()
+        self.rack: str | None = None
+        self.topics: frozenset[str] = frozenset()
+        self.epoch = self.previous_epoch = JOINING
+        self.assigned: Assignment = NOTHING
+        self.expires_at = math.inf
+
+
+class ShareGroup:
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._members: dict[MemberId, ShareMember] = {}
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[ShareMember]:
+        return iter(self._members.values())
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._members
+
+    @property
+    def state(self) -> ShareState:
+        return ShareState.STABLE if self._members else ShareState.EMPTY
+
+    def reads(self, topic: str) -> bool:
+        return any(topic in member.topics for member in self)
+
+    def beat(
+        self, beat: ShareBeat, find: Callable[[str], Topic | None], now: float, session_seconds: float
+    ) -> ShareBeatAnswer:
+        if beat.epoch == LEAVING:
+            self._known(beat.member)
+            self.remove(beat.member)
+            return ShareBeatAnswer(epoch=LEAVING)
+        member = self._joining(beat) if beat.epoch == JOINING else self._reporting(beat)
+        before = member.assigned
+        self._update(member, beat)
+        member.assigned = _resolved(member.topics, find)
+        if member.assigned != before:
+            self.epoch += 1
+        if member.epoch != self.epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.epoch
+        member.expires_at = now + session_seconds
+        tell = beat.epoch == JOINING or beat.topics is not None or member.assigned != before
+        return ShareBeatAnswer(epoch=member.epoch, assignment=member.assigned if tell else None)
+
+    def remove(self, member_id: MemberId) -> None:
+        if self._members.pop(member_id, None) is not None:
+            self.epoch += 1
+
+    def expired(self, now: float) -> list[MemberId]:
+        """Those that have been silent for too long."""
+        return [member.id for member in self if member.expires_at <= now]
+
+    def _joining(self, beat: ShareBeat) -> ShareMember:
+        member = self._members.get(beat.member)
+        if member is None:
+            if len(self._members) >= self._max_size:
+                raise GroupFull(f"the group has {self._max_size} members already")
+            member = self._members[beat.member] = ShareMember(beat.member)
+            self.epoch += 1
+        member.epoch = member.previous_epoch = JOINING
+        return member
+
+    def _known(self, member_id: MemberId) -> ShareMember:
+        member = self._members.get(member_id)
+        if member is None:
+            raise UnknownMember(f"{member_id!r} is not a member")
+        return member
+
+    def _reporting(self, beat: ShareBeat) -> ShareMember:
+        member = self._known(beat.member)
+        # The answer that told of the newest epoch may have been lost.
+        if beat.epoch not in (member.epoch, member.previous_epoch):
+            raise FencedMemberEpoch(f"the member is in epoch {member.epoch}, not {beat.epoch}")
+        return member
+
+    def _update(self, member: ShareMember, beat: ShareBeat) -> None:
+        member.client = beat.client
+        if beat.rack is not None:
+            member.rack = beat.rack
+        if beat.topics is not None and beat.topics != member.topics:
+            member.topics = beat.topics
+            self.epoch += 1
+
+
+def _resolved(names: frozenset[str], find: Callable[[str], Topic | None]) -> Assignment:
+    topics = [topic for name in names if (topic := find(name)) is not None]
+    return {topic.id: topic.partitions for topic in topics}
+
+
+def check_beat(beat: ShareBeat) -> None:
+    """Raises where a report makes no sense, whoever sends it to whatever group."""
+    if not beat.member:
+        raise BadRequest("a member must bring its id")
+    if beat.epoch < LEAVING:
+        raise BadRequest(f"there is no epoch {beat.epoch}")
+    if beat.epoch == JOINING and not beat.topics:
+        raise BadRequest("a member that joins must say what it subscribes to")
+    if beat.rack == "":
+        raise BadRequest("a rack must have a name")

@@ -1,0 +1,184 @@
+"""One partition as the queue of one share group: which records are ready, leased or settled.
+
+    ready ──acquire──► leased ──accept, reject, gone──► settled
+      ▲                  │ │                               ▲
+      └──release, expire─┘ └──the last delivery allowed────┘
+
+A position is an offset. Settled ones and how often the others came back are in `Progress`, which is stored;
+leases are not: after a restart, what was leased is ready. A plain object: it is given the time, and the
+records are read elsewhere.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+
+from posthouse.broker.queues.progress import Progress
+from posthouse.broker.shares.leases import Acknowledgement, Lease, Run, Terms, Verdict
+from posthouse.model.errors import NotLeased
+from posthouse.model.ids import MemberId
+
+_SETTLING = frozenset((Verdict.GONE, Verdict.ACCEPT, Verdict.REJECT))
+
+
+class SharePartition:
+    """Owned by the event loop. Invariant: at most one lease holds an offset, and it is not settled."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.start = 0
+        """Where the log starts, as far as is known here: nothing below can be had any more."""
+        self._leases: dict[int, Lease] = {}
+        self._deadlines: list[Lease] = []
+        self._ready_from = progress.floor
+        """Nothing below is ready."""
+
+    @property
+    def leased(self) -> int:
+        return len(self._leases)
+
+    @property
+    def deadline(self) -> float:
+        """When to call `expire` next; it may turn out to be too early."""
+        return self._deadlines[0].deadline if self._deadlines else math.inf
+
+    def holder(self, offset: int) -> MemberId | None:
+        lease = self._leases.get(offset)
+        return None if lease is None else lease.member
+
+    def next_ready(self, offset: int = 0) -> int:
+        """The first offset from `offset` on that is neither settled nor leased; perhaps yet to be written."""
+        is_first = offset <= self._ready_from
+        found = self.progress.next_unsettled(max(offset, self._ready_from))
+        while found in self._leases:
+            found = self.progress.next_unsettled(found + 1)
+        if is_first:
+            self._ready_from = found
+        return found
+
+    def ready(self, offsets: Iterable[int]) -> list[int]:
+        leases, progress = self._leases, self.progress
+        if not leases and not progress.settled_above:
+            floor = progress.floor
+            return [offset for offset in offsets if offset >= floor]
+        return [offset for offset in offsets if offset not in leases and not progress.is_settled(offset)]
+
+    def acquire(
+        self, offsets: Iterable[int], member: MemberId, now: float, terms: Terms, run_size: int
+    ) -> list[Run]:
+        """Lease what is ready of `offsets`, as many as the terms allow, in runs of up to `run_size`."""
+        ready = self.ready(offsets)[: max(terms.max_leases - len(self._leases), 0)]
+        if not ready:
+            return []
+        runs = self._runs(ready, run_size)
+        for run in runs:
+            self._lease(run.first, run.last, member, now + terms.lock_seconds)
+        if runs[-1].last >= self.progress.handed_out_to:
+            self.progress.handed_out_to = runs[-1].last + 1
+        return runs
+
+    def _runs(self, offsets: Sequence[int], size: int) -> list[Run]:
+        """Neighbours that were delivered equally often."""
+        runs = []
+        first = last = offsets[0]
+        deliveries = self.progress.deliveries(first)
+        for offset in offsets[1:]:
+            count = self.progress.deliveries(offset)
+            if offset != last + 1 or count != deliveries or 0 < size <= offset - first:
+                runs.append(Run(first, last, deliveries + 1))
+                first, deliveries = offset, count
+            last = offset
+        runs.append(Run(first, last, deliveries + 1))
+        return runs
+
+    def _lease(self, first: int, last: int, member: MemberId, deadline: float) -> None:
+        lease = Lease(member, first, last, deadline)
+        heappush(self._deadlines, lease)
+        for offset in range(first, last + 1):
+            self._leases[offset] = lease
+
+    def acknowledge(
+        self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: Terms
+    ) -> None:
+        """All of them, or none; in the order of their offsets.
+
+        Raises NotLeased where the member does not hold one of the records. Those that the log has let go of
+        meanwhile are passed over.
+        """
+        self.expire(now, terms)
+        acknowledgements = [each for each in acknowledgements if each.last >= self.start]
+        first = self.start
+        for each in acknowledgements:
+            for offset in range(max(each.first, self.start), each.last + 1):
+                if offset < first or self.holder(offset) != member:
+                    raise NotLeased(f"the record at {offset} is not held by {member!r}")
+            first = each.last + 1
+        for each in acknowledgements:
+            self._apply(member, each, now, terms)
+
+    def _apply(self, member: MemberId, said: Acknowledgement, now: float, terms: Terms) -> None:
+        if len(said.verdicts) == 1 and said.verdicts[0] in _SETTLING:
+            first = max(said.first, self.start)
+            for offset in range(first, said.last + 1):
+                del self._leases[offset]
+            self.progress.settle_range(first, said.last + 1)
+            return
+        for offset, verdict in said:
+            if offset < self.start:
+                continue
+            if verdict is Verdict.RENEW:
+                self._lease(offset, offset, member, now + terms.lock_seconds)
+            elif verdict is Verdict.RELEASE:
+                self._give_back(offset, terms)
+            else:
+                del self._leases[offset]
+                self.progress.settle(offset)
+
+    def expire(self, now: float, terms: Terms) -> bool:
+        """Take back what was held for too long; whether there was any."""
+        before = len(self._leases)
+        while self._deadlines and self._deadlines[0].deadline <= now:
+            lease = heappop(self._deadlines)
+            for offset in range(lease.first, lease.last + 1):
+                if self._leases.get(offset) is lease:
+                    self._give_back(offset, terms)
+        if not self._leases:
+            self._deadlines.clear()
+        return len(self._leases) < before
+
+    def take_back(self, member: MemberId, terms: Terms, *, count: bool) -> bool:
+        """All that the member holds is ready at once. With `count`, it was a delivery like any other."""
+        held = [offset for offset, lease in self._leases.items() if lease.member == member]
+        for offset in held:
+            self._give_back(offset, terms, count=count)
+        return bool(held)
+
+    def _give_back(self, offset: int, terms: Terms, *, count: bool = True) -> None:
+        if self._leases.pop(offset, None) is None:
+            return
+        if count and self.progress.came_back(offset) >= terms.max_deliveries:
+            self.progress.settle(offset)
+        elif offset < self._ready_from:
+            self._ready_from = offset
+
+    def pass_over(self, first: int, end: int) -> None:
+        """There are no records from `first` to before `end` for this group.
+
+        What is leased among them stays so: the member has the record, though the log may not.
+        """
+        if first >= end:
+            return
+        for offset in sorted(offset for offset in self._leases if first <= offset < end):
+            self.progress.settle_range(first, offset)
+            first = offset + 1
+        self.progress.settle_range(first, end)
+
+    def trim(self, start: int) -> None:
+        """The log starts at `start` by now."""
+        if start <= self.start:
+            return
+        self.start = start
+        for offset in [offset for offset in self._leases if offset < start]:
+            del self._leases[offset]
+        if start > self.progress.floor:
+            self.progress.settle_range(self.progress.floor, start)

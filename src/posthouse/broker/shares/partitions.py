@@ -1,0 +1,185 @@
+"""The partitions that share groups read: their progress from and to storage, and where new ones begin."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from posthouse.broker.queues.progress import Progress, lane_of
+from posthouse.broker.queues.settling import Settling
+from posthouse.broker.shares import store
+from posthouse.broker.shares.configs import ShareConfigs
+from posthouse.broker.shares.partition import SharePartition
+from posthouse.model.clock import Clock
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownGroup
+from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.storage.interface import Operation, Put, Space, Storage
+
+
+class SharePartitions:
+    """Owned by the event loop."""
+
+    def __init__(self, storage: Storage, clock: Clock, configs: ShareConfigs) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._configs = configs
+        self._settling = Settling(storage)
+        self._groups: dict[GroupId, dict[PartitionId, SharePartition]] = {}
+        self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SharePartition]] = {}
+
+    def load(self) -> None:
+        lanes: dict[tuple[bytes, int], tuple[GroupId, PartitionId]] = {}
+        leftovers: list[Operation] = []
+        for group, topic_id in store.stored_groups(self._storage.take_state(Space.SHARE_GROUPS)):
+            if topic_id is None:
+                self._groups.setdefault(group, {})
+                continue
+            topic = self._storage.topics.get(topic_id)
+            if topic is None:
+                leftovers.append(store.drop_group(group, topic_id))
+                continue
+            lanes |= {store.lane_of(group, each): (group, each) for each in topic.partition_ids()}
+        found: dict[tuple[GroupId, PartitionId], Progress] = {}
+        for key, value in self._storage.take_state(Space.SHARE_PROGRESS).items():
+            place = lanes.get(lane_of(key))
+            if place is None:
+                leftovers.append(Put(Space.SHARE_PROGRESS, key, None))
+                continue
+            if place not in found:
+                found[place] = store.new_progress(*place, 0)
+            found[place].load(key, value)
+        for (group, partition), progress in found.items():
+            progress.loaded(self._storage.bounds(partition).start)
+            self._groups.setdefault(group, {})[partition] = SharePartition(progress)
+        if leftovers:
+            self._storage.commit(leftovers)
+
+    def __contains__(self, group: GroupId) -> bool:
+        return group in self._groups
+
+    def groups(self) -> list[GroupId]:
+        return list(self._groups)
+
+    def of(self, group: GroupId) -> Mapping[PartitionId, SharePartition]:
+        """Those that the group has begun to read."""
+        found = self._groups.get(group)
+        if found is None:
+            raise UnknownGroup(f"there is no share group {group!r}")
+        return found
+
+    def find(self, group: GroupId, partition: PartitionId) -> SharePartition | None:
+        return self._groups.get(group, {}).get(partition)
+
+    async def add_group(self, group: GroupId) -> None:
+        """It is known at once, and for good when this returns."""
+        self._groups[group] = {}
+        try:
+            await self._storage.commit([store.put_group(group)])
+        except PosthouseError:
+            self._groups.pop(group, None)
+            raise
+
+    async def opened(self, group: GroupId, partition: PartitionId) -> SharePartition:
+        """Where the group begins is stored first: records that arrive from now on are for it."""
+        known = self.of(group).get(partition)
+        if known is not None:
+            return known
+        opening = self._opening.get((group, partition))
+        if opening is None:
+            opening = self._opening[group, partition] = asyncio.create_task(self._open(group, partition))
+            opening.add_done_callback(lambda done: self._opened(group, partition, done))
+        return await asyncio.shield(opening)
+
+    def _opened(self, group: GroupId, partition: PartitionId, done: asyncio.Task[SharePartition]) -> None:
+        del self._opening[group, partition]
+        if not done.cancelled():
+            done.exception()  # whoever waits is told; it may be that nobody does
+
+    async def _open(self, group: GroupId, partition: PartitionId) -> SharePartition:
+        progress = store.new_progress(group, partition, await self._beginning(group, partition))
+        await self._storage.commit([store.put_group(group, partition.topic), *progress.puts()])
+        return self._take(group, partition, progress)
+
+    def _take(self, group: GroupId, partition: PartitionId, progress: Progress) -> SharePartition:
+        groups = self._groups.get(group)
+        if groups is None or partition.topic not in self._storage.topics:
+            self._storage.commit([store.drop_group(group, partition.topic), *progress.removals()])
+            raise UnknownGroup(f"the share group {group!r} has just been deleted")
+        known = groups[partition] = SharePartition(progress)
+        return known
+
+    async def _beginning(self, group: GroupId, partition: PartitionId) -> int:
+        reset = self._configs.get(group).share_auto_offset_reset
+        bounds = self._storage.bounds(partition)
+        if reset.is_latest:
+            return bounds.end
+        if reset.ago_ms is None:
+            return bounds.start
+        found = await self._storage.find_timestamp(partition, self._clock.now_ms() - reset.ago_ms)
+        return bounds.end if found is None else found.offset
+
+    def changed(self, group: GroupId, partition: PartitionId, share: SharePartition) -> None:
+        """Stored in a moment; if it is lost, records come again."""
+        if share.progress.is_changed and self.find(group, partition) is share:
+            self._settling.changed(share)
+
+    async def store(self, shares: Iterable[SharePartition]) -> None:
+        """Stored when this returns."""
+        changed = [share for share in shares if share.progress.is_changed]
+        puts = [put for share in changed for put in share.progress.puts()]
+        if not puts:
+            return
+        try:
+            await self._storage.commit(puts)
+        except PosthouseError:
+            for share in changed:
+                share.progress.not_stored()
+                self._settling.changed(share)
+            raise
+
+    async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
+        """Begin anew at these offsets, whatever was settled or is leased."""
+        of_group = self.of(group)
+        operations: list[Operation] = []
+        moved: dict[PartitionId, Progress] = {}
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise OffsetOutOfRange(f"there is no offset {offset}")
+            operations += self._removals(of_group, [partition])
+            moved[partition] = store.new_progress(group, partition, offset)
+            operations += [store.put_group(group, partition.topic), *moved[partition].puts()]
+        await self._storage.commit(operations)
+        for partition, progress in moved.items():
+            self._take(group, partition, progress)
+
+    async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
+        """False where the group has no progress there."""
+        of_group = self._groups[group]
+        partitions = [partition for partition in of_group if partition.topic == topic]
+        removals = self._removals(of_group, partitions)
+        for partition in partitions:
+            del of_group[partition]
+        if removals:
+            await self._storage.commit([store.drop_group(group, topic), *removals])
+        return bool(removals)
+
+    async def forget_group(self, group: GroupId) -> None:
+        of_group = self._groups.pop(group)
+        operations: list[Operation] = [store.drop_group(group)]
+        operations += [store.drop_group(group, topic) for topic in {each.topic for each in of_group}]
+        await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])
+
+    def _removals(
+        self, of_group: Mapping[PartitionId, SharePartition], partitions: Sequence[PartitionId]
+    ) -> list[Put]:
+        removals = []
+        for partition in partitions:
+            share = of_group.get(partition)
+            if share is not None:
+                self._settling.forget(share)
+                removals += share.progress.removals()
+        return removals
+
+    async def close(self) -> None:
+        for opening in list(self._opening.values()):
+            opening.cancel()
+        shares = [share for of_group in self._groups.values() for share in of_group.values()]
+        await self._settling.close(share for share in shares if share.progress.is_changed)

@@ -1,0 +1,91 @@
+"""What members fetch from, remembered between their requests, so that they name only what changes."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Protocol
+
+from posthouse.model.errors import TooManyShareSessions, UnknownShareSession, WrongShareSessionEpoch
+from posthouse.model.ids import GroupId, MemberId, PartitionId
+
+OPENING = 0
+CLOSING = -1
+_LAST_EPOCH = 2**31 - 1
+_MOST = 10_000
+
+
+class Connection(Protocol):
+    """Over which a member speaks."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+
+class ShareSession:
+    __slots__ = ("connection", "epoch", "group", "member", "partitions")
+
+    def __init__(self, group: GroupId, member: MemberId, connection: Connection) -> None:
+        self.group = group
+        self.member = member
+        self.connection = connection
+        self.epoch = OPENING
+        self.partitions: dict[PartitionId, None] = {}
+        """In the order in which they were named."""
+
+    def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+        self.partitions |= dict.fromkeys(added)
+
+    def in_turn(self) -> list[PartitionId]:
+        """Each time another one comes first, so that a full one does not keep the others waiting."""
+        partitions = list(self.partitions)
+        if not partitions:
+            return []
+        first = self.epoch % len(partitions)
+        return partitions[first:] + partitions[:first]
+
+
+class ShareSessions:
+    """Owned by the event loop."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[GroupId, MemberId], ShareSession] = {}
+
+    def __iter__(self) -> Iterator[ShareSession]:
+        return iter(self._sessions.values())
+
+    def open(self, group: GroupId, member: MemberId, connection: Connection) -> ShareSession:
+        """A new one, in the place of any that the member has."""
+        if len(self._sessions) >= _MOST and (group, member) not in self._sessions:
+            raise TooManyShareSessions(f"there are {_MOST} sessions already")
+        session = self._sessions[group, member] = ShareSession(group, member, connection)
+        session.epoch = 1
+        return session
+
+    def find(self, group: GroupId, member: MemberId) -> ShareSession | None:
+        return self._sessions.get((group, member))
+
+    def get(self, group: GroupId, member: MemberId) -> ShareSession:
+        session = self.find(group, member)
+        if session is None:
+            raise UnknownShareSession(f"{member!r} has no session in the group {group!r}")
+        return session
+
+    def follow(self, group: GroupId, member: MemberId, epoch: int, connection: Connection) -> ShareSession:
+        """The session, for the next of its requests."""
+        session = self.get(group, member)
+        if epoch != session.epoch:
+            raise WrongShareSessionEpoch(f"the session is in epoch {session.epoch}, not {epoch}")
+        session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        session.connection = connection
+        return session
+
+    def close(self, group: GroupId, member: MemberId) -> None:
+        self._sessions.pop((group, member), None)
+
+    def close_group(self, group: GroupId) -> None:
+        for key in [key for key in self._sessions if key[0] == group]:
+            del self._sessions[key]
+
+    def abandoned(self) -> Collection[ShareSession]:
+        """Those whose connection is gone."""
+        return [session for session in self if not session.connection.is_open]

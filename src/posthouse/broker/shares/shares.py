@@ -1,0 +1,255 @@
+"""The share groups of a broker: the one door to their members, sessions, records and progress.
+
+Members and sessions are not stored: after a restart members find themselves unknown and join again. Groups,
+their settings and their progress are.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from posthouse.broker.groups.descriptions import GroupKind, ListedGroup
+from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.shares.config import ShareConfig
+from posthouse.broker.shares.configs import ShareConfigs
+from posthouse.broker.shares.fetching import Fetching, Taken, WaitForRecords, Wish
+from posthouse.broker.shares.group import JOINING, LEAVING, ShareBeat, ShareBeatAnswer, ShareGroup, check_beat
+from posthouse.broker.shares.leases import Acknowledgement
+from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.shares.partitions import SharePartitions
+from posthouse.broker.shares.sessions import Connection, ShareSession, ShareSessions
+from posthouse.broker.topics import Topics
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    GroupNotEmpty,
+    GroupsClosed,
+    InvalidGroupId,
+    PosthouseError,
+    UnknownGroup,
+    UnknownPartition,
+)
+from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.settings import Settings
+from posthouse.storage.interface import Storage
+
+_CHECK_SECONDS = 0.1
+"""How often leases, members and connections that are over are looked for."""
+SHARE_PROTOCOL_TYPE = "share"
+
+
+class Shares:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        topics: Topics,
+        settings: Settings,
+        clock: Clock,
+        wait_for_records: WaitForRecords,
+        is_stream_group: Callable[[GroupId], bool],
+    ) -> None:
+        self._storage = storage
+        self._topics = topics
+        self._clock = clock
+        self._max_size = settings.group_max_size
+        self._is_stream_group = is_stream_group
+        self.configs = ShareConfigs(storage, ShareConfig(share_session_timeout_ms=settings.group_session_ms))
+        self.sessions = ShareSessions()
+        self._partitions = SharePartitions(storage, clock, self.configs)
+        self._fetching = Fetching(
+            storage, clock, self._partitions, self.configs, wait_for_records, self._leased
+        )
+        self._groups: dict[GroupId, ShareGroup] = {}
+        self._leasing: dict[SharePartition, tuple[GroupId, PartitionId]] = {}
+        self._opening: set[asyncio.Task[object]] = set()
+        self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
+        self._closed = False
+
+    def load(self) -> None:
+        self.configs.load()
+        self._partitions.load()
+        self._groups = {group_id: ShareGroup(self._max_size) for group_id in self._partitions.groups()}
+        self._timer.start()
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._timer.stop()
+        for opening in self._opening:
+            opening.cancel()
+        await self._partitions.close()
+
+    def __contains__(self, group_id: GroupId) -> bool:
+        return group_id in self._groups
+
+    def get(self, group_id: GroupId) -> ShareGroup:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise UnknownGroup(f"there is no share group {group_id!r}")
+        return group
+
+    def listed(self) -> list[ListedGroup]:
+        return [
+            ListedGroup(
+                id=group_id, kind=GroupKind.SHARE, state=group.state, protocol_type=SHARE_PROTOCOL_TYPE
+            )
+            for group_id, group in self._groups.items()
+        ]
+
+    # Members
+
+    async def beat(self, group_id: GroupId, beat: ShareBeat) -> ShareBeatAnswer:
+        """A member joins, reports or leaves. A new group is stored before its first member is in it."""
+        if self._closed:
+            raise GroupsClosed("the broker is stopping")
+        if not group_id:
+            raise InvalidGroupId("a group must have a name")
+        check_beat(beat)
+        if self._is_stream_group(group_id):
+            raise UnknownGroup(f"the group {group_id!r} is not a share group")
+        if group_id not in self._groups and beat.epoch == JOINING:
+            self._groups[group_id] = ShareGroup(self._max_size)
+            try:
+                await self._partitions.add_group(group_id)
+            except PosthouseError:
+                self._groups.pop(group_id, None)
+                raise
+        seconds = self.configs.get(group_id).share_session_timeout_ms / 1000
+        now = self._clock.monotonic()
+        answer = self.get(group_id).beat(beat, self._topics.find, now, seconds)
+        if beat.epoch == LEAVING:
+            self.end_session(group_id, beat.member, count=False)
+        elif answer.assignment is not None:
+            self._open(group_id, answer.assignment)
+        return answer
+
+    def _open(self, group_id: GroupId, assignment: Mapping[TopicId, int]) -> None:
+        """A group begins where a partition ended when its first member came, not when that first read."""
+        known = self._partitions.of(group_id)
+        for topic, count in assignment.items():
+            for partition in (PartitionId(topic, index) for index in range(count)):
+                if partition not in known:
+                    opening: asyncio.Task[object] = asyncio.create_task(self._opened(group_id, partition))
+                    self._opening.add(opening)
+                    opening.add_done_callback(self._opening.discard)
+
+    async def _opened(self, group_id: GroupId, partition: PartitionId) -> None:
+        try:
+            await self._partitions.opened(group_id, partition)
+        except PosthouseError:
+            return  # the fetch that needs it tries again, and tells
+
+    async def tick(self) -> None:
+        """Take back what is held for too long, or by members that are gone."""
+        now = self._clock.monotonic()
+        for session in self.sessions.abandoned():
+            self.end_session(session.group, session.member, count=True)
+        for group_id, group in self._groups.items():
+            for member in group.expired(now):
+                group.remove(member)
+                self.end_session(group_id, member, count=True)
+        for share, (group_id, partition) in list(self._leasing.items()):
+            if not share.leased:
+                del self._leasing[share]
+            elif share.expire(now, self.configs.get(group_id).terms):
+                self._came_back(group_id, partition, share)
+
+    # Sessions
+
+    def open_session(self, group_id: GroupId, member: MemberId, connection: Connection) -> ShareSession:
+        if self._closed:
+            raise GroupsClosed("the broker is stopping")
+        self.get(group_id)
+        return self.sessions.open(group_id, member, connection)
+
+    def end_session(self, group_id: GroupId, member: MemberId, *, count: bool) -> None:
+        """What the member holds is ready at once. Without `count`, as if it had not been delivered."""
+        self.sessions.close(group_id, member)
+        terms = self.configs.get(group_id).terms
+        for share, (owner, partition) in self._leasing.items():
+            if owner == group_id and share.take_back(member, terms, count=count):
+                self._came_back(group_id, partition, share)
+
+    # Records
+
+    async def fetch(
+        self, session: ShareSession, wanted: Sequence[PartitionId], wish: Wish
+    ) -> dict[PartitionId, Taken | PosthouseError]:
+        """Lease records to the session's member; only partitions with something to tell are in the result."""
+        return await self._fetching.fetch(session, wanted, wish, lambda: self._is_live(session))
+
+    def _is_live(self, session: ShareSession) -> bool:
+        return not self._closed and self.sessions.find(session.group, session.member) is session
+
+    async def acknowledge(
+        self,
+        group_id: GroupId,
+        member: MemberId,
+        said: Mapping[PartitionId, Sequence[Acknowledgement]],
+    ) -> dict[PartitionId, PosthouseError | None]:
+        """All that is valid is stored when this returns. For each partition None, or what is wrong."""
+        terms = self.configs.get(group_id).terms
+        now = self._clock.monotonic()
+        results: dict[PartitionId, PosthouseError | None] = {}
+        settled: dict[PartitionId, SharePartition] = {}
+        for partition, acknowledgements in said.items():
+            share = self._partitions.find(group_id, partition)
+            try:
+                if share is None:
+                    raise UnknownPartition(f"the group {group_id!r} reads nothing from {partition}")
+                share.trim(self._storage.bounds(partition).start)
+                share.acknowledge(member, acknowledgements, now, terms)
+                results[partition] = None
+                settled[partition] = share
+            except PosthouseError as error:
+                results[partition] = error
+        if settled:
+            self._fetching.became_ready(group_id)
+            try:
+                await self._partitions.store(settled.values())
+            except PosthouseError as error:
+                results |= dict.fromkeys(settled, error)
+        return results
+
+    def _leased(self, group_id: GroupId, partition: PartitionId, share: SharePartition) -> None:
+        self._leasing[share] = (group_id, partition)
+
+    def _came_back(self, group_id: GroupId, partition: PartitionId, share: SharePartition) -> None:
+        self._partitions.changed(group_id, partition, share)
+        self._fetching.became_ready(group_id)
+
+    # Progress
+
+    def progress(self, group_id: GroupId) -> Mapping[PartitionId, SharePartition]:
+        """Every partition that the group has begun to read. Raises UnknownGroup."""
+        self.get(group_id)
+        shares = self._partitions.of(group_id)
+        for partition, share in shares.items():
+            share.trim(self._storage.bounds(partition).start)
+        return shares
+
+    async def move(self, group_id: GroupId, offsets: Mapping[PartitionId, int]) -> None:
+        """Begin anew at these offsets."""
+        self.check_empty(group_id)
+        await self._partitions.move(group_id, offsets)
+
+    async def forget_topic(self, group_id: GroupId, topic: TopicId) -> bool:
+        """The group begins there as if for the first time. False where it never did."""
+        self.check_empty(group_id)
+        return await self._partitions.forget_topic(group_id, topic)
+
+    def check_empty(self, group_id: GroupId) -> None:
+        if not self.get(group_id).is_empty:
+            raise GroupNotEmpty(f"the group {group_id!r} has members")
+
+    async def delete(self, group_id: GroupId) -> None:
+        self.check_empty(group_id)
+        del self._groups[group_id]
+        self.sessions.close_group(group_id)
+        self._fetching.forget(group_id)
+        await self._partitions.forget_group(group_id)
+
+    async def forget_topics(self, topics: Sequence[TopicId]) -> None:
+        for group_id in list(self._groups):
+            for topic in topics:
+                await self._partitions.forget_topic(group_id, topic)
+            self._fetching.became_ready(group_id)

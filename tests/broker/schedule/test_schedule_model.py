@@ -1,0 +1,157 @@
+"""A schedule against a plain list: publish, let time pass, set the clock, stop, crash, fail, in any order."""
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TypeVar
+from unittest import mock
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from posthouse.broker.schedule import reading
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import Unavailable
+from tests.broker.schedule.office import DAY, HOUR, MINUTE, SECOND, YEAR, Killed, Office
+
+T = TypeVar("T")
+
+WINDOW = 8
+SPANS = (20, SECOND, MINUTE, 3 * MINUTE, HOUR, 3 * HOUR, DAY, 20 * DAY, 3 * YEAR)
+TIMES = st.sampled_from(SPANS).flatmap(lambda span: st.integers(0, span))
+DELAYS = st.lists(TIMES | st.integers(-2 * SECOND, 100), min_size=1, max_size=15)
+
+
+class ScheduleMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.small_pieces = mock.patch.object(reading, "PIECE_BYTES", 300)
+        self.small_pieces.start()
+        shm = Path("/dev/shm")
+        self.root = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None, prefix="posthouse-"))
+        self.due: dict[bytes, int] = {}
+        self.everything_due_is_sent = True
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def wrap() -> T:
+            return await asyncio.wait_for(work, 30)
+
+        return self.loop.run_until_complete(wrap())
+
+    @initialize(on_files=st.booleans(), journal_bytes=st.sampled_from([600, 8192]))
+    def begin(self, on_files: bool, journal_bytes: int) -> None:
+        self.clock = ManualClock()
+        self.office = Office(
+            self.clock,
+            self.root / "data" if on_files else None,
+            window=WINDOW,
+            most_at_once=5,
+            most_bytes_at_once=400,
+            journal_bytes=journal_bytes,
+        )
+        self.run(self.office.open())
+
+    async def _publish(self, delays: list[int]) -> None:
+        now = self.clock.now_ms()
+        self.everything_due_is_sent = False
+        for body, delay in zip(await self.office.delay(*delays), delays, strict=True):
+            self.due[body] = now + delay
+
+    @rule(delays=DELAYS)
+    def publish(self, delays: list[int]) -> None:
+        self.run(self._publish(delays))
+
+    @rule(ms=TIMES)
+    def time_passes(self, ms: int) -> None:
+        self.run(self.office.advance(ms))
+        self.everything_due_is_sent = True
+
+    @rule(delays=DELAYS, ms=TIMES)
+    def time_passes_while_others_publish(self, delays: list[int], ms: int) -> None:
+        async def both() -> None:
+            await asyncio.gather(self.office.advance(ms), self._publish(delays), self._publish(delays[:3]))
+
+        self.run(both())
+
+    @rule(ms=TIMES, steps=st.integers(1, 6))
+    def some_steps(self, ms: int, steps: int) -> None:
+        """So that what follows happens in the middle of something."""
+        self.clock.advance(ms / 1000)
+        self.everything_due_is_sent = False
+        for _ in range(steps):
+            self.run(self.office.schedule._step())
+
+    @rule(ms=TIMES.flatmap(lambda ms: st.sampled_from([-ms, ms])))
+    def the_clock_is_set(self, ms: int) -> None:
+        self.clock.jump(ms)
+        self.everything_due_is_sent = False
+
+    @rule(ms=TIMES)
+    def it_is_refused(self, ms: int) -> None:
+        self.office.refuse_with = Unavailable("not now")
+        self.everything_due_is_sent = False
+        with contextlib.suppress(Unavailable):
+            self.run(self.office.advance(ms))
+        self.office.refuse_with = None
+
+    @precondition(lambda self: self.office.directory is not None)
+    @rule()
+    def restart(self) -> None:
+        self.run(self.office.close_and_open())
+
+    @precondition(lambda self: self.office.directory is not None)
+    @rule()
+    def crash(self) -> None:
+        self.run(self.office.crash())
+
+    @precondition(lambda self: self.office.directory is not None)
+    @rule(ms=TIMES)
+    def crash_before_the_acknowledgement(self, ms: int) -> None:
+        async def until_killed() -> None:
+            with contextlib.suppress(Killed):
+                await self.office.advance(ms)
+
+        self.office.killed_after_commit = True
+        self.everything_due_is_sent = False
+        self.run(until_killed())
+        self.office.killed_after_commit = False
+        self.run(self.office.crash())
+
+    @precondition(lambda self: hasattr(self, "office"))
+    @invariant()
+    def all_is_well(self) -> None:
+        sent = self.run(self.office.sent())
+        assert len(sent) == len(set(sent)), "sent once"
+        assert self.office.schedule.waiting == len(self.due) - len(sent), "none is lost"
+        assert self.office.schedule.loaded <= WINDOW
+        if self.everything_due_is_sent:
+            now = self.clock.now_ms()
+            missing = {body for body, due in self.due.items() if due <= now} - set(sent)
+            assert not missing, "none is forgotten"
+
+    def teardown(self) -> None:
+        if hasattr(self, "office"):
+            # After a while everything has come.
+            self.run(self.office.advance(4 * YEAR))
+            self.run(self.office.advance(4 * YEAR))
+            assert set(self.run(self.office.sent())) == set(self.due)
+            assert len(self.office.schedule._buckets) == 0
+            self.run(self.office.close())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+        self.small_pieces.stop()
+        shutil.rmtree(self.root)
+
+
+TestSchedule = ScheduleMachine.TestCase
+TestSchedule.settings = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

@@ -1,0 +1,211 @@
+"""One share partition against a naive model of it: every offset with its state, in a dictionary."""
+
+import copy
+from dataclasses import dataclass
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from posthouse.broker.queues.progress import Progress
+from posthouse.broker.shares.leases import Acknowledgement, Terms, Verdict
+from posthouse.broker.shares.partition import SharePartition
+from posthouse.model.errors import NotLeased
+from posthouse.model.ids import MemberId
+from posthouse.storage.interface import Put, Space
+
+QUEUE = b"q" * 16
+FIRST = 4090  # so that chunks of 4,096 are crossed
+MEMBERS = [MemberId(name) for name in "abc"]
+TERMS = Terms(lock_seconds=10.0, max_deliveries=3, max_leases=12)
+
+
+@dataclass
+class ModelRecord:
+    deliveries: int = 0
+    settled: bool = False
+    holder: MemberId | None = None
+    deadline: float = 0.0
+
+    def back(self, *, count: bool = True) -> None:
+        self.holder = None
+        if count:
+            self.deliveries += 1
+            self.settled = self.deliveries >= TERMS.max_deliveries
+
+
+class SharePartitionMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.start = FIRST
+        self.model: dict[int, ModelRecord] = {}
+        self.stored: dict[bytes, bytes] = {}
+        self.stored_model: dict[int, ModelRecord] = {}
+        self.partition = SharePartition(Progress(QUEUE, 1, FIRST, space=Space.SHARE_PROGRESS))
+        self.partition.progress.is_changed = True
+        self.store()
+
+    @property
+    def end(self) -> int:
+        return FIRST + len(self.model)
+
+    def expire_model(self) -> None:
+        for record in self.model.values():
+            if record.holder is not None and record.deadline <= self.now:
+                record.back()
+
+    @rule(count=st.integers(1, 6))
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            self.model[self.end] = ModelRecord()
+
+    @rule(member=st.sampled_from(MEMBERS), most=st.integers(1, 8), size=st.integers(0, 4))
+    def acquire(self, member: MemberId, most: int, size: int) -> None:
+        self.partition.expire(self.now, TERMS)
+        self.expire_model()
+        first = self.partition.next_ready()
+        ready = [offset for offset, each in self.model.items() if each.holder is None and not each.settled]
+        assert first == (ready[0] if ready else self.end)
+        wanted = self.partition.ready(range(first, self.end))[:most]
+        runs = self.partition.acquire(wanted, member, self.now, TERMS, size)
+        leased = [offset for run in runs for offset in range(run.first, run.last + 1)]
+        held = sum(each.holder is not None for each in self.model.values())
+        assert leased == ready[: min(most, TERMS.max_leases - held)]
+        for run in runs:
+            assert not size or run.last - run.first < size
+            for offset in range(run.first, run.last + 1):
+                record = self.model[offset]
+                assert run.deliveries == record.deliveries + 1
+                assert run.deliveries <= TERMS.max_deliveries
+                record.holder, record.deadline = member, self.now + TERMS.lock_seconds
+
+    @precondition(lambda self: self.model)
+    @rule(
+        member=st.sampled_from(MEMBERS),
+        place=st.floats(0, 1, exclude_max=True),
+        verdicts=st.lists(st.sampled_from(Verdict), min_size=1, max_size=5),
+        together=st.booleans(),
+    )
+    def acknowledge(self, member: MemberId, place: float, verdicts: list[Verdict], together: bool) -> None:
+        first = FIRST + int(place * len(self.model))
+        last = first + len(verdicts) - 1
+        said = Acknowledgement(first, last, verdicts[:1] if together else verdicts)
+        self.expire_model()
+        told = {offset: verdict for offset, verdict in said if offset >= self.start}
+        allowed = all(offset in self.model and self.model[offset].holder == member for offset in told)
+        try:
+            self.partition.acknowledge(member, [said], self.now, TERMS)
+        except NotLeased:
+            assert not allowed
+            return
+        assert allowed
+        for offset, verdict in told.items():
+            record = self.model[offset]
+            if verdict is Verdict.RENEW:
+                record.deadline = self.now + TERMS.lock_seconds
+            elif verdict is Verdict.RELEASE:
+                record.back()
+            else:
+                record.holder, record.settled = None, True
+
+    @rule(member=st.sampled_from(MEMBERS), verdict=st.sampled_from(Verdict))
+    def acknowledge_all(self, member: MemberId, verdict: Verdict) -> None:
+        """What a member really holds, so that most verdicts are not refused."""
+        self.expire_model()
+        held = [offset for offset, each in self.model.items() if each.holder == member]
+        said = [Acknowledgement(offset, offset, [verdict]) for offset in held[::2]]
+        self.partition.acknowledge(member, said, self.now, TERMS)
+        for offset in held[::2]:
+            record = self.model[offset]
+            if verdict is Verdict.RENEW:
+                record.deadline = self.now + TERMS.lock_seconds
+            elif verdict is Verdict.RELEASE:
+                record.back()
+            else:
+                record.holder, record.settled = None, True
+
+    @rule(seconds=st.sampled_from([0.5, 4.0, 11.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.partition.expire(self.now, TERMS)
+        self.expire_model()
+
+    @rule(member=st.sampled_from(MEMBERS), count=st.booleans())
+    def member_is_lost(self, member: MemberId, count: bool) -> None:
+        self.expire_model()
+        self.partition.expire(self.now, TERMS)
+        held = [each for each in self.model.values() if each.holder == member]
+        assert self.partition.take_back(member, TERMS, count=count) == bool(held)
+        for record in held:
+            record.back(count=count)
+
+    @rule(place=st.floats(0, 1), size=st.integers(1, 4))
+    def gap_is_found(self, place: float, size: int) -> None:
+        first = FIRST + int(place * len(self.model))
+        end = min(first + size, self.end)
+        self.partition.pass_over(first, end)
+        for offset in range(first, end):
+            if self.model[offset].holder is None:
+                self.model[offset].settled = True
+
+    @rule(place=st.floats(0, 0.3))
+    def log_start_moves(self, place: float) -> None:
+        self.start = max(self.start, FIRST + int(place * len(self.model)))
+        self.partition.trim(self.start)
+        for offset in range(FIRST, self.start):
+            self.model[offset].settled, self.model[offset].holder = True, None
+
+    @rule()
+    def store(self) -> None:
+        for put in self.partition.progress.puts():
+            self.keep(put)
+        self.stored_model = copy.deepcopy(self.model)
+
+    def keep(self, put: Put) -> None:
+        assert put.space is Space.SHARE_PROGRESS
+        if put.value is None:
+            self.stored.pop(put.key, None)
+        else:
+            self.stored[put.key] = put.value
+
+    @rule()
+    def store_fails(self) -> None:
+        self.partition.progress.puts()
+        self.partition.progress.not_stored()
+
+    @rule(crash=st.booleans())
+    def restart(self, crash: bool) -> None:
+        """A crash takes back what was not stored: those records come again, and none is lost."""
+        if not crash:
+            self.store()
+        known, self.model = self.model, copy.deepcopy(self.stored_model)
+        for offset in range(FIRST + len(self.model), FIRST + len(known)):
+            self.model[offset] = ModelRecord()
+        for record in self.model.values():
+            record.holder = None
+        for offset in range(FIRST, self.start):
+            self.model[offset].settled = True
+        progress = Progress(QUEUE, 1, space=Space.SHARE_PROGRESS)
+        for key, value in self.stored.items():
+            progress.load(key, value)
+        progress.loaded(self.start)
+        self.partition = SharePartition(progress)
+        self.partition.trim(self.start)
+
+    @invariant()
+    def states_agree(self) -> None:
+        progress = self.partition.progress
+        for offset, record in self.model.items():
+            assert progress.is_settled(offset) == record.settled, offset
+            assert self.partition.holder(offset) == record.holder, offset
+            if not record.settled:
+                assert progress.deliveries(offset) == record.deliveries, offset
+        assert self.partition.leased == sum(each.holder is not None for each in self.model.values())
+        unsettled = [offset for offset, each in self.model.items() if not each.settled]
+        assert progress.floor == (unsettled[0] if unsettled else self.end)
+        assert self.partition.deadline >= self.now or not self.partition.leased
+
+
+TestSharePartition = SharePartitionMachine.TestCase
+TestSharePartition.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
