@@ -4,9 +4,9 @@ One of the bindings matches, but for fanout all of them. Cached is a key that wa
 router that remembers nothing, where the figure is per queue that was found.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import process_time
 
 from rich.console import Console
 from rich.table import Table
@@ -15,8 +15,8 @@ from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, Ex
 from posthouse.broker.routing.router import Router
 
 SIZES = (1, 100, 10_000)
-_SECONDS = 0.1
-_ROUNDS = 5
+_ROUNDS = 20
+_ROUND_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,21 @@ SCENARIOS = [
 ]
 
 
-def microseconds(scenario: Scenario, size: int, *, cached: bool) -> float:
-    """Of one route, or uncached of one queue in it: the best of several rounds."""
+Route = Callable[[], Sequence[object]]
+
+
+def figures(scenario: Scenario, *, cached: bool) -> list[float]:
+    """µs of one route, or uncached of one queue in it, for each size.
+
+    Processor time, and the best of several rounds in which the sizes take turns: the machine may be busy.
+    """
+    routes = [_route(scenario, size, cached=cached) for size in SIZES]
+    rounds = [[_per_call(route) for route in routes] for _ in range(_ROUNDS)]
+    best = [min(times) for times in zip(*rounds, strict=True)]
+    return best if cached else [time / len(route()) for time, route in zip(best, routes, strict=True)]
+
+
+def _route(scenario: Scenario, size: int, *, cached: bool) -> Route:
     router: Router[object] = Router() if cached else Router(0)
     exchange = router.declare(ExchangeDefinition(name="bench", kind=scenario.kind))
     for number in range(size):
@@ -78,17 +91,16 @@ def microseconds(scenario: Scenario, size: int, *, cached: bool) -> float:
     found = len(router.route(exchange, scenario.key, headers))
     if found != (size if scenario.kind is ExchangeKind.FANOUT else 1):
         raise RuntimeError(f"{scenario.name}: {found} queues found")
-    best = min(_per_call(lambda: router.route(exchange, scenario.key, headers)) for _ in range(_ROUNDS))
-    return best if cached else best / found
+    return lambda: router.route(exchange, scenario.key, headers)
 
 
 def _per_call(call: Callable[[], object]) -> float:
     calls = 0
-    begun = time.perf_counter()
-    while (passed := time.perf_counter() - begun) < _SECONDS / _ROUNDS:
-        for _ in range(100):
+    begun = process_time()
+    while (passed := process_time() - begun) < _ROUND_SECONDS:
+        for _ in range(50):
             call()
-        calls += 100
+        calls += 50
     return passed / calls * 1e6
 
 
@@ -100,11 +112,11 @@ def main() -> None:
     for scenario in SCENARIOS:
         for cached in (True, False) if scenario.is_cached else (False,):
             with console.status(f"measuring: {scenario.name} …"):
-                figures = [microseconds(scenario, size, cached=cached) for size in SIZES]
+                found = figures(scenario, cached=cached)
             table.add_row(
                 f"{scenario.name}, {'cached' if cached else 'uncached'}",
-                *(f"{figure:.3f}" for figure in figures),
-                *(f"{figure / figures[0]:.2f}" for figure in figures[1:]),
+                *(f"{figure:.3f}" for figure in found),
+                *(f"{figure / found[0]:.2f}" for figure in found[1:]),
             )
     console.print(table)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.model.topic_config import CONFIG_KEYS
+from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
 from posthouse.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -29,7 +29,7 @@ def test_every_setting_is_documented(setting: object) -> None:
 def test_every_topic_setting_is_documented(name: str) -> None:
     line = row(name)
     assert CONFIG_KEYS[name].doc in line
-    assert f"`{CONFIG_KEYS[name].default}`" in line
+    assert f"`{TopicConfig().text(name)}`" in line
 
 
 @pytest.mark.parametrize(

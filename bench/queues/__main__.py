@@ -52,7 +52,7 @@ def main() -> None:
         plan=plan,
         is_trial=is_trial,
         is_complete=False,
-        versions={peer.name: peer.version() for peer in (*plan.peers, *plan.redis_peers[:1])},
+        versions={peer.product: peer.version() for peer in (*plan.peers, *plan.redis_peers)},
     )
     rows: list[Row] = []
     names = [name for name in SCENARIOS if not arguments.only or name in arguments.only]

@@ -1,4 +1,4 @@
-"""How long a message takes when the broker has half of what it can do: its own half, and a common one."""
+"""How long messages and confirms take at half of what a broker can do: its own half, then a common one."""
 
 import statistics
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from bench.queues.peers import Peer
 from bench.queues.workers import Tally
 
 SIZE = 1024
-_SECTION = "Latency from publisher to consumer at half load: 1 KiB"
+_SECTION = "Latency at half load: 1 KiB"
+_FIGURES = ("delivered p50", "delivered p99", "confirmed p50", "confirmed p99")
 _OWN = "half of its own throughput"
 
 
@@ -39,10 +40,10 @@ def latency(stage: Stage) -> Iterator[Row]:
 
 
 def _rows(name: str, outcome: Outcome) -> Iterator[Row]:
-    for figure in ("p50", "p99"):
+    for figure in _FIGURES:
         yield Row(
             section=_SECTION,
-            name=f"{figure} at {name}",
+            name=f"{figure}, at {name}",
             unit="ms",
             rounds=outcome.of(figure),
             missing=outcome.missing,
@@ -78,5 +79,7 @@ def _paced(stage: Stage, served: Served, rate: float) -> Figures:
     pace = pacing.Pace(queue=QUEUE, size=SIZE, rate=rate, warm_up=plan.warm_up, seconds=plan.seconds)
     taken = Tally()
     with stage.display.counting(f"{rate:,.0f} messages/s", pace.count, taken) as watch:
-        latencies = pacing.run(served.port, pace, taken, watch)
-    return {"p50": latencies.p50, "p99": latencies.p99}
+        delays = pacing.run(served.port, pace, taken, watch)
+    delivered, confirmed = delays.delivered, delays.confirmed
+    figures = (delivered.p50, delivered.p99, confirmed.p50, confirmed.p99)
+    return dict(zip(_FIGURES, figures, strict=True))

@@ -58,61 +58,88 @@ class Latencies:
         return cls(percentile(ordered, 0.5) / 1e6, percentile(ordered, 0.99) / 1e6, ordered[-1] / 1e6)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """From when messages were due."""
+
+    delivered: Latencies
+    confirmed: Latencies
+
+
 def percentile(ordered: Sequence[int], share: float) -> int:
     """The smallest of them that at least this share does not exceed."""
     return ordered[max(math.ceil(len(ordered) * share), 1) - 1]
 
 
-def run(port: int, pace: Pace, taken: Tally, watch: Callable[[], object]) -> Latencies:
+def run(port: int, pace: Pace, taken: Tally, watch: Callable[[], object]) -> Delays:
     is_ready = Tally()
     consumer = Worker(consume, port, pace, is_ready, taken)
     publisher = Worker(publish, port, pace, is_ready)
     try:
-        latencies = consumer.result(watch)
-        publisher.result()
+        delivered = consumer.result(watch)
+        return Delays(delivered=delivered, confirmed=publisher.result())
     finally:
         consumer.end()
         publisher.end()
-    return latencies
 
 
-def publish(port: int, pace: Pace, is_ready: Tally) -> None:
+def publish(port: int, pace: Pace, is_ready: Tally) -> Latencies:
+    """Until they were confirmed."""
     with Connection(port) as connection:
         connection.confirm()
         message = frames.publish("", pace.queue, bytes(pace.size), connection.frame_max)
         body_at = len(message) - 1 - pace.size
         per_tick = int(pace.rate * TICK / 1e9) + 1
         chunk = bytearray(message * per_tick)
-        confirms = Confirms()
+        due_at: list[int] = []
+        answers = _Answers(connection.socket, due_at)
         while not is_ready.value:
             time.sleep(0.01)
         begun = time.monotonic_ns()
-        sent = tick = 0
-        while sent < pace.count:
+        tick = 0
+        while len(due_at) < pace.count:
             at = begun + tick * TICK
-            wait = at - time.monotonic_ns()
-            if wait > 0:
-                time.sleep(wait / 1e9)
-            due = min(int(pace.rate * (tick + 1) * TICK / 1e9), pace.count, sent + per_tick)
-            for each in range(due - sent):
-                _NUMBER.pack_into(chunk, each * len(message) + body_at, at)
-            connection.socket.sendall(memoryview(chunk)[: (due - sent) * len(message)])
-            sent = due
+            answers.hear_until(at)
             tick += 1
-            if select.select([connection.socket], [], [], 0)[0]:
-                _hear(connection.socket, confirms)
-        while confirms.count < sent:
-            _hear(connection.socket, confirms)
+            due = min(int(pace.rate * tick * TICK / 1e9), pace.count) - len(due_at)
+            for each in range(due):
+                _NUMBER.pack_into(chunk, each * len(message) + body_at, at)
+            connection.socket.sendall(memoryview(chunk)[: due * len(message)])
+            due_at += [at] * due
+        while len(answers.took) < pace.count:
+            answers.hear()
+        return Latencies.of(answers.took[pace.ignored :])
 
 
-def _hear(connection: socket.socket, confirms: Confirms) -> None:
-    received = connection.recv(65536)
-    if not received:
-        raise ConnectionError("the broker has closed the connection")
-    confirms.feed(received)
+class _Answers:
+    """Confirms, and how long they took. Brokers confirm in order, or nearly so: the n-th is for the n-th."""
+
+    def __init__(self, connection: socket.socket, due_at: Sequence[int]) -> None:
+        self._connection = connection
+        self._due_at = due_at
+        self._confirms = Confirms()
+        self.took: list[int] = []
+
+    def hear_until(self, at: int) -> None:
+        """What comes before that time, at least what is there already."""
+        while True:
+            wait = max(at - time.monotonic_ns(), 0)
+            if select.select([self._connection], [], [], wait / 1e9)[0]:
+                self.hear()
+            if wait == 0:
+                return
+
+    def hear(self) -> None:
+        received = self._connection.recv(65536)
+        if not received:
+            raise ConnectionError("the broker has closed the connection")
+        self._confirms.feed(received)
+        now = time.monotonic_ns()
+        self.took += [now - due for due in self._due_at[len(self.took) : self._confirms.count]]
 
 
 def consume(port: int, pace: Pace, is_ready: Tally, taken: Tally) -> Latencies:
+    """Until they were delivered."""
     with Connection(port) as connection:
         connection.prefetch(PREFETCH)
         connection.consume(pace.queue, "c0000")

@@ -35,6 +35,11 @@ class Peer:
     start: Callable[[], AbstractContextManager[Served]]
     version: Callable[[], str]
 
+    @property
+    def product(self) -> str:
+        """The name without the settings."""
+        return self.name.partition(" ")[0]
+
 
 @contextmanager
 def posthouse() -> Iterator[Served]:

@@ -25,7 +25,7 @@ turns in the same run.
 
 - **How.** Every measurement has a broker of its own, just started, on loopback, with an empty directory on
   the same disk; no other broker runs meanwhile, except where there is a backlog. Peers take turns for
-  {rounds} rounds, and each round starts with another one. Shown is the middle round and, in brackets, the
+  {rounds} rounds; each of these starts with another one. Shown is the middle round and, in brackets, the
   lowest and the highest. A ratio is taken within each round and says how many times as good Posthouse is:
   above 1 it is ahead, whether more or less is better.
 - **Load.** Raw sockets in Python, one process per connection, messages encoded beforehand, {chunk} sent with
@@ -40,9 +40,10 @@ turns in the same run.
   its file is never rewritten. As many commands are under way as AMQP has messages. A *list* has no acks:
   LPUSH, RPOP. A *stream* has them: XADD, XREADGROUP and XACK of {ack_every}, without trimming.
 - **Fan-out.** {fan_out_size} B. One consumer empties all queues; what is delivered is counted there.
-- **Latency.** {latency_size:,} B, from the moment a message was due until another connection has it. The load
-  comes in ticks of a millisecond: first at half of the throughput that this broker has reached just before,
-  with publisher and consumer working at once; then, for all peers, at half of the lowest.
+- **Latency.** {latency_size:,} B, from the moment a message was due: *delivered* when a consumer on another
+  connection has it, *confirmed* when its publisher knows that it is safe. A broker may deliver what is not on
+  the disk yet. The load comes in ticks of a millisecond: first at half of the throughput that this broker has
+  reached just before, with publisher and consumer working at once; then, for all, at half of the lowest.
 - **Backlog.** Publisher and consumer work at once and keep the queue at its length. Two brokers, one with an
   empty queue and one with the backlog, take turns, each for {seconds:g} s a round; the peers follow one
   another. Memory is the broker's resident set: the most that was seen.

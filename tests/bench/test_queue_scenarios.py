@@ -34,7 +34,7 @@ TINY = Plan(
         (floor, 6, {DISK}),
         (enqueueing, 4, {POSTHOUSE, SINK}),
         (fan_out, 6, {POSTHOUSE}),
-        (latency, 5, {POSTHOUSE}),
+        (latency, 9, {POSTHOUSE}),
         (backlog, 6, {POSTHOUSE}),
     ],
 )

@@ -16,9 +16,11 @@ from tests.cli.programs import Serving, inside, one_sentence, posthouse
 
 def test_one_ready_line_then_requests_are_served_then_sigterm_ends_it_well(tmp_path: Path) -> None:
     with Serving(tmp_path / "data") as serving:
-        assert serving.ready == {"event": "ready", "listeners": {"kafka": serving.kafka}}
-        assert serving.ready_line == f'{{"event":"ready","listeners":{{"kafka":"{serving.kafka}"}}}}\n'
-        assert not serving.kafka.endswith(":0")
+        amqp = serving.ready["listeners"]["amqp"]
+        assert serving.ready == {"event": "ready", "listeners": {"kafka": serving.kafka, "amqp": amqp}}
+        listeners = f'{{"kafka":"{serving.kafka}","amqp":"{amqp}"}}'
+        assert serving.ready_line == f'{{"event":"ready","listeners":{listeners}}}\n'
+        assert not serving.kafka.endswith(":0") and not amqp.endswith(":0")
         with Client(serving.kafka) as client:
             assert client.create_topic("t") == 4
         status, out, err = serving.end()

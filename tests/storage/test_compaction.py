@@ -242,3 +242,14 @@ async def test_times_are_found_in_what_is_left(storage: Storage) -> None:
     await storage.compact()
     assert await storage.find_timestamp(partition, 1000) == TimestampedOffset(4, 1040)
     assert await storage.find_max_timestamp(partition) == TimestampedOffset(7, 1070)
+
+
+async def test_what_is_needed_stays_as_it_is(storage: Storage) -> None:
+    partition = await make(storage)
+    await write(storage, partition, *((b"a", b"%d" % number) for number in range(6)), (b"end", b""))
+    await storage.compact(lambda partition: 3)
+    assert sorted(await seen(storage, partition)) == [2, 3, 4, 5, 6]
+    await storage.compact(lambda partition: 0)
+    assert sorted(await seen(storage, partition)) == [2, 3, 4, 5, 6]
+    await storage.compact()
+    assert sorted(await seen(storage, partition)) == [5, 6]

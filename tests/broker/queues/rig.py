@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from posthouse.broker.broker import Broker
+from posthouse.broker.queues import internal_topics, streams
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
@@ -15,6 +18,8 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.model.clock import Clock, SystemClock
+from posthouse.model.ids import PartitionId
+from posthouse.model.topic_config import TopicConfig
 from posthouse.settings import Settings
 from posthouse.storage.engine import FileStorage
 from posthouse.storage.interface import Storage
@@ -29,7 +34,14 @@ class Rig:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.storage = broker._storage
+        self.retention = broker.namespaces.retention
         self.namespace: Namespace = broker.namespaces.get("/")
+
+    def partition(self, topic: str) -> PartitionId:
+        """The only one of a topic."""
+        [partition] = self.broker.topic(topic).partition_ids()
+        return partition
 
     async def queue(self, name: str = "q", **options: Any) -> Queue:
         return await self.namespace.declare_queue(QueueDefinition(name=name, **options), SESSION)
@@ -117,3 +129,19 @@ async def settle_turns(turns: int = 20) -> None:
     """Let everything that is ready on the event loop happen."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+def tiny_segments(patch: pytest.MonkeyPatch, size: int = 300) -> None:
+    """Give every topic that queues make segments of a few messages."""
+    for overrides in (streams.EXCHANGE_TOPIC, streams.QUEUE_TOPIC, internal_topics._OVERRIDES):
+        patch.setitem(overrides, "segment.bytes", str(size))
+    config = TopicConfig().with_overrides(internal_topics._OVERRIDES)
+    patch.setattr(internal_topics, "_CONFIG", config)
+
+
+async def values_of(queue: Queue) -> list[bytes]:
+    """Everything that is ready, which is leased from now on."""
+    found = []
+    while (message := await queue.get()) is not None:
+        found.append(message.value or b"")
+    return found

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Headers, Router
+from posthouse.broker.routing.topic import TopicMatcher
 from tests.broker.routing.naive import Mailbox, NaiveRouter
 
 EXCHANGES = ["w", "x", "y", "z"]
@@ -168,6 +169,11 @@ class AnyTopology(RuleBasedStateMachine):
             assert not exchange.matcher.match(b"a", {"n": 1})
         assert not self.router._queues
         assert not self.router._arriving
+        for exchange in (self.router.default, *self.deleted):
+            if isinstance(exchange.matcher, TopicMatcher):
+                assert exchange.matcher.root.is_empty
+            else:
+                assert not any(vars(exchange.matcher).values())
         assert self.router.exchanges() == [self.router.default]
 
 

@@ -1,11 +1,13 @@
 """However many messages wait, only so many are known in memory."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from posthouse.broker.schedule import loading, reading
+from posthouse.broker.schedule import firing, loading, reading
+from posthouse.broker.schedule.keys import END, log_of
 from posthouse.broker.schedule.window import Window
 from tests.broker.schedule.office import HOUR, SECOND, Office, message
 
@@ -100,24 +102,69 @@ async def test_large_messages_are_not_sent_all_at_once(office: Office) -> None:
     assert len(office.sent_at_once) >= 4, "late ones neither"
 
 
+async def test_a_later_log_does_not_overtake_one_that_is_not_all_loaded(office: Office) -> None:
+    office.schedule._window.limit = WINDOW
+    office.clock.jump(-office.clock.now_ms() % 1024)  # to the begin of a period
+    first = await office.delay(*range(900, 1000))
+    second = await office.delay(1024, 1030)
+    for _ in range(8):
+        await office.advance(100)
+    logs = {log_of(key) for key in office.schedule._window.upcoming(END)}
+    assert len(logs) == 2, "the next one is loaded ahead of its time"
+    await office.advance(SECOND)
+    assert await office.sent() == first + second
+
+
+@pytest.mark.parametrize("ahead", [1, 3000, 1_000_000])
+async def test_what_is_read_ahead(office: Office, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    monkeypatch.setattr(firing, "AHEAD_BYTES", ahead)
+    delays = [100 + (number * 37) % MANY for number in range(MANY)]
+    bodies: list[bytes] = []
+    for first in range(0, MANY, 20):
+        bodies += await office.delay(*delays[first : first + 20])
+    office.clock.advance(1)
+    most_ahead = reads = 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await reading.read_records(*args)
+
+    monkeypatch.setattr(firing, "read_records", counted)
+    while await office.schedule._step():
+        kept = office.schedule._firing._ahead.values()
+        most_ahead = max(most_ahead, sum(map(len, kept)))
+    assert await office.sent() == [
+        body for _, _, body in sorted(zip(delays, range(MANY), bodies, strict=True))
+    ]
+    assert most_ahead < ahead
+    assert reads <= {1: MANY, 3000: 30, 1_000_000: 15}[ahead], "a window full at a time, if there is room"
+
+
 async def test_an_error_while_a_log_is_read_again(
     office: Office, most_loaded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What had been loaded of it is loaded once more, and not twice."""
     office.schedule._window.limit = WINDOW
     delays = [100 + (number * 37) % MANY for number in range(MANY)]
-    bodies = await office.delay(*delays)
-    real = reading.read_piece
-    calls = 0
+    bodies: list[bytes] = []
+    for first in range(0, MANY, 20):
+        bodies += await office.delay(*delays[first : first + 20])
+    chance = random.Random(1)
 
-    async def failing(*args: object) -> reading.Piece:
-        nonlocal calls
-        calls += 1
-        if calls % 7 == 0:
+    async def read_piece(*args: Any) -> reading.Piece:
+        if chance.random() < 0.02:
             raise OSError("now and then")
-        return await real(*args)  # type: ignore[arg-type]
+        return await reading.read_piece(*args)
 
-    monkeypatch.setattr(loading, "read_piece", failing)
+    def keys_in(*args: Any) -> Iterator[tuple[int, bytes]]:
+        for found in reading.keys_in(*args):
+            if chance.random() < 0.0005:
+                raise OSError("in the middle")
+            yield found
+
+    monkeypatch.setattr(loading, "read_piece", read_piece)
+    monkeypatch.setattr(loading, "keys_in", keys_in)
     office.clock.advance(1)
     errors = 0
     while office.schedule.waiting:
@@ -125,7 +172,7 @@ async def test_an_error_while_a_log_is_read_again(
             await office.schedule.fire_due()
         except OSError:
             errors += 1
-    assert errors > 5
+    assert errors > 10
     assert await office.sent() == [
         body for _, _, body in sorted(zip(delays, range(MANY), bodies, strict=True))
     ]

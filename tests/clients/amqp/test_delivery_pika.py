@@ -200,6 +200,17 @@ def test_without_acknowledgement(channel: Any, connection: Any, queue: str) -> N
     assert count(publisher, queue) == 0
 
 
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 10}], ids=["plain", "priorities"])
+def test_consumer_gets_at_once_what_is_there(channel: Any, name: str, arguments: dict[str, Any]) -> None:
+    """All of it comes before the answer to anything that is asked later, such as to be cancelled."""
+    channel.queue_declare(name, exclusive=True, arguments=arguments)
+    for number in range(30):
+        publish(channel, name, b"%d" % number, priority=number % 3)
+    inbox = Inbox(channel, name, auto_ack=True)
+    pending = channel.basic_cancel(inbox.tag)
+    assert len(inbox) + len(pending) == 30
+
+
 def test_cancelled_consumer_keeps_what_it_holds(channel: Any, connection: Any, queue: str) -> None:
     publish(channel, queue, b"a")
     inbox = Inbox(channel, queue)

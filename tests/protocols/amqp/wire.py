@@ -1,4 +1,4 @@
-"""An AMQP client that does what it is told, one frame at a time. Encodes and decodes with pamqp alone."""
+"""An AMQP client that does what it is told, one frame at a time. It reads and writes with pamqp alone."""
 
 import asyncio
 import struct
@@ -7,9 +7,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pamqp import base, body, commands, frame, header, heartbeat
-from pamqp.commands import Basic, Channel, Connection
+from pamqp.commands import Basic, Channel, Confirm, Connection
+
+from posthouse.protocols.amqp.codec.commands import encode_command
+from posthouse.testing import AsyncBroker
+from tests.protocols.amqp.refusals import Publish
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 CAPABILITIES = {
     "authentication_failure_close": True,
     "basic.nack": True,
@@ -56,6 +61,11 @@ class Wire:
         self.server_properties: dict[str, Any] = {}
         self.tune: Any = None
         self._buffer = b""
+
+    @classmethod
+    def to(cls, broker: AsyncBroker) -> Self:
+        address = broker.app.listeners["amqp"]
+        return cls(address.host, address.port)
 
     async def connect(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection(self.host, self.port, limit=2**20)
@@ -118,6 +128,7 @@ class Wire:
         *,
         mandatory: bool = False,
         immediate: bool = False,
+        part: int = 100_000,
         **properties: Any,
     ) -> None:
         values = Basic.Properties(**properties)
@@ -125,8 +136,8 @@ class Wire:
         self.writer.write(
             frame.marshal(header.ContentHeader(0, len(message), values), channel)
             + b"".join(
-                frame.marshal(body.ContentBody(message[start : start + 100_000]), channel)
-                for start in range(0, len(message), 100_000)
+                frame.marshal(body.ContentBody(message[start : start + part]), channel)
+                for start in range(0, len(message), part)
             )
         )
 
@@ -186,6 +197,37 @@ class Wire:
             raise _closed(where, got)
         return await self.expect(channel, answers[0])
 
+    async def refused(self, channel: int, steps: list[Any]) -> "Closed":
+        """How the last of the steps is refused; all others must be done."""
+        confirms = False
+        for step in steps[:-1]:
+            if isinstance(step, Publish):
+                self.publish_step(channel, step)
+                if confirms:
+                    await self.expect(channel, Basic.Ack)
+            elif step.valid_responses:
+                await self.call(channel, step)
+                confirms = confirms or isinstance(step, Confirm.Select)
+            else:
+                self.send(channel, step)
+        if isinstance(steps[-1], Publish):
+            self.publish_step(channel, steps[-1])
+        else:
+            self.send(channel, steps[-1])
+        while True:
+            where, got = await self.receive()
+            if isinstance(got, Channel.Close | Connection.Close):
+                self.send(where, Channel.CloseOk() if where else Connection.CloseOk())
+                return _closed(where, got)
+            assert not isinstance(got, base.Frame) or not steps[-1].valid_responses, f"{got!r}, not a refusal"
+
+    def publish_step(self, channel: int, step: Publish) -> None:
+        self.publish(channel, step.exchange, step.key, immediate=step.immediate, **step.properties)
+
+    def send_unchecked(self, channel: int, method: "base.Frame") -> None:
+        """Past pamqp's idea of what a name may be."""
+        self.writer.write(encode_command(channel, method))
+
     async def channel(self, number: int = 1) -> int:
         await self.call(number, Channel.Open())
         return number
@@ -199,8 +241,13 @@ class Wire:
         raise AssertionError(f"unexpected {got!r}")
 
     async def ended(self) -> None:
-        """Asserts that the broker closes the socket without another frame."""
-        assert await asyncio.wait_for(self.reader.read(), _SECONDS) == b""
+        """Asserts that the broker closes the socket, with nothing but heartbeats before."""
+        try:
+            rest = await asyncio.wait_for(self.reader.read(), _SECONDS)
+        except ConnectionResetError:
+            return
+        self.heartbeats += len(rest) // len(HEARTBEAT)
+        assert rest.replace(HEARTBEAT, b"") == b""
 
 
 def _closed(channel: int, got: Any) -> Closed:

@@ -68,6 +68,10 @@ class GroupOffsets:
     def groups(self) -> list[GroupId]:
         return list(self._offsets)
 
+    def is_read(self, partition: PartitionId) -> bool:
+        """Whether any group has an offset there."""
+        return self._offsets.is_read(partition)
+
     def commit(
         self, group: GroupId, identity: MemberIdentity, offsets: Sequence[NewOffset]
     ) -> "asyncio.Future[list[PosthouseError | None]]":

@@ -112,6 +112,11 @@ class Offsets:
         value = self._groups.get(group, {}).get(_place(partition))
         return None if value is None else _decoded(value)
 
+    def is_read(self, partition: PartitionId) -> bool:
+        """Whether any group has an offset there."""
+        place = _place(partition)
+        return place in self._places and any(place in offsets for offsets in self._groups.values())
+
     def partitions(self, group: GroupId) -> list[PartitionId]:
         return [_partition(place) for place in self._groups.get(group, ())]
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from posthouse.broker.queues.streams import Stream
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.clock import Clock
 from posthouse.model.ids import TopicId
@@ -42,9 +41,6 @@ class QueuesHost(Protocol):
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]: ...
 
     def topic_name(self, topic: TopicId) -> str: ...
-
-    async def delete_consumed_topic(self, stream: Stream) -> None:
-        """Its queue is gone; so is the topic, if it existed only for that."""
 
     def watch(self, queue: "Queue") -> None: ...
 

@@ -14,11 +14,11 @@ _CONFIG = TopicConfig().with_overrides(_OVERRIDES)
 
 
 def queue_topic(queue_id: bytes, lanes: int) -> Topic:
-    """A partition for each lane."""
+    """A partition for each lane, and one behind them for the stash."""
     return Topic(
         id=new_topic_id(),
         name=f"{_QUEUE_PREFIX}{queue_id.hex()}",
-        partitions=lanes,
+        partitions=lanes + 1,
         overrides=_OVERRIDES,
         config=_CONFIG,
     )

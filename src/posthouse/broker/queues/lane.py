@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 from posthouse.broker.queues.expiries import Expiries
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.progress import Progress
+from posthouse.broker.queues.stash import Stashed
 from posthouse.model.ids import PartitionId
+from posthouse.records.batch import NO_TIMESTAMP
+from posthouse.records.raw import NO_HEADERS
+from posthouse.records.references import NEVER
 from posthouse.storage.interface import Run
 
 if TYPE_CHECKING:
@@ -28,9 +32,12 @@ that it is new when it was delivered before."""
 class Lane:
     """Owned by the event loop; does no input or output."""
 
-    def __init__(self, queue: "Queue", log: PartitionId, progress: Progress, end: int) -> None:
+    def __init__(
+        self, queue: "Queue", log: PartitionId, stash_log: PartitionId, progress: Progress, end: int
+    ) -> None:
         self._queue = queue
         self.log = log
+        self.stash_log = stash_log
         self.progress = progress
         self.end = end
         """Behind the last position that is durable."""
@@ -47,7 +54,7 @@ class Lane:
     @property
     def ready(self) -> int:
         progress = self.progress
-        return self.end - progress.floor - progress.settled_above - len(self.leased)
+        return self.end - progress.floor - progress.settled_above + len(progress.stash) - len(self.leased)
 
     @property
     def has_more(self) -> bool:
@@ -78,8 +85,11 @@ class Lane:
             else:
                 break
             position = message.position
-            if position in leased or position < progress.floor or not (plain or not progress.is_settled(position)):
-                continue  # it expired or was purged while it waited
+            if position in leased:
+                continue
+            if position < progress.floor or not (plain or not progress.is_settled(position)):
+                if position not in progress.stash:
+                    continue  # it expired or was purged while it waited
             leased[position] = message
             taken.append(message)
         if taken and taken[-1].position >= progress.handed_out_to:
@@ -118,6 +128,66 @@ class Lane:
     def reloaded(self, message: Message) -> None:
         heappush(self.returned, message)
 
+    def place_of(self, message: Message) -> tuple[PartitionId, int]:
+        """Where its record is to be found now: in the log, or in the stash."""
+        stashed = self.progress.stash.get(message.position)
+        return (message.source, message.offset) if stashed is None else (self.stash_log, stashed.offset)
+
+    def put_aside(self, message: Message, offset: int) -> None:
+        """There is a copy of it in the stash, which counts from now on if it is not settled."""
+        position, progress = message.position, self.progress
+        if progress.stash.move(position, offset):
+            progress.is_changed = True
+        elif not progress.is_settled(position):
+            stashed = Stashed(offset, message.expires_ms, message.size, message.source.topic)
+            progress.put_aside(position, stashed)
+            self._watch_expiry(position, stashed)
+            if position >= self.loaded_to and position not in self.leased:
+                message.value = None
+                self.bodiless.append(message)  # nobody will come across it in the log
+
+    def load_stash(self) -> None:
+        """After a restart: what is in the stash waits to be read."""
+        for position in self.progress.stash:
+            self.bodiless.append(self.stashed_message(position))
+            self._watch_expiry(position, self.progress.stash[position])
+
+    def stashed_message(self, position: int) -> Message:
+        """Without its body."""
+        stashed = self.progress.stash[position]
+        message = Message(
+            self._queue,
+            self,
+            position,
+            self.stash_log,
+            self._queue.topic_name(stashed.topic),
+            stashed.offset,
+            NO_TIMESTAMP,
+            None,
+            b"",
+            NO_HEADERS,
+            stashed.expires_ms,
+        )
+        message.value, message.size = None, stashed.size
+        message.deliveries = stashed.deliveries
+        message.redelivered = position < self.progress.handed_out_to
+        return message
+
+    def expired_in_stash(self, first: int, end: int, now_ms: int) -> list[Message]:
+        """Those of these positions that nobody holds and whose time has come."""
+        stash = self.progress.stash
+        return [
+            self.stashed_message(position)
+            for position in stash
+            if first <= position < end
+            and NEVER < stash[position].expires_ms <= now_ms
+            and position not in self.leased
+        ]
+
+    def _watch_expiry(self, position: int, stashed: Stashed) -> None:
+        if stashed.expires_ms != NEVER:
+            self.expiries.add_span(stashed.expires_ms, position, position + 1)
+
     def purge(self) -> int:
         """Settle everything that is ready."""
         count = self.ready
@@ -126,6 +196,8 @@ class Lane:
             self.progress.settle_range(first, position)
             first = position + 1
         self.progress.settle_range(first, self.end)
+        for position in [each for each in self.progress.stash if each not in self.leased]:
+            self.progress.settle(position)
         self.loaded_to = self.end
         self.window.clear()
         self.returned.clear()

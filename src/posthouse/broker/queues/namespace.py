@@ -62,6 +62,11 @@ class Namespace:
         for definition in PREDECLARED:
             self._add_exchange(definition)
 
+    @property
+    def undisturbed(self) -> asyncio.Lock:
+        """While this is held, nothing is declared or deleted."""
+        return self._changing
+
     # Exchanges
 
     async def declare_exchange(self, definition: ExchangeDefinition) -> Exchange:
@@ -216,7 +221,6 @@ class Namespace:
         self._host.forget(queue)
         if self._host.sources.get(queue.stream.name) == (self, queue):
             del self._host.sources[queue.stream.name]
-            await self._host.delete_consumed_topic(queue.stream)
         await self._host.storage.delete_topics([queue.log.id])
         await self._delete_unbound({binding.source for binding in bindings})
         return count

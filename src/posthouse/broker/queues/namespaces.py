@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from posthouse.broker.queues.definition import decode_definition
@@ -13,7 +14,9 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.progress import lane_of
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.reading import QueueGone
 from posthouse.broker.queues.referrals import Referrals
+from posthouse.broker.queues.retention import QueueRetention
 from posthouse.broker.queues.settling import Settling
 from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.streams import QUEUE_TOPIC, Stream
@@ -54,6 +57,9 @@ class Namespaces:
         self._work: set[asyncio.Task[None]] = set()
         self._expiring: set[Queue] = set()
         self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
+        self.retention = QueueRetention(
+            storage, topics, clock, self.settling, self.sources, self._queues, self._delete_forsaken
+        )
 
     def connect(self, publishing: Publishing) -> None:
         self._publishing = publishing
@@ -112,7 +118,9 @@ class Namespaces:
     def _of(self, key: bytes) -> Namespace:
         """A namespace that is not configured any more keeps what it has."""
         name = namespace_of(key)
-        return self._by_name.setdefault(name, Namespace(name, self)) if name not in self._by_name else self.get(name)
+        if name not in self._by_name:
+            self._by_name[name] = Namespace(name, self)
+        return self._by_name[name]
 
     def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> Queue:
         definition = decode_definition(value)
@@ -129,11 +137,6 @@ class Namespaces:
     def topic_name(self, topic: TopicId) -> str:
         known = self.storage.topics.get(topic)
         return "" if known is None else known.name
-
-    async def delete_consumed_topic(self, stream: Stream) -> None:
-        topic = self._topics.find(stream.name)
-        if topic is not None and topic.config.retention_consumed:
-            await self._delete_topics([topic])
 
     def watch(self, queue: Queue) -> None:
         if queue.definition.expires_ms is not None:
@@ -155,6 +158,8 @@ class Namespaces:
         error = task.exception()
         if isinstance(error, Unavailable):
             log.warning("a queue has to wait: %s", error)
+        elif isinstance(error, QueueGone):
+            return
         elif error is not None:
             log.error("a queue failed", exc_info=error)
 
@@ -215,6 +220,18 @@ class Namespaces:
 
     # Looking after them
 
+    def _queues(self) -> Iterator[Queue]:
+        return (queue for namespace in self._by_name.values() for queue in namespace.queues.values())
+
+    async def _delete_forsaken(self, topics: Sequence[Topic]) -> None:
+        """Topics of queues that are gone, unless one was declared again meanwhile."""
+        async with AsyncExitStack() as locks:
+            for namespace in list(self._by_name.values()):
+                await locks.enter_async_context(namespace.undisturbed)
+            forsaken = [topic for topic in topics if topic.name not in self.sources]
+            if forsaken:
+                await self._delete_topics(forsaken)
+
     async def expire_unused(self) -> None:
         """Delete the queues that nobody has used for as long as they say."""
         now = self.clock.monotonic()
@@ -229,8 +246,7 @@ class Namespaces:
             for queue in namespace.queues.values():
                 queue.stop()
         await asyncio.gather(*self._work, return_exceptions=True)
-        queues = [queue for namespace in self._by_name.values() for queue in namespace.queues.values()]
         try:
-            await self.settling.close(lane for queue in queues for lane in queue.lanes)
+            await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
             log.warning("what was settled last may come again: %s", error)

@@ -11,6 +11,8 @@ big-endian:
     key    queue id 16 bytes | lane u16 | chunk u64      value  settled ranges: u16 count, then u16 first, u16 last each;
                                                                 deliveries: u16 in chunk, u16 count each, to the end
 
+and those of the stash (see `stash`). Whoever stores one of them, stores all that have changed.
+
 Invariant: what storage has is never ahead of what was settled. A crash may bring back what was settled last,
 it never takes what was not.
 """
@@ -18,6 +20,8 @@ it never takes what was not.
 from collections.abc import Iterator
 from struct import Struct
 
+from posthouse.broker.queues.stash import KEY_SIZE as STASH_KEY_SIZE
+from posthouse.broker.queues.stash import Stash, Stashed
 from posthouse.model.errors import DataDamaged
 from posthouse.storage.interface import Put, Space
 
@@ -123,6 +127,10 @@ class Progress:
         self._reserving_to = floor
         self.settled_above = 0
         """How many positions above the floor are settled."""
+        self.stash = Stash(queue_id, lane, space)
+        """Messages whose positions count as settled, and that live on all the same."""
+        self.failures = 0
+        """Counts how often something did not become durable."""
         self._chunks: dict[int, _Chunk] = {}
         self._stored_chunks: set[int] = set()
         self._changed_chunks: set[int] = set()
@@ -154,13 +162,13 @@ class Progress:
                 self.floor = position + 1
             return True
         if position < self.floor:
-            return False
+            return self.stash.settle(position)
         number = position >> CHUNK_BITS
         chunk = self._chunks.get(number)
         if chunk is None:
             chunk = self._chunks[number] = _Chunk()
         if not chunk.settle(position & _MASK):
-            return False
+            return self.stash.settle(position)
         self.settled_above += 1
         self._changed_chunks.add(number)
         return True
@@ -208,6 +216,8 @@ class Progress:
     def unsettle(self, position: int) -> None:
         """Take it back: what should have been stored with it, was not."""
         self.is_changed = True
+        if self.stash.unsettle(position):
+            return
         if position >= self.floor:
             chunk = self._chunks[position >> CHUNK_BITS]
             chunk.unsettle(position & _MASK)
@@ -224,19 +234,62 @@ class Progress:
 
     def deliveries(self, position: int) -> int:
         """How often it was handed out and came back."""
+        stashed = self.stash.get(position)
+        if stashed is not None:
+            return stashed.deliveries
         chunk = self._chunks.get(position >> CHUNK_BITS)
         return 0 if chunk is None else chunk.deliveries.get(position & _MASK, 0)
 
     def came_back(self, position: int) -> int:
         """Count one more delivery."""
+        self.is_changed = True
+        stashed = self.stash.came_back(position)
+        if stashed is not None:
+            return stashed
         number = position >> CHUNK_BITS
         chunk = self._chunks.get(number)
         if chunk is None:
             chunk = self._chunks[number] = _Chunk()
         count = chunk.deliveries[position & _MASK] = chunk.deliveries.get(position & _MASK, 0) + 1
         self._changed_chunks.add(number)
-        self.is_changed = True
         return count
+
+    def put_aside(self, position: int, stashed: Stashed) -> None:
+        """It lives on in the stash. For one that is not settled."""
+        stashed.deliveries = self.deliveries(position)
+        self.settle(position)
+        self.stash.add(position, stashed)
+        if position >= self.handed_out_to:  # after a restart nobody knows whether it was
+            self.handed_out_to = position + 1
+
+    def stragglers(self, most: int) -> tuple[int, int]:
+        """Where a stretch from the floor on ends that has at most `most` unsettled positions, and how many.
+
+        The last position of the stretch is settled: what follows is not held back by those before it.
+        """
+        end, found = self.floor, 0
+        while (settled := self._next_settled(end)) is not None and found + settled - end <= most:
+            found += settled - end
+            end = self.next_unsettled(settled)
+        return end, found
+
+    def _next_settled(self, position: int) -> int | None:
+        """The first settled one from `position` on; None where a chunk without any lies in between."""
+        while (chunk := self._chunks.get(position >> CHUNK_BITS)) is not None:
+            at = chunk.settled.find(1, position & _MASK)
+            if at >= 0:
+                return (position & ~_MASK) + at
+            position = (position & ~_MASK) + CHUNK
+        return None
+
+    def unsettled(self, end: int, most: int) -> list[int]:
+        """The first `most` positions below `end` that are not settled."""
+        positions: list[int] = []
+        position = self.next_unsettled(self.floor)
+        while position < end and len(positions) < most:
+            positions.append(position)
+            position = self.next_unsettled(position + 1)
+        return positions
 
     def puts(self) -> list[Put]:
         """What storage does not have yet; it counts as stored from now on."""
@@ -253,12 +306,13 @@ class Progress:
                 puts.append(self._chunk_put(number, None))
                 self._stored_chunks.discard(number)
         self._changed_chunks.clear()
-        return puts
+        return puts + self.stash.puts()
 
-    def reserve(self, to: int) -> Put:
-        """Before they are handed out, storage is told that all below `to` may have been."""
+    def reserve(self, to: int) -> list[Put]:
+        """`puts` before they are handed out: storage is told that all below `to` may have been."""
         self._reserving_to = max(to, self._reserving_to)
-        return self._lane_put(self._reserving_to)
+        self.is_changed = True
+        return self.puts()
 
     def exact(self) -> list[Put]:
         """`puts` for a clean stop: nothing is reserved any more, what was not handed out was not."""
@@ -273,17 +327,23 @@ class Progress:
     def not_stored(self) -> None:
         """The last `puts` did not become durable: everything has to be stored again."""
         self.is_changed = True
+        self.failures += 1
         self._changed_chunks.update(self._chunks, self._stored_chunks)
+        self.stash.not_stored()
 
     def removals(self) -> list[Put]:
         puts = [Put(self._space, _LANE_KEY.pack(self._queue_id, self._lane), None)]
-        return puts + [self._chunk_put(number, None) for number in self._stored_chunks]
+        puts += [self._chunk_put(number, None) for number in self._stored_chunks]
+        return puts + self.stash.removals()
 
     def _chunk_put(self, number: int, value: bytes | None) -> Put:
         return Put(self._space, _CHUNK_KEY.pack(self._queue_id, self._lane, number), value)
 
     def load(self, key: bytes, value: bytes) -> None:
         """Take in one stored entry of this lane."""
+        if len(key) == STASH_KEY_SIZE:
+            self.stash.load(key, value)
+            return
         if len(key) == _LANE_KEY.size:
             version, self.floor, self.handed_out_to = _VALUE.unpack(value)
             if version != _VERSION:

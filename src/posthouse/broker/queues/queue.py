@@ -79,10 +79,11 @@ class Queue:
         self.log = log
         self.stream = stream
         """Where the default exchange writes what is for this queue alone."""
+        *lane_logs, self.stash = log.partition_ids()
         bounds = host.storage.bounds
         self.lanes = [
-            Lane(self, partition, Progress(queue_id, partition.index, bounds(partition).start), bounds(partition).end)
-            for partition in log.partition_ids()
+            Lane(self, each, self.stash, Progress(queue_id, each.index, bounds(each).start), bounds(each).end)
+            for each in lane_logs
         ]
         self._readers = [self._reader(lane) for lane in self.lanes]
         self._consumers = Consumers(single_active=definition.single_active)
@@ -110,6 +111,7 @@ class Queue:
         for lane, reader in zip(self.lanes, self._readers, strict=True):
             lane.progress.loaded(self._host.storage.bounds(lane.log).start)
             lane.loaded_to = lane.progress.floor
+            lane.load_stash()
             reader.seek(lane.progress.floor)
 
     async def recover(self) -> None:
@@ -119,6 +121,9 @@ class Queue:
             if self.definition.max_bytes is not None:
                 self.ready_bytes += await unsettled_bytes(self._reader(lane), lane)
         self._plan_expiry()
+
+    def topic_name(self, topic: TopicId) -> str:
+        return self._host.topic_name(topic)
 
     # What there is
 
@@ -227,9 +232,10 @@ class Queue:
                 self._reserving.add_done_callback(self._reserved)
 
     async def _reserve(self, lanes: Sequence[Lane]) -> None:
-        marks = [lane.window[0].position + RESERVATION for lane in lanes]
-        await self._host.storage.commit([lane.progress.reserve(to) for lane, to in zip(lanes, marks, strict=True)])
-        for lane, to in zip(lanes, marks, strict=True):
+        marks = {lane: lane.window[0].position + RESERVATION for lane in lanes if lane.window}
+        puts = [put for lane, to in marks.items() for put in lane.progress.reserve(to)]
+        await asyncio.shield(self._host.settling.store(set(marks), puts))
+        for lane, to in marks.items():
             lane.progress.reserved_to = max(to, lane.progress.reserved_to)
 
     def _reserved(self, task: asyncio.Task[None]) -> None:
@@ -291,10 +297,11 @@ class Queue:
             await self._reload(lane)
             loaded = 0
             while lane.loaded_to < lane.end and len(lane.window) < WINDOW and loaded < WINDOW_BYTES:
+                lane.loaded_to = max(lane.loaded_to, lane.progress.floor)
                 run = await reader.next_run(min(lane.end, lane.loaded_to + WINDOW - len(lane.window)))
                 if run is None:
-                    lane.loaded_to = lane.end
-                    break
+                    lane.loaded_to = max(lane.loaded_to, reader.position)
+                    continue
                 first_size = len(lane.window)
                 messages = await reader.load(*run)
                 lane.window.extend(messages)
@@ -439,6 +446,11 @@ class Queue:
     def progressed(self, lane: Lane) -> None:
         self._host.settling.changed(lane)
 
+    def put_aside(self) -> None:
+        """Messages are in the stash now, where some of them have yet to be read."""
+        self._plan_expiry()
+        self._plan_pump()
+
     def _drop_excess(self) -> None:
         """The oldest go when there are more than may be."""
         if self._trimming is None and self._excess():
@@ -516,6 +528,7 @@ class Queue:
                 await self._expire_span(lane, *span, now)
 
     async def _expire_span(self, lane: Lane, first: int, end: int, now: int) -> None:
+        await self._expire_messages(lane, lane.expired_in_stash(first, end, now))
         reader = self._reader(lane)
         reader.seek(max(first, lane.progress.floor))
         earliest = NEVER
@@ -531,15 +544,18 @@ class Queue:
                 for message in await reader.load(position, reference)
                 if message.position not in lane.leased and not lane.progress.is_settled(message.position)
             ]
-            for message in messages:
-                lane.leased[message.position] = message
-                self._leased_bytes += message.size
-            if self.definition.dead_letter_exchange is None:
-                self.ack(messages)
-            elif messages:
-                await self._dead_letter(messages, Reason.EXPIRED)
+            await self._expire_messages(lane, messages)
         if earliest != NEVER:
             lane.expiries.add_span(earliest, max(kept, lane.progress.floor), end)
+
+    async def _expire_messages(self, lane: Lane, messages: Sequence[Message]) -> None:
+        for message in messages:
+            lane.leased[message.position] = message
+            self._leased_bytes += message.size
+        if self.definition.dead_letter_exchange is None:
+            self.ack(messages)
+        elif messages:
+            await self._dead_letter(messages, Reason.EXPIRED)
 
     # The end
 

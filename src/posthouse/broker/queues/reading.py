@@ -6,8 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.message import Message
-from posthouse.model.errors import CorruptBatch, DataDamaged, NotFound, OffsetOutOfRange
-from posthouse.model.ids import TopicId
+from posthouse.model.errors import (
+    CorruptBatch,
+    DataDamaged,
+    NotFound,
+    OffsetOutOfRange,
+    PosthouseError,
+    UnknownPartition,
+)
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import iter_headers
 from posthouse.records.raw import iter_raw
 from posthouse.records.record import body_of
@@ -19,6 +26,10 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.queue import Queue
 
 log = logging.getLogger(__name__)
+
+class QueueGone(PosthouseError):
+    """Deleted while somebody was reading it. Whoever did, is not needed any more."""
+
 
 _REFERENCE_BYTES = 64 * 1024
 _RECORD_BYTES = 1024 * 1024
@@ -56,6 +67,7 @@ class LaneReader:
 
     async def next_run(self, end: int) -> tuple[int, Reference] | None:
         """Consecutive references from the next position on, which must be loaded or passed."""
+        self._pass_settled()
         if not self._runs and self._read_to < end:
             await self._read_references()
         if not self._runs or self._runs[0][0] >= end:
@@ -66,8 +78,26 @@ class LaneReader:
             self._runs.appendleft((end, rest))
         return position, run
 
+    def _pass_settled(self) -> None:
+        """What lies below the floor may be gone, references and records."""
+        floor = self._lane.progress.floor
+        while self._runs and self._runs[0][0] < floor:
+            position, run = self._runs.popleft()
+            if position + run.count > floor:
+                self._runs.appendleft((floor, _split(run, floor - position)[1]))
+        self._read_to = max(self._read_to, floor)
+
     async def _read_references(self) -> None:
-        found = await self._storage.read(self._lane.log, self._read_to, _REFERENCE_BYTES)
+        try:
+            found = await self._storage.read(self._lane.log, self._read_to, _REFERENCE_BYTES)
+        except OffsetOutOfRange:
+            if self._read_to >= self._lane.progress.floor:
+                raise
+            self._pass_settled()  # it was trimmed meanwhile
+            await self._read_references()
+            return
+        except UnknownPartition:
+            raise QueueGone(f"queue {self._queue.name!r} was deleted") from None
         view = memoryview(found.data)
         runs, start = self._runs, self._read_to
         for place, header in iter_headers(view):
@@ -92,7 +122,13 @@ class LaneReader:
         try:
             wanted = run.size + run.count * _RECORD_OVERHEAD
             found = await self._storage.read(run.partition, run.first, min(wanted, _RECORD_BYTES))
-        except (OffsetOutOfRange, NotFound, DataDamaged) as error:
+        except OffsetOutOfRange as error:
+            gone = min(max(self._storage.bounds(run.partition).start - run.first, 1), run.count)
+            self._lose(position, position + gone, str(error))
+            if gone < run.count:
+                self._runs.appendleft((position + gone, _split(run, gone)[1]))
+            return []
+        except (NotFound, DataDamaged) as error:
             self._lose(position, position + run.count, str(error))
             return []
         end = run.first + run.count
@@ -139,6 +175,8 @@ class LaneReader:
                 self._lose(position, position + 1, "its record is not there any more")
 
     def _lose(self, first: int, end: int, reason: str) -> None:
+        if end <= self._lane.progress.floor:
+            return  # settled and let go while it was being read
         log.warning("queue %s: messages %d to %d are lost: %s", self._queue.name, first, end - 1, reason)
         self._lane.progress.settle_range(first, end)
         self._queue.progressed(self._lane)
@@ -146,15 +184,25 @@ class LaneReader:
 
 async def reload(storage: Storage, message: Message) -> bool:
     """Read again what a message says; whether it was still there."""
+    while True:
+        source, offset = place = message.lane.place_of(message)
+        if await _read_again(storage, message, source, offset):
+            return True
+        if message.lane.place_of(message) == place:
+            return False  # else it was moved while it was being read
+
+
+async def _read_again(storage: Storage, message: Message, source: PartitionId, offset: int) -> bool:
     try:
-        found = await storage.read(message.source, message.offset, 1)
+        found = await storage.read(source, offset, 1)
     except (OffsetOutOfRange, NotFound, DataDamaged):
         return False
     view = memoryview(found.data)
     for place, header in iter_headers(view):
         body = body_of(view[place : place + header.length], header)
-        for raw in iter_raw(body, header, message.offset, message.offset + 1):
+        for raw in iter_raw(body, header, offset, offset + 1):
             message.key, message.value, message.headers = raw.key, raw.value, raw.headers
+            message.timestamp = raw.timestamp
             return True
     return False
 

@@ -2,6 +2,7 @@
 
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.reading import LaneReader
+from posthouse.model.errors import OffsetOutOfRange
 from posthouse.records.batch import NO_TIMESTAMP, iter_headers
 from posthouse.storage.interface import Storage
 
@@ -13,8 +14,13 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
     end = lane.end
     first = await storage.find_timestamp(lane.log, 0)
     position = end if first is None else max(first.offset, lane.progress.floor)
-    while position < end:
-        found = await storage.read(lane.log, position, _SCAN_BYTES)
+    while (position := max(position, lane.progress.floor)) < end:
+        try:
+            found = await storage.read(lane.log, position, _SCAN_BYTES)
+        except OffsetOutOfRange:
+            if position >= lane.progress.floor:
+                raise
+            continue  # settled and let go meanwhile
         if not found.data:
             return
         for _, header in iter_headers(memoryview(found.data)):
@@ -25,7 +31,7 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
 
 async def unsettled_bytes(reader: LaneReader, lane: Lane) -> int:
     """Of the values of all messages that are not settled; those settled out of order are counted by average."""
-    total, end = 0, lane.end
+    total, end = lane.progress.stash.size, lane.end
     reader.seek(lane.progress.floor)
     while (found := await reader.next_run(end)) is not None:
         position, run = found

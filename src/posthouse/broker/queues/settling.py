@@ -5,7 +5,8 @@ one is lost.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from posthouse.broker.queues.progress import Progress
@@ -42,14 +43,19 @@ class Settling:
         self._timer = None
         lanes, self._changed = self._changed, set()
         operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
-        if not operations:
-            return
+        if operations:
+            with suppress(PosthouseError):  # fenced or closed: what was settled comes again after a restart
+                self.store(lanes, operations)
+
+    def store(self, lanes: set[Progressing], puts: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        """Commit what the progress of these has to store. What fails is stored with what comes next."""
         try:
-            storing = self._storage.commit(operations)
-        except PosthouseError:  # storage is fenced or closed: what was settled comes again after a restart
+            storing = self._storage.commit(puts)
+        except PosthouseError:
             self._again(lanes)
-            return
+            raise
         storing.add_done_callback(lambda done: self._stored(lanes, done))
+        return storing
 
     def _stored(self, lanes: set[Progressing], done: asyncio.Future[list[Outcome]]) -> None:
         if not done.cancelled() and done.exception() is not None:

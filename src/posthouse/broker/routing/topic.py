@@ -34,20 +34,8 @@ class Node:
     def is_empty(self) -> bool:
         return not (self.bound or self.words or self.any_word or self.any_words)
 
-    def child(self, word: bytes) -> "Node":
-        """The one behind this word of a pattern, which must be there."""
-        node = (
-            self.any_word
-            if word == ANY_WORD
-            else self.any_words
-            if word == ANY_WORDS
-            else self.words.get(word)
-        )
-        if node is None:
-            raise KeyError(word)
-        return node
-
-    def child_or_new(self, word: bytes) -> "Node":
+    def behind(self, word: bytes) -> "Node":
+        """The one that this word of a pattern leads to; a new one, where none was there."""
         if word == ANY_WORD:
             if self.any_word is None:
                 self.any_word = Node()
@@ -78,7 +66,7 @@ class TopicMatcher:
     def add(self, bound: Bound) -> None:
         node = self.root
         for word in _pattern(bound.binding.key):
-            node = node.child_or_new(word)
+            node = node.behind(word)
         node.bound[bound] = None
 
     def remove(self, bound: Bound) -> None:
@@ -86,7 +74,7 @@ class TopicMatcher:
         path = []
         for word in _pattern(bound.binding.key):
             path.append((node, word))
-            node = node.child(word)
+            node = node.behind(word)
         del node.bound[bound]
         while path and node.is_empty:
             node, word = path.pop()

@@ -1,7 +1,7 @@
 """Fires what is due: the messages go into their topics and the marks of their buckets move, in one commit."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from posthouse.broker.schedule import entry, keys
@@ -19,13 +19,20 @@ Fire = Callable[[Sequence[Scheduled], Sequence[Put]], Awaitable[None]]
 """Publishes the messages and commits the puts with them; if it raises, neither has happened."""
 
 
-class _Room:
-    """What one firing takes: so many, and so many bytes, but always one. Whoever was refused ends it."""
+AHEAD_BYTES = 8 * 1024 * 1024
+"""Where more is due than is fired at once, as much is read together: what is due one after the other may lie
+anywhere in its log, and to go through it for each firing would take far longer."""
 
-    def __init__(self, most: int, most_bytes: int) -> None:
+
+class _Room:
+    """So many entries, and so many bytes of them, but always one. Once it has refused, it takes no more."""
+
+    def __init__(self, most: int, most_bytes: int, taken: Iterable[bytes] = ()) -> None:
         self._left = most
         self._bytes_left = most_bytes
         self._is_empty = True
+        for key in taken:
+            self.takes(key)
 
     def takes(self, key: bytes) -> bool:
         self._left -= 1
@@ -45,16 +52,20 @@ class Firing:
         self._fire = fire
         self._most = most
         self._most_bytes = most_bytes
+        self._ahead: dict[bytes, bytes] = {}
+        """What was read ahead of its firing, by key."""
 
     async def fire_some(self, now_ms: int) -> bool:
         """The first messages that are due, up to the limits. False if none is."""
         room = _Room(self._most, self._most_bytes)
+        limit = min((bucket.bound for bucket in self._buckets), default=keys.END)
+        limit = min(limit, keys.before(now_ms + 1))
         late = self._late(now_ms, room)
-        taken = self._from_window(now_ms, room)
+        taken = self._from_window(limit, room)
         if not late and not taken:
             return False
         try:
-            await self._fire_all(late, taken)
+            await self._fire_all([*late, *taken], await self._bodies(late, taken, limit))
         except BaseException:
             self._window.put_back(taken)
             raise
@@ -68,23 +79,17 @@ class Firing:
             for key in takewhile(lambda key: keys.due_of(key) <= now_ms and room.takes(key), bucket.late)
         ]
 
-    def _from_window(self, now_ms: int, room: _Room) -> list[bytes]:
-        """In order, up to what some bucket has not loaded yet."""
-        limit = min((bucket.bound for bucket in self._buckets), default=keys.END)
-        limit = min(limit, keys.before(now_ms + 1))
+    def _from_window(self, limit: bytes, room: _Room) -> list[bytes]:
+        """In order, up to what some bucket has not loaded yet or is not due yet."""
         taken: list[bytes] = []
         window = self._window
         while (first := window.first) is not None and first < limit and room.takes(first):
             taken.append(window.pop())
         return taken
 
-    async def _fire_all(self, late: Sequence[bytes], taken: Sequence[bytes]) -> None:
-        of_log: dict[int, list[bytes]] = {}
-        for key in (*late, *taken):
-            of_log.setdefault(keys.log_of(key), []).append(key)
-        messages: dict[bytes, Scheduled] = {}
-        for number, in_log in of_log.items():
-            messages |= await self._read(self._buckets.of_log(number), in_log)
+    async def _fire_all(self, chosen: Sequence[bytes], bodies: Mapping[bytes, bytes]) -> None:
+        messages = [entry.decode(keys.due_of(key), bodies[key]) for key in sorted(bodies)]
+        of_log = _by_log(chosen)
         marks: dict[int, Mark] = {}
         puts: list[Put] = []
         for number, in_log in of_log.items():
@@ -92,22 +97,33 @@ class Firing:
             marks[number] = self._mark_after(bucket, in_log)
             puts.append(bucket.put(marks[number], bucket.fired + len(in_log)))
         if messages:
-            await self._fire([messages[key] for key in sorted(messages)], puts)
+            await self._fire(messages, puts)
         else:
             await self._storage.commit(puts)
         for number, in_log in of_log.items():
             self._fired(self._buckets.of_log(number), in_log, marks[number])
 
-    async def _read(self, bucket: Bucket, wanted: Sequence[bytes]) -> dict[bytes, Scheduled]:
-        by_offset = {keys.unpack(key).offset: key for key in wanted}
-        records = await read_records(self._storage, bucket.partition, sorted(by_offset))
-        if len(records) < len(by_offset):
-            lost = len(by_offset) - len(records)
-            log.error("%d delayed messages in log %d are damaged and cannot be sent", lost, bucket.log)
-        return {
-            by_offset[offset]: entry.decode(record.timestamp, record.value)
-            for offset, record in records.items()
-        }
+    async def _bodies(
+        self, late: Sequence[bytes], taken: Sequence[bytes], limit: bytes
+    ) -> dict[bytes, bytes]:
+        """Of all that can be read; the rest is damaged."""
+        bodies = await self._read(late)
+        if any(key not in self._ahead for key in taken):
+            room = _Room(self._window.limit, AHEAD_BYTES, taken)
+            more = takewhile(room.takes, self._window.upcoming(limit))
+            self._ahead = await self._read([*taken, *more])
+        return bodies | {key: self._ahead.pop(key) for key in taken if key in self._ahead}
+
+    async def _read(self, wanted: Sequence[bytes]) -> dict[bytes, bytes]:
+        bodies: dict[bytes, bytes] = {}
+        for number, in_log in _by_log(wanted).items():
+            bucket = self._buckets.of_log(number)
+            by_offset = {keys.unpack(key).offset: key for key in in_log}
+            records = await read_records(self._storage, bucket.partition, sorted(by_offset))
+            bodies |= {by_offset[offset]: record.value for offset, record in records.items()}
+            if lost := len(by_offset) - len(records):
+                log.error("%d delayed messages in log %d are damaged and cannot be sent", lost, number)
+        return bodies
 
     def _mark_after(self, bucket: Bucket, fired: Sequence[bytes]) -> Mark:
         highest = max(fired)[:PLACE_SIZE]
@@ -124,3 +140,10 @@ class Firing:
         bucket.loaded -= len(fired) - late
         bucket.fired += len(fired)
         bucket.mark = mark
+
+
+def _by_log(chosen: Sequence[bytes]) -> dict[int, list[bytes]]:
+    of_log: dict[int, list[bytes]] = {}
+    for key in chosen:
+        of_log.setdefault(keys.log_of(key), []).append(key)
+    return of_log

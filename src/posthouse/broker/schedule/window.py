@@ -48,6 +48,10 @@ class Window:
     def pop(self) -> bytes:
         return heappop(self._heap)
 
+    def upcoming(self, bound: bytes) -> list[bytes]:
+        """What lies before the bound, in order. It stays."""
+        return sorted(key for key in self._heap if key < bound)
+
     def put_back(self, keys: Iterable[bytes]) -> None:
         for key in keys:
             heappush(self._heap, key)

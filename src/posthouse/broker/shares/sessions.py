@@ -1,5 +1,6 @@
 """What members fetch from, remembered between their requests, so that they name only what changes."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
@@ -20,7 +21,7 @@ class Connection(Protocol):
 
 
 class ShareSession:
-    __slots__ = ("connection", "epoch", "group", "member", "partitions")
+    __slots__ = ("connection", "ends_at", "epoch", "group", "member", "partitions")
 
     def __init__(self, group: GroupId, member: MemberId, connection: Connection) -> None:
         self.group = group
@@ -29,6 +30,8 @@ class ShareSession:
         self.epoch = OPENING
         self.partitions: dict[PartitionId, None] = {}
         """In the order in which they were named."""
+        self.ends_at = math.inf
+        """When it is over at the latest: the member has left the group."""
 
     def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
         for partition in forgotten:
@@ -89,3 +92,6 @@ class ShareSessions:
     def abandoned(self) -> Collection[ShareSession]:
         """Those whose connection is gone."""
         return [session for session in self if not session.connection.is_open]
+
+    def over(self, now: float) -> Collection[ShareSession]:
+        return [session for session in self if session.ends_at <= now]

@@ -5,6 +5,7 @@ their settings and their progress are.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from posthouse.broker.groups.descriptions import GroupKind, ListedGroup
@@ -33,6 +34,9 @@ from posthouse.storage.interface import Storage
 
 _CHECK_SECONDS = 0.1
 """How often leases, members and connections that are over are looked for."""
+_GOODBYE_SECONDS = 1.0
+"""How long the last acknowledgements of a member that has left are waited for: librdkafka sends both at once,
+over two connections."""
 SHARE_PROTOCOL_TYPE = "share"
 
 
@@ -71,8 +75,12 @@ class Shares:
         self._groups = {group_id: ShareGroup(self._max_size) for group_id in self._partitions.groups()}
         self._timer.start()
 
-    async def close(self) -> None:
+    def stop_leasing(self) -> None:
+        """No more leases and members; acknowledgements are still taken, and nobody counts as lost."""
         self._closed = True
+
+    async def close(self) -> None:
+        self.stop_leasing()
         await self._timer.stop()
         for opening in self._opening:
             opening.cancel()
@@ -116,9 +124,10 @@ class Shares:
         seconds = self.configs.get(group_id).share_session_timeout_ms / 1000
         now = self._clock.monotonic()
         answer = self.get(group_id).beat(beat, self._topics.find, now, seconds)
-        if beat.epoch == LEAVING:
-            self.end_session(group_id, beat.member, count=False)
-        elif answer.assignment is not None:
+        session = self.sessions.find(group_id, beat.member)
+        if session is not None and beat.epoch in (JOINING, LEAVING):
+            session.ends_at = math.inf if beat.epoch == JOINING else now + _GOODBYE_SECONDS
+        if answer.assignment is not None:
             self._open(group_id, answer.assignment)
         return answer
 
@@ -140,7 +149,11 @@ class Shares:
 
     async def tick(self) -> None:
         """Take back what is held for too long, or by members that are gone."""
+        if self._closed:
+            return
         now = self._clock.monotonic()
+        for session in self.sessions.over(now):
+            self.end_session(session.group, session.member, count=False)
         for session in self.sessions.abandoned():
             self.end_session(session.group, session.member, count=True)
         for group_id, group in self._groups.items():
@@ -178,7 +191,8 @@ class Shares:
         return await self._fetching.fetch(session, wanted, wish, lambda: self._is_live(session))
 
     def _is_live(self, session: ShareSession) -> bool:
-        return not self._closed and self.sessions.find(session.group, session.member) is session
+        known = self.sessions.find(session.group, session.member)
+        return not self._closed and known is session and math.isinf(session.ends_at)
 
     async def acknowledge(
         self,

@@ -35,6 +35,7 @@ class ConfigSource(IntEnum):
     TOPIC = 1
     BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +65,13 @@ def check_broker_name(name: str) -> None:
 
 
 def check_alterable(resource_type: int, names: Sequence[str]) -> None:
-    """Raises Refused unless it is a topic and each setting is named once."""
+    """Raises Refused unless it is a topic or a group and each setting is named once."""
     if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             "the broker's settings cannot change while it runs; start it with other ones",
         )
-    if resource_type != ResourceType.TOPIC:
+    if resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:

@@ -24,7 +24,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 # APIs that kafka-python has no schema of; kio is then the only oracle.
 _NO_SCHEMA = "kafka-python does not speak the consumer group protocol of KIP-848"
-NOT_COVERED = {"consumer_group_heartbeat": _NO_SCHEMA, "consumer_group_describe": _NO_SCHEMA}
+_NO_SHARES = "kafka-python does not speak of share groups"
+NOT_COVERED = {
+    "consumer_group_heartbeat": _NO_SCHEMA,
+    "consumer_group_describe": _NO_SCHEMA,
+    "share_group_heartbeat": _NO_SHARES,
+    "share_group_describe": _NO_SHARES,
+    "share_fetch": _NO_SHARES,
+    "share_acknowledge": _NO_SHARES,
+    "describe_share_group_offsets": _NO_SHARES,
+    "alter_share_group_offsets": _NO_SHARES,
+    "delete_share_group_offsets": _NO_SHARES,
+}
 
 
 @functools.cache

@@ -36,6 +36,11 @@ REFUSED = {
     "consumer_group_heartbeat": ErrorCode.invalid_group_id,
     "init_producer_id": ErrorCode.invalid_request,
     "add_offsets_to_txn": ErrorCode.invalid_group_id,
+    "share_group_heartbeat": ErrorCode.invalid_group_id,
+    "share_fetch": ErrorCode.invalid_group_id,
+    "share_acknowledge": ErrorCode.invalid_group_id,
+    "alter_share_group_offsets": ErrorCode.group_id_not_found,
+    "delete_share_group_offsets": ErrorCode.group_id_not_found,
     "end_txn": ErrorCode.invalid_producer_id_mapping,
 }
 

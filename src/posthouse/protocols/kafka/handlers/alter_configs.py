@@ -1,8 +1,9 @@
-"""AlterConfigs: the given settings become all that a topic has of its own."""
+"""AlterConfigs: the given settings become all that a topic or a group has of its own."""
 
 from functools import partial
 
 from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.alter_configs import (
     AlterableConfig,
@@ -11,7 +12,7 @@ from posthouse.protocols.kafka.codec.generated.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from posthouse.protocols.kafka.config_resources import check_alterable
+from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.topic_configs import kept_overrides
@@ -31,6 +32,11 @@ async def _altered(
     )
     try:
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
+        if resource.resource_type == ResourceType.GROUP:
+            await context.broker.shares.configs.replace(
+                GroupId(resource.resource_name), _given(resource.configs), validate_only=validate_only
+            )
+            return answer
         await context.broker.configure_topic(
             resource.resource_name, partial(_replaced, resource.configs), validate_only=validate_only
         )
@@ -42,12 +48,16 @@ async def _altered(
 
 
 def _replaced(configs: list[AlterableConfig], topic: Topic) -> dict[str, str]:
+    return kept_overrides(_given(configs))
+
+
+def _given(configs: list[AlterableConfig]) -> dict[str, str]:
     wanted = {}
     for config in configs:
         if config.value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
         wanted[config.name] = config.value
-    return kept_overrides(wanted)
+    return wanted
 
 
 def _refuse(

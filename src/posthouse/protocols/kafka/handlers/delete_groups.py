@@ -16,12 +16,18 @@ async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroups
     for name in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE
         try:
-            groups = context.broker.shares if GroupId(name) in context.broker.shares else context.broker.groups
-            await groups.delete(GroupId(name))
+            await _delete(context, GroupId(name))
         except PosthouseError as error:
             code = code_of(error)
         results.append(DeletableGroupResult(group_id=name, error_code=code))
     return DeleteGroupsResponse(results=results)
+
+
+async def _delete(context: Context, group: GroupId) -> None:
+    if group in context.broker.shares:
+        await context.broker.shares.delete(group)
+    else:
+        await context.broker.groups.delete(group)
 
 
 def _refuse(

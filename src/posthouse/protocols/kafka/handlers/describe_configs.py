@@ -1,6 +1,7 @@
-"""DescribeConfigs: the settings of topics and of the broker."""
+"""DescribeConfigs: the settings of topics, of groups and of the broker."""
 
 from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId
 from posthouse.model.topics import check_topic_name
 from posthouse.protocols.kafka.broker_configs import describe_broker
 from posthouse.protocols.kafka.codec.generated.describe_configs import (
@@ -18,6 +19,7 @@ from posthouse.protocols.kafka.config_resources import (
     check_broker_name,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.group_configs import describe_group
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.topic_configs import describe_topic
 
@@ -54,6 +56,8 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
         check_broker_name(name)
         # The empty name stands for what is set for all brokers while they run: nothing can be.
         return describe_broker(context.broker, context.node) if name else []
+    if resource.resource_type == ResourceType.GROUP:
+        return describe_group(context.broker.shares.configs, GroupId(name))
     if resource.resource_type in RESOURCE_TYPES:
         return []
     raise Refused(

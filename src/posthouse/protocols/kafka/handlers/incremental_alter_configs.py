@@ -1,9 +1,11 @@
 """IncrementalAlterConfigs: single settings are set, forgotten, or changed as lists."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 from functools import partial
 
 from posthouse.model.errors import InvalidConfig, PosthouseError
+from posthouse.model.ids import GroupId
 from posthouse.model.topic_config import CONFIG_KEYS
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import (
@@ -13,7 +15,7 @@ from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import 
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from posthouse.protocols.kafka.config_resources import check_alterable
+from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.topic_configs import FIXED, is_list, kept_overrides
@@ -42,6 +44,11 @@ async def _altered(
     )
     try:
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
+        if resource.resource_type == ResourceType.GROUP:
+            configs, group = context.broker.shares.configs, GroupId(resource.resource_name)
+            wanted = _changed_group(resource.configs, configs.overrides(group))
+            await configs.replace(group, wanted, validate_only=validate_only)
+            return answer
         await context.broker.configure_topic(
             resource.resource_name, partial(_changed, resource.configs), validate_only=validate_only
         )
@@ -70,6 +77,20 @@ def _changed(configs: list[AlterableConfig], topic: Topic) -> dict[str, str]:
         else:
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown operation {config.config_operation}")
     return kept_overrides(overrides)
+
+
+def _changed_group(configs: list[AlterableConfig], overrides: Mapping[str, str]) -> dict[str, str]:
+    changed = dict(overrides)
+    for config in configs:
+        if config.config_operation == Operation.DELETE:
+            changed.pop(config.name, None)
+        elif config.config_operation != Operation.SET:
+            raise InvalidConfig(f"{config.name} is not a list: it can be set or deleted")
+        elif config.value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
+        else:
+            changed[config.name] = config.value
+    return changed
 
 
 def _changed_list(config: AlterableConfig, topic: Topic) -> str:

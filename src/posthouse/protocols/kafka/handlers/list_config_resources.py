@@ -32,6 +32,8 @@ def _names(context: Context, resource_type: int) -> list[str]:
         return [topic.name for topic in context.broker.topics]
     if resource_type == ResourceType.BROKER:
         return [str(NODE_ID)]
+    if resource_type == ResourceType.GROUP:
+        return sorted(context.broker.shares.configs)
     return []
 
 

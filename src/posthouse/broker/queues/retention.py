@@ -1,0 +1,259 @@
+"""What queues still need of the log, and giving back what they do not.
+
+From time to time, in this order:
+
+    1  every lane's progress is stored, so that its floor is durable
+    2  reference logs and stashes are trimmed to what is above that
+    3  references that are new are looked at: which records do they lead to?
+    4  topics that exist only as queues are trimmed to the first record that a queue needs
+    5  a few old messages that hold much back are copied into the stash of their queue
+
+For all other topics, retention asks `needed` and keeps what that says.
+
+Invariant: nothing is let go that a message leads to which is not settled durably. References that are written
+while this goes on lead to records behind the ends that were taken before it began, and count as needed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.needs import LaneNeeds
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.settling import Settling
+from posthouse.broker.queues.stragglers import (
+    StragglerLimits,
+    Straggling,
+    is_sparse,
+    put_aside,
+    rewrite,
+    straggling_to,
+)
+from posthouse.broker.queues.streams import QUEUE_TOPIC
+from posthouse.broker.topics import Topics
+from posthouse.model.clock import Clock
+from posthouse.model.errors import NotFound
+from posthouse.model.ids import PartitionId
+from posthouse.model.topics import Topic
+from posthouse.storage.interface import Operation, Storage, Trim
+
+_LANES_PER_TURN = 100
+"""So many lanes are looked at before others get the event loop."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a lane."""
+
+    floor: int = 0
+    """Surely durable."""
+    trimmed_to: int = 0
+    needs: LaneNeeds = field(default_factory=LaneNeeds)
+    straggling: Straggling | None = None
+
+
+class QueueRetention:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        topics: Topics,
+        clock: Clock,
+        settling: Settling,
+        sources: Mapping[str, object],
+        queues: Callable[[], Iterable[Queue]],
+        delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
+    ) -> None:
+        self._storage = storage
+        self._topics = topics
+        self._clock = clock
+        self._settling = settling
+        self._sources = sources
+        self._queues = queues
+        self._delete_forsaken = delete_forsaken
+        self.is_read: Callable[[PartitionId], bool] = lambda partition: False
+        """Says whether a group reads the partition as a stream."""
+        self.held_back: Mapping[PartitionId, int] = {}
+        """What retention would have let go when it last ran, but for `needed`: up to which offset."""
+        self.limits = StragglerLimits()
+        self._known: dict[Lane, _Known] = {}
+        self._ends: dict[PartitionId, int] | None = None
+        self._lowest: dict[PartitionId, int] = {}
+        self._reclaiming = asyncio.Lock()
+
+    def needed(self, partition: PartitionId) -> int | None:
+        """The lowest offset that a queue may need, now or later; None where none needs anything."""
+        if self._ends is None:
+            return 0 if any(True for _ in self._queues()) else None
+        end, lowest = self._ends.get(partition), self._lowest.get(partition)
+        if end is None or lowest is None:
+            one = lowest if end is None else end
+            return 0 if one is None and self._is_source(partition) else one
+        return min(end, lowest)
+
+    def _is_source(self, partition: PartitionId) -> bool:
+        topic = self._storage.topics.get(partition.topic)
+        return topic is not None and topic.name in self._sources
+
+    async def reclaim(self) -> None:
+        """Give back what no queue needs any more. Costs little where nothing has changed."""
+        async with self._reclaiming:
+            queues = [queue for queue in self._queues() if not queue.is_deleted]
+            lanes = [lane for queue in queues for lane in queue.lanes]
+            self._known = {lane: self._known.get(lane) or _Known() for lane in lanes}
+            ends = self._ends_now()
+            stored = await self._store(lanes)
+            await self._trim(self._lane_trims() + self._stash_trims(queues, stored))
+            for known in self._known.values():
+                known.trimmed_to = known.floor
+            await self._survey(ends)
+            await self._trim(await self._consumed_trims(ends))
+            forsaken = [topic for topic in self._consumed() if self._is_forsaken(topic)]
+            if forsaken:
+                await self._delete_forsaken(forsaken)
+            await self._relieve(queues)
+
+    def _ends_now(self) -> dict[PartitionId, int]:
+        """Before which offsets nothing new can be referred to: what is undecided may yet be."""
+        topics = [topic for name in self._sources if (topic := self._topics.find(name)) is not None]
+        return {
+            partition: self._storage.bounds(partition).stable
+            for topic in (*topics, *self._consumed())
+            for partition in topic.partition_ids()
+        }
+
+    def _consumed(self) -> list[Topic]:
+        """Topics whose records go when queues are done with them."""
+        return [
+            topic
+            for topic in self._storage.topics.values()
+            if topic.config.retention_consumed and not topic.is_internal
+        ]
+
+    async def _store(self, lanes: Iterable[Lane]) -> set[Lane]:
+        """Make floors durable, and learn of them; returns the lanes of which everything is stored."""
+        changed = {}
+        puts: list[Operation] = []
+        for lane in lanes:
+            progress = lane.progress
+            if progress.is_changed or progress.stash.gone or self._known[lane].floor != progress.floor:
+                changed[lane] = progress.floor, progress.stash.gone, progress.failures
+                puts += progress.puts()
+        stored = set(lanes)
+        if changed:
+            await asyncio.shield(self._settling.store(set(changed), puts))
+        for lane, (floor, gone, failures) in changed.items():
+            if lane.progress.failures != failures:
+                stored.discard(lane)  # an earlier commit failed, after this one was on its way
+                continue
+            self._known[lane].floor = floor
+            lane.progress.stash.forget(gone)
+        return stored
+
+    def _lane_trims(self) -> list[Trim]:
+        known = self._known.items()
+        return [Trim(lane.log, each.floor) for lane, each in known if each.floor > each.trimmed_to]
+
+    def _stash_trims(self, queues: Iterable[Queue], stored: set[Lane]) -> list[Trim]:
+        trims = []
+        for queue in queues:
+            if not queue.is_deleted and stored.issuperset(queue.lanes):
+                bounds = self._storage.bounds(queue.stash)
+                stashes = [lane.progress.stash.lowest for lane in queue.lanes]
+                lowest = min((each for each in stashes if each is not None), default=bounds.end)
+                if lowest > bounds.start:
+                    trims.append(Trim(queue.stash, lowest))
+        return trims
+
+    async def _trim(self, trims: Sequence[Trim]) -> None:
+        there = [trim for trim in trims if trim.partition.topic in self._storage.topics]
+        if there:
+            await self._storage.commit(there)
+
+    async def _survey(self, ends: dict[PartitionId, int]) -> None:
+        lowest: dict[PartitionId, int] = {}
+        for number, (lane, known) in enumerate(self._known.items()):
+            try:
+                await known.needs.follow(self._storage, lane.log, known.floor)
+            except NotFound:
+                continue  # its queue was deleted
+            for partition, offset in known.needs.lowest(known.floor).items():
+                lowest[partition] = min(offset, lowest.get(partition, offset))
+            if number % _LANES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        self._ends, self._lowest = ends, lowest
+
+    async def _consumed_trims(self, ends: Mapping[PartitionId, int]) -> list[Trim]:
+        trims = []
+        for topic in self._consumed():
+            for partition in topic.partition_ids():
+                if partition not in ends:
+                    continue  # younger than this look at it
+                start = min(ends[partition], self._lowest.get(partition, ends[partition]))
+                if self.is_read(partition):
+                    start = min(start, await self._expired_before(topic, partition))
+                if start > self._storage.bounds(partition).start:
+                    trims.append(Trim(partition, start))
+        return trims
+
+    async def _expired_before(self, topic: Topic, partition: PartitionId) -> int:
+        """What a topic that a stream reads lets go by the broker's default, having no limit of its own."""
+        default_ms = self._topics.defaults.retention_ms
+        if topic.config.retention_ms >= 0 or default_ms < 0:
+            return 0  # storage sees to that
+        bounds = self._storage.bounds(partition)
+        found = await self._storage.find_timestamp(partition, self._clock.now_ms() - default_ms)
+        return bounds.end if found is None else found.offset
+
+    def _is_forsaken(self, topic: Topic) -> bool:
+        """It was made for a queue that is gone, and no other needs anything of it."""
+        return (
+            topic.name not in self._sources
+            and topic.overrides.keys() == QUEUE_TOPIC.keys()
+            and not any(each in self._lowest or self.is_read(each) for each in topic.partition_ids())
+        )
+
+    # Stragglers
+
+    async def _relieve(self, queues: Iterable[Queue]) -> None:
+        now = self._clock.monotonic()
+        for queue in queues:
+            for lane in queue.lanes:
+                end = self._due(lane, now)
+                room = self.limits.stashed - len(lane.progress.stash)
+                if end and room > 0 and not queue.is_deleted:
+                    most = min(self.limits.most, room)
+                    await put_aside(self._storage, queue.topic_name, queue, lane, end, most)
+            if not queue.is_deleted and is_sparse(self._storage, queue, self.limits):
+                await rewrite(self._storage, queue)
+
+    def _due(self, lane: Lane, now: float) -> int:
+        """Up to where messages have held much back for too long; 0, where none have."""
+        known, floor = self._known[lane], lane.progress.floor
+        straggling = known.straggling
+        if straggling is None or straggling.end <= floor:
+            end = straggling_to(lane, known.needs, self._overdue(known), self.limits)
+            known.straggling = Straggling(end, now) if end > floor else None
+            return 0
+        if now - straggling.since < self.limits.seconds:
+            return 0
+        known.straggling = None
+        if len(lane.progress.unsettled(straggling.end, self.limits.most + 1)) > self.limits.most:
+            return 0
+        return straggling.end
+
+    def _overdue(self, known: _Known) -> dict[PartitionId, int]:
+        """The partitions where this lane keeps much that retention would let go, each up to which offset."""
+        overdue: dict[PartitionId, int] = {}
+        if not self.held_back:
+            return overdue
+        for partition, lowest in known.needs.lowest(known.floor).items():
+            wanted = self.held_back.get(partition, 0)
+            if wanted > lowest and partition.topic in self._storage.topics:
+                bounds = self._storage.bounds(partition)
+                share = (wanted - lowest) / max(bounds.end - bounds.start, 1)
+                if self._storage.size(partition) * share >= self.limits.size:
+                    overdue[partition] = wanted
+        return overdue

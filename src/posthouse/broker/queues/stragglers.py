@@ -1,0 +1,149 @@
+"""A few old messages that hold much back: finding them, and copying them into the stash of their queue."""
+
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.needs import LaneNeeds
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.reading import LaneReader, reload
+from posthouse.model.errors import CorruptBatch
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.records.batch import parse_header
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.header_section import decode_section
+from posthouse.storage.interface import Append, Storage
+
+log = logging.getLogger(__name__)
+
+_BATCH_BYTES = 1024 * 1024
+_SPARSE = 4
+"""A stash is written anew when only one in so many of its records is still wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StragglerLimits:
+    """What is much, and what are a few."""
+
+    most: int = 1000
+    """Where more messages than this are unsettled, they are a backlog and stay where they are."""
+    positions: int = 100_000
+    """So many positions of a lane are much,"""
+    size: int = 64 * 1024 * 1024
+    """and so are so many bytes of its messages, or of a topic that retention would let go."""
+    seconds: float = 120.0
+    """So long they may hold it back."""
+    stashed: int = 10_000
+    """A lane has no more than this in the stash."""
+    rewritten: int = 1024 * 1024
+    """A smaller stash is not written anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Straggling:
+    """The messages below `end` have held something back since `since`."""
+
+    end: int
+    since: float
+
+
+def straggling_to(
+    lane: Lane, needs: LaneNeeds, overdue: Mapping[PartitionId, int], limits: StragglerLimits
+) -> int:
+    """Up to where a few messages hold much back; the floor, where that is not so.
+
+    Either much of the lane is settled behind them, or they alone keep what retention would let go: `overdue`
+    has up to which offset.
+    """
+    progress = lane.progress
+    end, _ = progress.stragglers(limits.most)
+    if end - progress.floor < limits.positions and needs.size(progress.floor, end) < limits.size:
+        end = progress.floor
+    beyond = needs.end_of(overdue) if overdue else 0
+    if beyond > end and len(progress.unsettled(beyond, limits.most + 1)) <= limits.most:
+        end = beyond
+    return end
+
+
+async def put_aside(
+    storage: Storage, topic_name: Callable[[TopicId], str], queue: Queue, lane: Lane, end: int, most: int
+) -> None:
+    """Copy what is unsettled below `end` into the stash."""
+    positions = lane.progress.unsettled(end, most)
+    reader = LaneReader(storage, topic_name, queue, lane, lane.progress.floor)
+    log.info("queue %s: %d old messages are put aside, up to %d", queue.name, len(positions), end)
+    await _copy(storage, queue, _from_log(reader, positions))
+
+
+async def rewrite(storage: Storage, queue: Queue) -> None:
+    """Copy what is left in the stash to its end, so that all before can go."""
+    await _copy(storage, queue, _from_stash(storage, queue))
+
+
+def is_sparse(storage: Storage, queue: Queue, limits: StragglerLimits) -> bool:
+    bounds = storage.bounds(queue.stash)
+    live = sum(len(lane.progress.stash) for lane in queue.lanes)
+    return (
+        live > 0
+        and live * _SPARSE < bounds.end - bounds.start
+        and storage.size(queue.stash) >= limits.rewritten
+    )
+
+
+async def _from_log(reader: LaneReader, positions: Sequence[int]) -> AsyncIterator[Message]:
+    for first, end in _stretches(positions):
+        reader.seek(first)
+        async for messages in reader.messages(end):
+            for message in messages:
+                yield message
+
+
+async def _from_stash(storage: Storage, queue: Queue) -> AsyncIterator[Message]:
+    for lane in queue.lanes:
+        for position in sorted(lane.progress.stash):
+            if position in lane.progress.stash:
+                message = lane.stashed_message(position)
+                if await reload(storage, message):
+                    yield message
+
+
+async def _copy(storage: Storage, queue: Queue, messages: AsyncIterable[Message]) -> None:
+    builder, gathered = BatchBuilder(), list[Message]()
+    async for message in messages:
+        try:
+            headers = decode_section(message.headers)
+        except CorruptBatch as error:
+            log.warning("queue %s: %r stays where it is: %s", queue.name, message, error)
+            continue
+        builder.add(message.key, message.value, headers, message.timestamp)
+        gathered.append(message)
+        if builder.size_estimate >= _BATCH_BYTES:
+            await _append(storage, queue, builder, gathered)
+            builder, gathered = BatchBuilder(), []
+    if gathered:
+        await _append(storage, queue, builder, gathered)
+
+
+async def _append(storage: Storage, queue: Queue, builder: BatchBuilder, messages: Sequence[Message]) -> None:
+    batch = memoryview(builder.build())
+    [outcome] = await storage.commit([Append(queue.stash, batch, parse_header(batch))])
+    for offset, message in enumerate(messages, outcome.base_offset):
+        message.lane.put_aside(message, offset)
+    for lane in {message.lane for message in messages}:
+        queue.progressed(lane)
+    queue.put_aside()
+
+
+def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Positions that follow each other, from the first to behind the last."""
+    first = end = -1
+    for position in positions:
+        if position != end:
+            if first >= 0:
+                yield first, end
+            first = position
+        end = position + 1
+    if first >= 0:
+        yield first, end

@@ -1,0 +1,50 @@
+"""AlterShareGroupOffsets: a share group without members begins anew at other offsets."""
+
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.model.ids import GroupId, PartitionId
+from posthouse.protocols.kafka.codec.generated.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.handler import Context, Handler
+
+
+async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+    group = GroupId(request.group_id)
+    context.broker.shares.check_empty(group)
+    offsets: dict[PartitionId, int] = {}
+    topics = []
+    for wanted in request.topics:
+        answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
+        topics.append(answer)
+        for each in wanted.partitions:
+            place = AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
+            answer.partitions.append(place)
+            try:
+                partition = _partition(context, wanted.topic_name, each)
+            except PosthouseError as error:
+                place.error_code, place.error_message = code_of(error), str(error)
+            else:
+                answer.topic_id = partition.topic
+                offsets[partition] = each.start_offset
+    await context.broker.shares.move(group, offsets)
+    return AlterShareGroupOffsetsResponse(responses=topics)
+
+
+def _partition(context: Context, name: str, wanted: AlterShareGroupOffsetsRequestPartition) -> PartitionId:
+    if wanted.start_offset < 0:
+        raise OffsetOutOfRange(f"there is no offset {wanted.start_offset}")
+    return context.broker.partition(context.broker.topic(name), wanted.partition_index)
+
+
+def _refuse(
+    context: Context, request: AlterShareGroupOffsetsRequest, code: ErrorCode, message: str
+) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=code, error_message=message)
+
+
+HANDLER = Handler(key=91, handle=handle, refuse=_refuse)

@@ -1,0 +1,49 @@
+"""ShareAcknowledge: what a member did with records that it holds. Stored when the answer is sent."""
+
+from posthouse.broker.shares.sessions import CLOSING, OPENING
+from posthouse.model.ids import TopicId
+from posthouse.protocols.kafka.codec.generated.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.share_requests import acknowledge, names, partitions
+
+
+async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    group, member = names(request.group_id, request.member_id)
+    shares = context.broker.shares
+    epoch = request.share_session_epoch
+    if epoch == OPENING:
+        raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "only a fetch opens a session")
+    if epoch == CLOSING:
+        shares.sessions.get(group, member)
+    else:
+        shares.sessions.follow(group, member, epoch, context.origin.session)
+    results = await acknowledge(
+        context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
+    )
+    if epoch == CLOSING:
+        shares.end_session(group, member, count=False)
+    topics: dict[TopicId, ShareAcknowledgeTopicResponse] = {}
+    for partition, (code, message) in results.items():
+        topic = topics.setdefault(partition.topic, ShareAcknowledgeTopicResponse(topic_id=partition.topic))
+        topic.partitions.append(
+            PartitionData(partition_index=partition.index, error_code=code, error_message=message)
+        )
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.configs.get(group).share_record_lock_duration_ms,
+        responses=list(topics.values()),
+    )
+
+
+def _refuse(
+    context: Context, request: ShareAcknowledgeRequest, code: ErrorCode, message: str
+) -> ShareAcknowledgeResponse:
+    return ShareAcknowledgeResponse(error_code=code, error_message=message)
+
+
+HANDLER = Handler(key=79, handle=handle, refuse=_refuse)

@@ -1,0 +1,133 @@
+"""ShareFetch: whole batches, some of whose records are leased to the member, or a wait until there are some.
+
+A member's requests form a session: 0 opens it, -1 ends it, and each request in between names only the
+partitions that are new or forgotten. What was done with earlier records may come along.
+"""
+
+from posthouse.broker.shares.fetching import Taken, Wish
+from posthouse.broker.shares.sessions import CLOSING, OPENING, ShareSession
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.protocols.kafka.codec.generated.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.share_requests import Result, acknowledge, failure, names, partitions
+
+_RECORD_LIMIT = 1
+"""The mode in which the number of records is exact."""
+# As Kafka's own fetch.max.bytes: what one answer may make the broker hold.
+_MAX_BYTES = 55 * 1024 * 1024
+
+
+async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
+    group, member = names(request.group_id, request.member_id)
+    shares = context.broker.shares
+    fetches = request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
+    if request.is_renew_ack and fetches:
+        raise Refused(ErrorCode.INVALID_REQUEST, "who renews leases cannot fetch records with it")
+    session = _session(context, request, group, member)
+    acknowledged = await acknowledge(
+        context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
+    )
+    if request.share_session_epoch == CLOSING:
+        shares.end_session(group, member, count=False)
+        return _response(context, group, acknowledged, {}, {})
+    if request.is_renew_ack:
+        return _response(context, group, acknowledged, {}, {})
+    wanted, errors = _readable(context, session)
+    taken = await shares.fetch(session, wanted, _wish(request, wait=not errors))
+    for partition, result in taken.items():
+        if isinstance(result, PosthouseError):
+            errors[partition] = failure(context, partition, result)
+    found = {partition: each for partition, each in taken.items() if isinstance(each, Taken)}
+    return _response(context, group, acknowledged, errors, found)
+
+
+def _session(context: Context, request: ShareFetchRequest, group: GroupId, member: MemberId) -> ShareSession:
+    shares = context.broker.shares
+    epoch = request.share_session_epoch
+    connection = context.origin.session
+    if epoch == CLOSING:
+        return shares.sessions.get(group, member)
+    if epoch == OPENING:
+        if any(batches for _, batches in partitions(request.topics)):
+            raise Refused(ErrorCode.INVALID_REQUEST, "a session that opens has nothing to acknowledge")
+        session = shares.open_session(group, member, connection)
+    else:
+        session = shares.sessions.follow(group, member, epoch, connection)
+    session.change(
+        (partition for partition, _ in partitions(request.topics)),
+        (
+            PartitionId(TopicId(topic.topic_id), index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ),
+    )
+    return session
+
+
+def _readable(context: Context, session: ShareSession) -> tuple[list[PartitionId], dict[PartitionId, Result]]:
+    """Those that exist, and what is wrong with the others."""
+    wanted = []
+    errors: dict[PartitionId, Result] = {}
+    for partition in session.in_turn():
+        try:
+            context.broker.partition(context.broker.topic_by_id(partition.topic), partition.index)
+            wanted.append(partition)
+        except PosthouseError as error:
+            errors[partition] = failure(context, partition, error)
+    return wanted, errors
+
+
+def _wish(request: ShareFetchRequest, *, wait: bool) -> Wish:
+    return Wish(
+        max_bytes=min(request.max_bytes, _MAX_BYTES),
+        min_bytes=request.min_bytes,
+        max_records=request.max_records,
+        is_strict=request.share_acquire_mode == _RECORD_LIMIT,
+        run_size=request.batch_size,
+        seconds=request.max_wait_ms / 1000 if wait else 0.0,
+    )
+
+
+def _response(
+    context: Context,
+    group: GroupId,
+    acknowledged: dict[PartitionId, Result],
+    errors: dict[PartitionId, Result],
+    taken: dict[PartitionId, Taken],
+) -> ShareFetchResponse:
+    topics: dict[TopicId, ShareFetchableTopicResponse] = {}
+    for partition in dict.fromkeys((*taken, *errors, *acknowledged)):
+        answer = PartitionData(partition_index=partition.index, records=b"")
+        if partition in acknowledged:
+            answer.acknowledge_error_code, answer.acknowledge_error_message = acknowledged[partition]
+        if partition in errors:
+            answer.error_code, answer.error_message = errors[partition]
+        if partition in taken:
+            answer.records = taken[partition].data
+            answer.acquired_records = [
+                AcquiredRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.deliveries)
+                for run in taken[partition].runs
+            ]
+        topic = topics.setdefault(partition.topic, ShareFetchableTopicResponse(topic_id=partition.topic))
+        topic.partitions.append(answer)
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=context.broker.shares.configs.get(group).share_record_lock_duration_ms,
+        responses=list(topics.values()),
+    )
+
+
+def _refuse(
+    context: Context, request: ShareFetchRequest, code: ErrorCode, message: str
+) -> ShareFetchResponse:
+    return ShareFetchResponse(error_code=code, error_message=message)
+
+
+HANDLER = Handler(key=78, handle=handle, refuse=_refuse)

@@ -1,0 +1,77 @@
+"""ShareGroupDescribe: share groups with their members."""
+
+from posthouse.broker.shares.group import ShareMember
+from posthouse.model.errors import UnknownGroup, UnknownTopic
+from posthouse.model.ids import GroupId
+from posthouse.protocols.kafka.codec.generated.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.group_names import STATE_NAMES
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.operations import GROUP_OPERATIONS, NOT_ASKED
+
+_ASSIGNOR = "simple"
+
+
+def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = [_described(context, name) for name in request.group_ids]
+    for group in groups:
+        group.authorized_operations = operations
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+def _described(context: Context, name: str) -> DescribedGroup:
+    try:
+        group = context.broker.shares.get(GroupId(name))
+    except UnknownGroup as error:
+        return DescribedGroup(
+            group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=str(error)
+        )
+    return DescribedGroup(
+        group_id=name,
+        group_state=STATE_NAMES[group.state],
+        group_epoch=group.epoch,
+        assignment_epoch=group.epoch,
+        assignor_name=_ASSIGNOR,
+        members=[_member(context, member) for member in group],
+    )
+
+
+def _member(context: Context, member: ShareMember) -> Member:
+    topics = []
+    for topic_id, count in member.assigned.items():
+        try:
+            name = context.broker.topic_by_id(topic_id).name
+        except UnknownTopic:
+            continue
+        topics.append(TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(range(count))))
+    return Member(
+        member_id=member.id,
+        rack_id=member.rack,
+        member_epoch=member.epoch,
+        client_id=member.client.id,
+        client_host=member.client.host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(topic_partitions=topics),
+    )
+
+
+def _refuse(
+    context: Context, request: ShareGroupDescribeRequest, code: ErrorCode, message: str
+) -> ShareGroupDescribeResponse:
+    return ShareGroupDescribeResponse(
+        groups=[
+            DescribedGroup(group_id=name, error_code=code, error_message=message)
+            for name in request.group_ids
+        ]
+    )
+
+
+HANDLER = Handler(key=77, handle=handle, refuse=_refuse)

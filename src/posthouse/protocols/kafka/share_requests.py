@@ -1,0 +1,116 @@
+"""What ShareFetch and ShareAcknowledge have in common: who asks, and what it acknowledges."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from posthouse.broker.shares.leases import Acknowledgement, Verdict
+from posthouse.model.errors import PosthouseError, UnknownTopic
+from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.handler import Context
+
+_VERDICTS: Mapping[int, Verdict] = {
+    0: Verdict.GONE,
+    1: Verdict.ACCEPT,
+    2: Verdict.RELEASE,
+    3: Verdict.REJECT,
+    4: Verdict.RENEW,
+}
+
+
+class Batch(Protocol):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+class Partition(Protocol):
+    partition_index: int
+
+    @property
+    def acknowledgement_batches(self) -> Sequence[Batch]: ...
+
+
+class Topic(Protocol):
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
+
+
+Result = tuple[ErrorCode, str | None]
+DONE: Result = (ErrorCode.NONE, None)
+
+
+def names(group_id: str | None, member_id: str | None) -> tuple[GroupId, MemberId]:
+    if not group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
+    if not member_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a member must bring its id")
+    return GroupId(group_id), MemberId(member_id)
+
+
+def partitions(topics: Iterable[Topic]) -> Iterator[tuple[PartitionId, Sequence[Batch]]]:
+    for topic in topics:
+        for each in topic.partitions:
+            yield PartitionId(TopicId(topic.topic_id), each.partition_index), each.acknowledgement_batches
+
+
+async def acknowledge(
+    context: Context,
+    group: GroupId,
+    member: MemberId,
+    said: Iterable[tuple[PartitionId, Sequence[Batch]]],
+    *,
+    may_renew: bool,
+) -> dict[PartitionId, Result]:
+    """What became of each partition's acknowledgements, where there are any."""
+    results: dict[PartitionId, Result] = {}
+    valid: dict[PartitionId, list[Acknowledgement]] = {}
+    for partition, batches in said:
+        if not batches:
+            continue
+        results[partition] = DONE
+        try:
+            valid[partition] = _decoded(batches, may_renew=may_renew)
+        except Refused as error:
+            results[partition] = (error.code, str(error))
+    for partition, wrong in (await context.broker.shares.acknowledge(group, member, valid)).items():
+        if wrong is not None:
+            results[partition] = failure(context, partition, wrong)
+    return results
+
+
+def failure(context: Context, partition: PartitionId, error: PosthouseError) -> Result:
+    """A client that names a topic by an id that is unknown, has to learn that it is the topic."""
+    try:
+        context.broker.topic_by_id(partition.topic)
+    except UnknownTopic as unknown:
+        return code_of(unknown, by_id=True), str(unknown)
+    return code_of(error), str(error)
+
+
+def _decoded(batches: Sequence[Batch], *, may_renew: bool) -> list[Acknowledgement]:
+    decoded = []
+    free_from = 0
+    for batch in batches:
+        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+        if not free_from <= first <= last:
+            raise _invalid(f"records {first} to {last} are out of order")
+        if not types:
+            raise _invalid(f"nothing is said of records {first} to {last}")
+        if len(types) > 1 and len(types) != last - first + 1:
+            raise _invalid(f"{len(types)} verdicts for the records {first} to {last}")
+        verdicts = []
+        for each in types:
+            verdict = _VERDICTS.get(each)
+            if verdict is None or (verdict is Verdict.RENEW and not may_renew):
+                raise _invalid(f"a record cannot be acknowledged with {each}")
+            verdicts.append(verdict)
+        decoded.append(Acknowledgement(first, last, verdicts))
+        free_from = last + 1
+    return decoded
+
+
+def _invalid(why: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,162 @@
+"""The conversation until a connection is open: as a table, and on the wire."""
+
+from typing import Any
+
+import pytest
+from pamqp.commands import Channel, Connection, Queue
+
+from posthouse.protocols.amqp.errors import Refused
+from posthouse.protocols.amqp.limits import AmqpLimits
+from posthouse.protocols.amqp.negotiation import Negotiation, State, guest_only
+from posthouse.testing import AsyncBroker
+from tests.protocols.amqp.rig import Rig
+from tests.protocols.amqp.wire import CAPABILITIES, PROTOCOL_HEADER, Wire
+
+GUEST = Connection.StartOk({}, "PLAIN", "\0guest\0guest")
+PLAIN_TUNE = Connection.TuneOk(2047, 131072, 60)
+
+
+def said(*methods: Any) -> Negotiation:
+    negotiation = Negotiation(AmqpLimits(), guest_only)
+    negotiation.begin()
+    for method in methods:
+        negotiation.take(method)
+    return negotiation
+
+
+@pytest.mark.parametrize(
+    ("methods", "state"),
+    [
+        ([], State.STARTING),
+        ([GUEST], State.TUNING),
+        ([GUEST, PLAIN_TUNE], State.OPENING),
+        ([GUEST, PLAIN_TUNE, Connection.Open("/")], State.RUNNING),
+        ([GUEST, Connection.TuneOk(1, 4096, 0)], State.OPENING),
+        (
+            [Connection.StartOk({}, "AMQPLAIN", "\x05LOGINS\0\0\0\x05guest\x08PASSWORDS\0\0\0\x05guest")],
+            State.TUNING,
+        ),
+    ],
+)
+def test_it_goes_step_by_step(methods: list[Any], state: State) -> None:
+    assert said(*methods).state is state
+
+
+@pytest.mark.parametrize(
+    ("methods", "code", "explanation"),
+    [
+        ([PLAIN_TUNE], 504, "unexpected method in connection state starting"),
+        ([Connection.Open("/")], 504, "unexpected method in connection state starting"),
+        ([GUEST, GUEST], 504, "unexpected method in connection state tuning"),
+        ([GUEST, PLAIN_TUNE, PLAIN_TUNE], 504, "unexpected method in connection state opening"),
+        ([Connection.StartOk({}, "PLAIN", "\0guest\0wrong")], 403, "Login was refused"),
+        ([Connection.StartOk({}, "PLAIN", "\0root\0guest")], 403, "Login was refused"),
+        ([Connection.StartOk({}, "PLAIN", "guest")], 502, "cannot be read"),
+        ([Connection.StartOk({}, "AMQPLAIN", "guest")], 502, "cannot be read"),
+        ([Connection.StartOk({}, "EXTERNAL", "")], 503, "unknown authentication mechanism 'EXTERNAL'"),
+        ([GUEST, Connection.TuneOk(0, 131072, 0)], 530, "channel_max = 0 is higher than the maximum"),
+        ([GUEST, Connection.TuneOk(2048, 131072, 0)], 530, "channel_max = 2048 is higher"),
+        ([GUEST, Connection.TuneOk(1, 4095, 0)], 530, "frame_max = 4095 is lower than the minimum"),
+        ([GUEST, Connection.TuneOk(1, 131073, 0)], 530, "frame_max = 131073 is higher"),
+        ([GUEST, Connection.TuneOk(1, 0, 0)], 530, "frame_max = 0 is higher"),
+    ],
+)
+def test_what_is_refused(methods: list[Any], code: int, explanation: str) -> None:
+    with pytest.raises(Refused, match=explanation) as refused:
+        said(*methods)
+    assert refused.value.code == code
+    assert not refused.value.closes_channel_only
+
+
+async def test_the_broker_says_who_it_is(wire: Wire) -> None:
+    assert wire.server_properties["capabilities"]["consumer_priorities"] is True
+    assert "Posthouse" in wire.server_properties["platform"]
+    assert (wire.tune.channel_max, wire.tune.frame_max, wire.tune.heartbeat) == (2047, 131072, 60)
+
+
+@pytest.mark.parametrize("header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HTTP/1.1\r\n"])
+async def test_another_protocol_is_told_ours(broker: AsyncBroker, header: bytes) -> None:
+    async with await Wire.to(broker).connect() as wire:
+        wire.writer.write(header)
+        assert await wire.receive() == (0, PROTOCOL_HEADER)
+        await wire.ended()
+
+
+async def start(rig: Rig, response: str, **properties: Any) -> Wire:
+    wire = await rig.wire().connect()
+    wire.writer.write(PROTOCOL_HEADER)
+    await wire.expect(0, Connection.Start)
+    wire.send(0, Connection.StartOk(properties, "PLAIN", response))
+    return wire
+
+
+async def test_a_wrong_password_is_answered_where_the_client_understands() -> None:
+    async with Rig() as rig:
+        wire = await start(rig, "\0guest\0wrong", capabilities=CAPABILITIES)
+        _, close = await wire.receive()
+        assert (close.reply_code, close.reply_text[:35]) == (403, "ACCESS_REFUSED - Login was refused ")
+        wire.send(0, Connection.CloseOk())
+        await wire.ended()
+
+
+async def test_a_wrong_password_is_met_with_silence_where_not() -> None:
+    async with Rig(limits=AmqpLimits(refusal_seconds=0.01)) as rig:
+        wire = await start(rig, "\0guest\0wrong")
+        await wire.ended()
+
+
+async def test_logins_are_decided_by_who_made_the_listener() -> None:
+    async with Rig(authenticate=lambda user, password: (user, password) == ("ann", "secret")) as rig:
+        async with await rig.open(user="ann", password="secret") as wire:
+            wire.publish(1, "", "nowhere", user_id="ann")
+            assert (await wire.call(1, Queue.Declare(exclusive=True))).message_count == 0
+        wire = await start(rig, "\0guest\0guest", capabilities=CAPABILITIES)
+        assert (await wire.receive())[1].reply_code == 403
+
+
+async def test_an_unknown_vhost_is_refused() -> None:
+    async with Rig() as rig:
+        with pytest.raises(Exception, match="vhost nope not found") as refused:
+            await rig.open(vhost="nope")
+        assert refused.value.code == 530  # type: ignore[attr-defined]
+
+
+async def test_everything_may_come_at_once() -> None:
+    async with Rig() as rig:
+        wire = await rig.wire().connect()
+        wire.writer.write(PROTOCOL_HEADER)
+        wire.send(0, GUEST)
+        wire.send(0, PLAIN_TUNE)
+        wire.send(0, Connection.Open("/"))
+        wire.send(1, Channel.Open())
+        wire.send(1, Queue.Declare(queue="q", exclusive=True))
+        wire.publish(1, "", "q")
+        wire.send(1, Queue.Declare(queue="q", passive=True))
+        await wire.expect(0, Connection.Start)
+        await wire.expect(0, Connection.Tune)
+        await wire.expect(0, Connection.OpenOk)
+        await wire.expect(1, Channel.OpenOk)
+        await wire.expect(1, Queue.DeclareOk)
+        assert (await wire.expect(1, Queue.DeclareOk)).message_count == 1
+
+
+async def test_whoever_takes_too_long_is_let_go() -> None:
+    async with Rig(limits=AmqpLimits(handshake_seconds=0.01)) as rig:
+        wire = await rig.wire().connect()
+        wire.writer.write(PROTOCOL_HEADER)
+        await wire.expect(0, Connection.Start)
+        await wire.ended()
+        assert not rig.connections
+
+
+async def test_channels_before_the_connection_is_open() -> None:
+    async with Rig() as rig:
+        wire = await start(rig, "\0guest\0guest")
+        await wire.expect(0, Connection.Tune)
+        wire.send(1, Channel.Open())
+        assert (await wire.receive())[1].reply_code == 504
+
+
+async def test_a_secret_may_be_updated(wire: Wire) -> None:
+    wire.send(0, Connection.UpdateSecret("new", "the old one ends"))
+    await wire.expect(0, Connection.UpdateSecretOk)
