@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ if QUORUM:
     ]
     app.conf.task_default_exchange_type = "topic"
 
-task = partial(app.task, shared=False)  # a test has several applications in one process
+# Not shared: a test has several applications in one process.
+task: Callable[..., Callable[[Callable[..., Any]], Any]] = partial(app.task, shared=False)
 
 
 @task()

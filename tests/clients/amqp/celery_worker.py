@@ -37,6 +37,14 @@ def application(environment: dict[str, str]) -> Any:
     return module
 
 
+def close(module: Any) -> None:
+    """All connections of the application in this process."""
+    consumer = getattr(module.app.backend, "result_consumer", None)
+    if getattr(consumer, "_connection", None) is not None:
+        consumer.stop()
+    module.app.close()
+
+
 class Worker:
     """`with Worker(…)`: it is ready inside, and has ended after it."""
 

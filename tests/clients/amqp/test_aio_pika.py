@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aio_pika
 import pytest
@@ -171,7 +172,7 @@ async def test_unroutable(connection: AbstractRobustConnection, name: str) -> No
 
 
 async def test_full_queue_refuses(channel: AbstractChannel, name: str) -> None:
-    arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    arguments: dict[str, Any] = {"x-max-length": 1, "x-overflow": "reject-publish"}
     queue = await channel.declare_queue(name, exclusive=True, arguments=arguments)
     await send(channel, queue, b"a")
     with pytest.raises(DeliveryError):

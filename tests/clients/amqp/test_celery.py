@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from celery import chain, chord, group
 
-from tests.clients.amqp.celery_worker import Worker, application, settings
+from tests.clients.amqp.celery_worker import Worker, application, close, settings
 from tests.clients.amqp.rabbit import Rabbit
 
 SECONDS = 30.0
@@ -38,7 +38,7 @@ def worker(environment: dict[str, str], directory: Path) -> Iterator[Worker]:
 def celery(worker: Worker, environment: dict[str, str]) -> Iterator[Any]:
     made = application(environment)
     yield made
-    made.app.close()
+    close(made)
 
 
 def test_results(celery: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from celery import chord
 
-from tests.clients.amqp.celery_worker import Worker, application, settings
+from tests.clients.amqp.celery_worker import Worker, application, close, settings
 from tests.clients.amqp.rabbit import Rabbit
 
 SECONDS = 30.0
@@ -21,7 +21,7 @@ def test_chord(rabbit: Rabbit, name: str, tmp_path: Path) -> None:
         celery = application(environment)
         parts = [celery.add.s(number, number) for number in range(4)]
         assert chord(parts)(celery.total.s()).get(timeout=SECONDS) == 12
-        celery.app.close()
+        close(celery)
 
 
 def test_work_of_a_worker_that_is_killed_is_done_by_another(
@@ -38,7 +38,7 @@ def test_work_of_a_worker_that_is_killed_is_done_by_another(
         first.kill()
     with Worker(environment, tmp_path / "second.log", "--pool", "solo"):
         assert result.get(timeout=SECONDS) == "done"
-    celery.app.close()
+    close(celery)
 
 
 def test_countdown_that_the_broker_waits_for(rabbit: Rabbit, name: str, tmp_path: Path) -> None:
@@ -52,4 +52,4 @@ def test_countdown_that_the_broker_waits_for(rabbit: Rabbit, name: str, tmp_path
         done = result.get(timeout=SECONDS)
         assert done - sent > 2.5
         assert "direct exchange" not in worker.said()
-        celery.app.close()
+        close(celery)

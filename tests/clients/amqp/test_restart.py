@@ -1,5 +1,6 @@
 """What is still there when the broker comes back on the same directory."""
 
+import json
 import os
 import signal
 import subprocess
@@ -157,8 +158,6 @@ def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
 
 
 def serve(directory: Path) -> tuple["subprocess.Popen[str]", Rabbit]:
-    import json
-
     command = [
         *(str(Path(sys.executable).with_name("posthouse")), "serve", "--data", str(directory / "data")),
         *("--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"),

@@ -32,6 +32,8 @@ LOW_WINDOW = WINDOW // 2
 """Below this, more are loaded while these are handed out."""
 AT_ONCE = 256
 """So many are handed out in one turn of the event loop."""
+_OFFERS = 16
+"""So many rounds of loading and handing out a new consumer is waited for."""
 LEASED_BYTES = 16 * 1024 * 1024
 """Beyond this, the bodies of messages that are handed out are let go and read again if they come back."""
 
@@ -208,7 +210,7 @@ class Queue:
     def _pump(self) -> None:
         """Hand out what is in memory, as far as there is credit."""
         self._pump_planned = False
-        if self.is_deleted:
+        if self.is_deleted or self._trimming is not None:  # what is too much goes before anybody gets it
             return
         consumers = self._consumers.next_in_turn()
         if not consumers:
@@ -222,6 +224,18 @@ class Queue:
             self._let_bodies_go(messages)
             self._plan_pump()  # there may be more, for these or for others
         self._plan_filling()
+
+    async def hand_out(self) -> None:
+        """Return when what is ready was offered to the consumers, as far as they have credit."""
+        for _ in range(_OFFERS):
+            if self.is_deleted or not self._consumers.next_in_turn():
+                return
+            self._pump()
+            waiting = [task for task in (self._trimming, self._reserving, self._filling) if task is not None]
+            if waiting:
+                await asyncio.wait(waiting)
+            elif not any(lane.window or lane.returned for lane in self.lanes):
+                return
 
     def _plan_reservation(self) -> None:
         """Note that more may be handed out, mostly well before that is needed."""
@@ -325,6 +339,9 @@ class Queue:
         """One message, leased; None when there is none."""
         self.touch()
         while True:
+            if self._trimming is not None:
+                await asyncio.wait([self._trimming])
+                continue
             self._plan_reservation()
             taken = self._take(1)
             if taken:
@@ -472,6 +489,7 @@ class Queue:
         self._trimming = None
         if not task.cancelled() and task.exception() is None and not self.is_deleted:
             self._drop_excess()
+            self._plan_pump()
 
     async def _drop(self) -> None:
         while (excess := self._excess()) and not self.is_deleted:

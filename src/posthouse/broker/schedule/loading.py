@@ -16,6 +16,9 @@ from posthouse.broker.schedule.reading import keys_in, read_piece
 from posthouse.broker.schedule.window import Window
 from posthouse.storage.interface import Storage
 
+FEW_OF_WINDOW = 8
+"""This part of the window may be taken by a bucket that fills it for long."""
+
 
 class Loading:
     def __init__(self, storage: Storage, buckets: Buckets, window: Window) -> None:
@@ -27,6 +30,11 @@ class Loading:
         """Read what came into open buckets, unless there is no room for what is late."""
         for bucket in [bucket for bucket in self._buckets if bucket.is_open]:
             await self._read_on(bucket)
+
+    def can_load(self, bucket: Bucket) -> bool:
+        """Those of long periods only if they have few entries; else their parts are loaded one by one."""
+        few = self.window.limit // FEW_OF_WINDOW
+        return bucket.is_open or bucket.period.is_finest or self._buckets.count(bucket) <= few
 
     def is_needed(self, bucket: Bucket) -> bool:
         """Whether nothing in the window is to be fired before what this bucket still misses."""

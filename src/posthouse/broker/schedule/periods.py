@@ -2,8 +2,8 @@
 
 There are six levels, each 64 times as long as the one below: about a second, a minute, an hour, three days,
 half a year, 35 years. Periods of a level lie side by side, so that the far future needs few logs and the near
-one has short ones. What waits in a longer period is moved to the periods of the next level below before its
-time comes; only periods of the lowest level are fired from.
+one has short ones. Where much waits in a longer period, it is moved to periods of the next level below before
+its time comes, and so on; so that what has to be looked at together is never much.
 """
 
 from typing import NamedTuple

@@ -174,7 +174,7 @@ class Schedule:
             await self._emptying.remove(finished)
             return True
         for bucket in sorted(self._lacking(now), key=lambda bucket: (bucket.bound, -bucket.period.bits)):
-            if not bucket.period.is_finest:
+            if not self._loading.can_load(bucket):
                 await self._emptying.move_some(bucket, now)
                 return True
             if self._loading.is_needed(bucket) or self._loading.fits(bucket):
@@ -189,7 +189,9 @@ class Schedule:
         ]
 
     def _is_over(self, bucket: Bucket, now_ms: int) -> bool:
-        return bucket.period.end_ms <= now_ms and self._emptying.is_finished(bucket)
+        """Longer periods take nothing more once they are open; into the shortest things come until the end."""
+        past = not bucket.period.is_finest or bucket.period.end_ms <= now_ms
+        return past and self._emptying.is_finished(bucket)
 
     def _next_ms(self) -> float:
         """When there is next something to do, as far as is known."""

@@ -108,13 +108,13 @@ class TestFromElsewhere:
         "forged",
         [
             [(b"amqp.properties", b"\0\0")],
-            [(b"amqp.exchange", b"e" * 256)],
-            [(b"amqp.exchange", None)],
-            [(b"amqp.exchange", b"e"), (b"amqp.properties", b"\xff\xff")],
-            [(b"amqp.exchange", b"e"), (b"amqp.properties", b"\x20\x00\0\0\0\x03\x01ky")],
-            [(b"amqp.exchange", b"e"), (b"amqp.properties", b"\x20\x00\0\0\0\x04\x01kV")],
-            [(b"amqp.exchange", b"e"), (b"amqp.properties", None)],
-            [(b"amqp.exchange", b"e"), (b"amqp.properties", b"")],
+            [(b"posthouse.exchange", b"e" * 256)],
+            [(b"posthouse.exchange", None)],
+            [(b"posthouse.exchange", b"e"), (b"amqp.properties", b"\xff\xff")],
+            [(b"posthouse.exchange", b"e"), (b"amqp.properties", b"\x20\x00\0\0\0\x03\x01ky")],
+            [(b"posthouse.exchange", b"e"), (b"amqp.properties", b"\x20\x00\0\0\0\x04\x01kV")],
+            [(b"posthouse.exchange", b"e"), (b"amqp.properties", None)],
+            [(b"posthouse.exchange", b"e"), (b"amqp.properties", b"")],
         ],
     )
     def test_headers_called_like_ours(self, forged: Headers) -> None:
@@ -123,7 +123,7 @@ class TestFromElsewhere:
         assert parse(raw).headers["a"] == "1"
 
     def test_ours_in_another_order(self) -> None:
-        headers: Headers = [(b"a", b"1"), (b"amqp.properties", b"\x08\x00\x05"), (b"amqp.exchange", b"e")]
+        headers: Headers = [(b"a", b"1"), (b"amqp.properties", b"\x08\x00\x05"), (b"posthouse.exchange", b"e")]
         assert delivered(headers) == Delivery(b"e", b"\x08\x00\x05")
         assert delivered([headers[2], headers[0], headers[1]]) == Delivery(b"e", b"\x08\x00\x05")
 
@@ -177,15 +177,15 @@ class TestDeaths:
         headers = parse(delivered(dead(Amqp(), at_once, DEATH)).properties).headers
         assert (headers["x-first-death-queue"], headers["x-last-death-queue"]) == ("work", "retry")
 
-    def test_what_expired_does_not_expire_again(self) -> None:
+    def test_what_died_does_not_expire_again(self) -> None:
         values = Amqp(expiration="100", app_id="a")
-        expired = {**DEATH, "reason": "expired", "expiration": "100"}
+        expired = {**DEATH, "reason": "expired"}
         found = parse(delivered(dead(values, expired)).properties)
         assert (found.expiration, found.app_id) == (None, b"a")
         deaths = found.headers["x-death"]
         assert isinstance(deaths, list)
         assert deaths[0]["original-expiration"] == "100"
-        assert parse(delivered(dead(values, DEATH)).properties).expiration == b"100"
+        assert parse(delivered(dead(values, DEATH)).properties).expiration is None
         assert parse(delivered(dead(values, DEATH, expired)).properties).expiration is None
 
     def test_of_a_record_from_elsewhere(self) -> None:
@@ -226,7 +226,7 @@ class TestDeaths:
 
     def test_names_beyond_unicode(self) -> None:
         note = json.dumps([{**DEATH, "queue": "\ud800"}]).encode()
-        found = parse(delivered([(b"amqp.exchange", b""), (b"posthouse.deaths", note)]).properties)
+        found = parse(delivered([(b"posthouse.exchange", b""), (b"posthouse.deaths", note)]).properties)
         assert found.headers["x-last-death-queue"] == "?"
 
     def test_text_that_only_mentions_deaths(self) -> None:

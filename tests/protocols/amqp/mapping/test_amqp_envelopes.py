@@ -58,7 +58,7 @@ def test_all_that_readers_of_other_protocols_see() -> None:
         app_id="a",
     )
     assert in_a_record(envelope(values).headers) == (
-        ("amqp.exchange", b"ex"),
+        ("posthouse.exchange", b"ex"),
         ("amqp.properties", values.marshal()),
         ("amqp.content-type", b"text/plain"),
         ("amqp.content-encoding", b"gzip"),
@@ -81,7 +81,7 @@ def test_all_that_readers_of_other_protocols_see() -> None:
 
 
 def test_without_properties_only_the_exchange_is_kept() -> None:
-    assert in_a_record(envelope(Amqp(), b"").headers) == (("amqp.exchange", b""),)
+    assert in_a_record(envelope(Amqp(), b"").headers) == (("posthouse.exchange", b""),)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_values_as_text(value: Any, shown: bytes) -> None:
 def test_nobody_passes_for_the_broker() -> None:
     forged: dict[str, Any] = {
         "posthouse.deaths": "[]",
-        "amqp.exchange": "other",
+        "posthouse.exchange": "other",
         "amqp.properties": "x",
         "amqpx": "1",
     }
@@ -207,7 +207,7 @@ class TestCache:
         raw = Amqp(content_type="a").marshal()
         assert cache.of(b"x", raw) is cache.of(b"x", bytes(bytearray(raw)))
         assert cache.of(b"x", raw) is not cache.of(b"y", raw)
-        assert in_a_record(cache.of(b"y", raw).headers)[0] == ("amqp.exchange", b"y")
+        assert in_a_record(cache.of(b"y", raw).headers)[0] == ("posthouse.exchange", b"y")
 
     def test_long_properties_are_not_kept(self) -> None:
         cache = Envelopes()

@@ -2,7 +2,7 @@
 
 Headers of a record that holds an AMQP message, in this order:
 
-    amqp.exchange       its name, empty for the default one; always there
+    posthouse.exchange  its name, empty for the default one; always there
     amqp.properties     the property list as it came, but for BCC; there if any property was set
     amqp.content-type   and so on: single properties as text, for readers of other protocols
     <name>              every application header as text, bytes or JSON; not those that begin like ours

@@ -1,7 +1,6 @@
 """Dead letters: what the broker noted in `posthouse.deaths`, as the headers that AMQP consumers look at.
 
-The note is JSON: a list, newest first, of objects with queue, reason, count, exchange, keys, time (seconds)
-and, where the message had one, expiration.
+The note is JSON: a list, newest first, of objects with queue, reason, count, exchange, keys and time (seconds).
 """
 
 import json
@@ -9,8 +8,7 @@ from typing import Any
 
 from posthouse.protocols.amqp.codec.tables import Timestamp
 from posthouse.protocols.amqp.mapping.changes import set_headers, without_expiration
-
-_EXPIRED = "expired"
+from posthouse.protocols.amqp.mapping.properties import parse
 
 
 def with_deaths(properties: bytes, note: bytes) -> bytes:
@@ -20,20 +18,21 @@ def with_deaths(properties: bytes, note: bytes) -> bytes:
         entries = [_entry(death) for death in deaths]
         # An entry has the time of its first death. Of two in one second, the later in the list is older.
         first = min(reversed(entries), key=lambda entry: entry["time"])
+        # A message that died does not expire any more, and its first death tells when it would have.
+        expiration = parse(properties).expiration
+        if expiration is not None:
+            first["original-expiration"] = expiration.decode()
         headers: dict[str, object] = {"x-death": entries}
         for which, entry in (("first", first), ("last", entries[0])):
             for name in ("queue", "reason", "exchange"):
                 headers[f"x-{which}-death-{name}"] = entry[name]
-        changed = set_headers(properties, headers)
+        return without_expiration(set_headers(properties, headers))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return properties
-    if any(entry["reason"] == _EXPIRED for entry in entries):
-        return without_expiration(changed)
-    return changed
 
 
 def _entry(death: dict[str, Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+    return {
         "count": int(death["count"]),
         "reason": str(death["reason"]),
         "queue": str(death["queue"]),
@@ -41,6 +40,3 @@ def _entry(death: dict[str, Any]) -> dict[str, Any]:
         "exchange": str(death["exchange"]),
         "routing-keys": [str(key) for key in death["keys"]],
     }
-    if death.get("expiration") is not None:
-        entry["original-expiration"] = str(death["expiration"])
-    return entry

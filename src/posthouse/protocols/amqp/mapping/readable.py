@@ -5,11 +5,12 @@ import json
 import math
 from decimal import Decimal
 
+from posthouse.broker.queues import record_headers
 from posthouse.protocols.amqp.mapping.properties import Properties
 
-EXCHANGE = b"amqp.exchange"
+EXCHANGE = record_headers.EXCHANGE.encode()
 PROPERTIES = b"amqp.properties"
-DEATHS = b"posthouse.deaths"
+DEATHS = record_headers.DEATHS.encode()
 
 _OWN_PREFIXES = ("amqp.", "posthouse.")
 
