@@ -4,15 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DATA   ?= ./data
 KAFKA  ?= 127.0.0.1:9092
+AMQP   ?= 127.0.0.1:5672
 
 # A change of one of these needs a new installation.
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest explore torture bench bench-spark conformance demo codec clean
+.PHONY: help run test lint types layers pytest explore torture bench bench-queues bench-spark conformance demo codec clean
 
 help:            ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/.runtime: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -35,8 +36,8 @@ $(BIN)/.demo: $(BUILT_FROM)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
 	@touch $(BIN)/.runtime $@
 
-run: $(BIN)/.runtime  ## start the broker on $(KAFKA), data in $(DATA)
-	@exec $(BIN)/posthouse serve --data $(DATA) --kafka $(KAFKA) --hints
+run: $(BIN)/.runtime  ## start the broker on $(KAFKA) and $(AMQP), data in $(DATA)
+	@exec $(BIN)/posthouse serve --data $(DATA) --kafka $(KAFKA) --amqp $(AMQP) --hints
 
 demo: $(BIN)/.demo  ## broker, orders and a pipeline on Spark, for half a minute
 	@$(BIN)/python -m tools.demo
@@ -69,12 +70,17 @@ torture: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): ever
 
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench
+	@$(MAKE) bench-queues
+
+BENCH_QUEUES ?=
+bench-queues: $(BIN)/.dev  ## queues beside RabbitMQ and Redis, docs/benchmarks-queues.md
+	$(BIN)/python -m bench.queues $(BENCH_QUEUES)
 
 BENCH_SPARK ?= --connector 4.0.0
 bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md
 	$(BIN)/python -m bench.spark $(BENCH_SPARK)
 
-conformance: $(BIN)/.dev  ## the test suites of kafka-python and librdkafka against this broker
+conformance: $(BIN)/.dev  ## the test suites of Kafka and AMQP clients against this broker
 	$(BIN)/python -m tools.conformance $(CONFORMANCE)
 
 codec: $(BIN)/.dev  ## regenerate the Kafka codec from kio's schemas

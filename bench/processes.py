@@ -45,7 +45,17 @@ def broker(data: Path | None = None) -> Iterator[Served]:
         directory = data or Path(scratch) / "data"
         command = [
             str(Path(sys.executable).with_name("posthouse")),
-            *("serve", "--data", str(directory), "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--log-level", "warning"),
+            *(
+                "serve",
+                "--data",
+                str(directory),
+                "--kafka",
+                "127.0.0.1:0",
+                "--amqp",
+                "off",
+                "--log-level",
+                "warning",
+            ),
         ]
         with _serving(command, lambda line: str(json.loads(line)["listeners"]["kafka"])) as served:
             yield served

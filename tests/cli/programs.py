@@ -74,7 +74,16 @@ class Serving:
 
     def __init__(self, data: Path | None, *arguments: str, **more: str) -> None:
         place = ["--memory"] if data is None else ["--data", str(data)]
-        self._arguments = [*PROGRAM, "serve", *place, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", *arguments]
+        self._arguments = [
+            *PROGRAM,
+            "serve",
+            *place,
+            "--kafka",
+            "127.0.0.1:0",
+            "--amqp",
+            "127.0.0.1:0",
+            *arguments,
+        ]
         self._environment = environment(**more)
 
     def __enter__(self) -> Self:

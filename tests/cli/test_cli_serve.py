@@ -68,7 +68,9 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 def test_a_second_broker_on_the_same_directory_is_told_so(tmp_path: Path) -> None:
     with Serving(tmp_path) as serving:
-        sentence = one_sentence(posthouse("serve", "--data", tmp_path, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1)
+        sentence = one_sentence(
+            posthouse("serve", "--data", tmp_path, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1
+        )
         assert sentence == (
             f"{tmp_path} is in use by another broker (process {serving.process.pid}); "
             "stop that one, or choose another directory with --data"
@@ -78,7 +80,9 @@ def test_a_second_broker_on_the_same_directory_is_told_so(tmp_path: Path) -> Non
 def test_a_port_that_is_taken() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        sentence = one_sentence(posthouse("serve", "--memory", "--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0"), 2)
+        sentence = one_sentence(
+            posthouse("serve", "--memory", "--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0"), 2
+        )
     assert f"port {port} of 127.0.0.1 is in use" in sentence
 
 
@@ -109,8 +113,12 @@ def test_settings_that_cannot_be(arguments: list[str], part: str) -> None:
 def test_places_that_cannot_hold_data(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    assert str(file) in one_sentence(posthouse("serve", "--data", file, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1)
-    assert "/proc" in one_sentence(posthouse("serve", "--data", "/proc/no", "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1)
+    assert str(file) in one_sentence(
+        posthouse("serve", "--data", file, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1
+    )
+    assert "/proc" in one_sentence(
+        posthouse("serve", "--data", "/proc/no", "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1
+    )
 
 
 def test_options_win_over_environment_and_environment_over_file(tmp_path: Path) -> None:

@@ -34,12 +34,16 @@ class QueueHistory:
 
 def check_queues(history: QueueHistory) -> list[str]:
     """After everything was drained: every way in which a promise was broken."""
-    found = [f"{each.value} came back to {each.queue} after its end was durable" for each in history.came_back]
+    found = [
+        f"{each.value} came back to {each.queue} after its end was durable" for each in history.came_back
+    ]
     seen: defaultdict[str, set[str]] = defaultdict(set)
     for delivery in history.deliveries:
         seen[delivery.queue].add(delivery.value)
     for queue in history.queues:
-        found += [f"{value} was confirmed and never came to {queue}" for value in history.confirmed - seen[queue]]
+        found += [
+            f"{value} was confirmed and never came to {queue}" for value in history.confirmed - seen[queue]
+        ]
         found += [f"{value} in {queue} was never sent" for value in seen[queue] - history.sent]
     return found + _out_of_order(history)
 

@@ -59,7 +59,8 @@ class QueueLoad:
     def wait_for(self, confirmed: int, settled: int) -> None:
         with self._changed:
             assert self._changed.wait_for(
-                lambda: len(self._history.confirmed) >= confirmed and len(self._history.settled) >= settled, 60
+                lambda: len(self._history.confirmed) >= confirmed and len(self._history.settled) >= settled,
+                60,
             ), "the load makes no progress"
 
     def finish(self) -> None:

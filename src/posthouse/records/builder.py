@@ -226,7 +226,7 @@ def encode_record(
             key or b"",
             _NULL if value is None else _length(value),
             value or b"",
-            encode_headers(headers) if headers else _NO_HEADERS,
+            _encode_headers(headers) if headers else _NO_HEADERS,
         )
     )
 
@@ -236,7 +236,7 @@ def _length(data: Readable) -> bytes:
     return _SMALL[size] if size < _SMALL_LIMIT else write_varint(size)
 
 
-def encode_headers(headers: Iterable[tuple[str, Readable | None]]) -> bytes:
+def _encode_headers(headers: Iterable[tuple[str, Readable | None]]) -> bytes:
     parts: list[Readable] = [b""]
     count = 0
     for name, value in headers:

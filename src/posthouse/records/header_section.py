@@ -1,22 +1,49 @@
-"""The headers of one record as they lie in a batch: a varint count, then names and values."""
+"""The headers of one record as they lie in a batch: a varint count, then names and values. See `record`."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Final
 
 from posthouse.model.errors import CorruptBatch
-from posthouse.records.batch import Readable
-from posthouse.records.builder import encode_headers
-from posthouse.records.record import read_headers
+from posthouse.records.varint import read_varint, write_varint
+
+_SMALL_LIMIT: Final = 4096
+_SMALL: Final = tuple(write_varint(value) for value in range(_SMALL_LIMIT))
+_NULL: Final = write_varint(-1)
 
 
-def encode_section(headers: Iterable[tuple[str, Readable | None]]) -> bytes:
-    return encode_headers(headers)
+def encode_section(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    parts = [_size(len(headers))]
+    for name, value in headers:
+        if value is None:
+            parts += (_size(len(name)), name, _NULL)
+        else:
+            parts += (_size(len(name)), name, _size(len(value)), value)
+    return b"".join(parts)
 
 
-def decode_section(section: bytes) -> list[tuple[str, bytes | None]]:
+def _size(value: int) -> bytes:
+    return _SMALL[value] if value < _SMALL_LIMIT else write_varint(value)
+
+
+def decode_section(section: bytes, at_most: int | None = None) -> list[tuple[bytes, bytes | None]]:
+    """Names and values, of all or of the first. CorruptBatch for what cannot be in a batch."""
+    headers: list[tuple[bytes, bytes | None]] = []
     try:
-        headers, end = read_headers(section, 0, len(section))
+        count, pos = read_varint(section, 0)
+        for _ in range(count if at_most is None else min(count, at_most)):
+            name, pos = _read(section, pos)
+            value, pos = _read(section, pos)
+            headers.append((name or b"", value))
     except IndexError:
         raise CorruptBatch("headers are cut off") from None
-    if end != len(section):
-        raise CorruptBatch("bytes follow the headers")
-    return list(headers)
+    return headers
+
+
+def _read(section: bytes, pos: int) -> tuple[bytes | None, int]:
+    size, pos = read_varint(section, pos)
+    if size < 0:
+        return None, pos
+    end = pos + size
+    if end > len(section):
+        raise IndexError
+    return section[pos:end], end

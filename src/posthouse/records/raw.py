@@ -31,7 +31,12 @@ class RawRecord(NamedTuple):
 def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator[RawRecord]:
     """The records with offsets from `first` to before `end` in `data`, the body of the batch with `header`."""
     # Numbers are read in line through tables: this runs for every message that a queue hands out.
-    small, wide, base_offset, base_timestamp = _ONE_BYTE, _TWO_BYTES, header.base_offset, header.base_timestamp
+    small, wide, base_offset, base_timestamp = (
+        _ONE_BYTE,
+        _TWO_BYTES,
+        header.base_offset,
+        header.base_timestamp,
+    )
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
     first_delta, end_delta = first - base_offset, end - base_offset
     pos, size = 0, len(data)

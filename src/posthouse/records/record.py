@@ -111,7 +111,7 @@ def iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
                 pos += 1
             key, pos = _read_bytes(data, pos) if data[pos] != 1 else (None, pos + 1)
             value, pos = _read_bytes(data, pos)
-            headers, pos = read_headers(data, pos, end) if data[pos] else ((), pos + 1)
+            headers, pos = _read_headers(data, pos, end) if data[pos] else ((), pos + 1)
             if pos != end or end > size or not next_delta <= delta <= last_delta:
                 raise CorruptBatch(f"record with offset delta {delta} is malformed")
             if not _MIN_INT64 <= timestamp <= _MAX_INT64:
@@ -138,7 +138,7 @@ def _read_bytes(data: bytes, pos: int) -> tuple[bytes | None, int]:
     raise CorruptBatch(f"length {length}")
 
 
-def read_headers(data: bytes, pos: int, end: int) -> tuple[Headers, int]:
+def _read_headers(data: bytes, pos: int, end: int) -> tuple[Headers, int]:
     count, pos = read_varint(data, pos)
     # A header takes two bytes at least, so no count can make the loop outlast the data.
     if count < 0 or count > (end - pos) >> 1:

@@ -61,7 +61,9 @@ class Reference(NamedTuple):
 def build_references(references: Sequence[Reference]) -> bytearray:
     """One batch with a place for each record referred to."""
     value = b"".join(
-        _RUN.pack(each.partition.topic, each.partition.index, each.first, each.count, each.expires_ms, each.size)
+        _RUN.pack(
+            each.partition.topic, each.partition.index, each.first, each.count, each.expires_ms, each.size
+        )
         for each in references
     )
     record = encode_record(0, 0, None, value, ())

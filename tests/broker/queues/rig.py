@@ -53,7 +53,12 @@ class Rig:
         await self.namespace.bind(Binding(source=source, destination=queue, key=key))
 
     async def publish(
-        self, *values: bytes, key: bytes = b"q", exchange: str = "", envelope: Envelope = PLAIN, **changes: Any
+        self,
+        *values: bytes,
+        key: bytes = b"q",
+        exchange: str = "",
+        envelope: Envelope = PLAIN,
+        **changes: Any,
     ) -> list[bool]:
         """Wait until they are durable; whether each was routed."""
         if changes:

@@ -85,7 +85,9 @@ def test_a_straggler_costs_little() -> None:
     progress.settle_range(1, 10_000_000)
     assert progress.floor == 0
     assert progress.settled_above == 9_999_999
-    assert len({id(chunk.settled) for chunk in progress._chunks.values()}) <= 3, "full chunks share their bytes"
+    assert len({id(chunk.settled) for chunk in progress._chunks.values()}) <= 3, (
+        "full chunks share their bytes"
+    )
     progress.puts()
     assert progress.settle(0)
     assert progress.floor == 10_000_000

@@ -196,7 +196,9 @@ async def test_messages_routed_by_key() -> None:
         for key in (b"red", b"blue", b"green", b"red"):
             await rig.publish(key, key=key, exchange="x")
         assert (red.message_count, blue.message_count) == (2, 1)
-        assert rig.broker.bounds(rig.broker.topic("x"), 0).end == 4, "what no queue wants is in the stream all the same"
+        assert rig.broker.bounds(rig.broker.topic("x"), 0).end == 4, (
+            "what no queue wants is in the stream all the same"
+        )
 
 
 async def test_purging_leaves_what_is_leased() -> None:

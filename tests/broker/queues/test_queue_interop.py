@@ -9,7 +9,9 @@ from posthouse.records.compression import Codec
 from tests.broker.queues.rig import Rig, running
 
 
-def batch(*records: tuple[bytes | None, bytes, list[tuple[str, bytes]]], codec: Codec = Codec.NONE) -> memoryview:
+def batch(
+    *records: tuple[bytes | None, bytes, list[tuple[str, bytes]]], codec: Codec = Codec.NONE
+) -> memoryview:
     builder = BatchBuilder(codec)
     for key, value, headers in records:
         builder.add(key, value, headers, 1_700_000_000_000)

@@ -38,7 +38,9 @@ async def with_dead_letters(rig: Rig, **options: object) -> tuple[Queue, Queue]:
 async def deaths(queue: Queue) -> list[dict[str, object]]:
     message = await queue.get()
     assert message is not None
-    told: list[dict[str, object]] = json.loads(dict(decode_section(message.headers))["posthouse.deaths"] or b"")
+    told: list[dict[str, object]] = json.loads(
+        dict(decode_section(message.headers))[b"posthouse.deaths"] or b""
+    )
     return told
 
 
@@ -217,7 +219,7 @@ async def test_a_consumer_that_rejects_may_let_them_go_round() -> None:
             queue.reject([taker.taken[-1]])
             taker.raise_credit(queue, 1)
         await taker.has(4)
-        told = json.loads(dict(decode_section(taker.taken[-1].headers))["posthouse.deaths"] or b"")
+        told = json.loads(dict(decode_section(taker.taken[-1].headers))[b"posthouse.deaths"] or b"")
         assert told[0]["count"] == 3
 
 

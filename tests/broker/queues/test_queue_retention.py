@@ -1,7 +1,8 @@
 """Disk is given back when queues are done with it, and never before."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Append, Operation
+from posthouse.storage.interface import Append, Operation, Outcome
 from tests.broker.queues.rig import PLAIN, SESSION, Rig, running, tiny_segments, values_of
 from tests.broker.transactions.producers import Bench, Client
 from tests.storage.batches import make_batch
@@ -109,7 +110,12 @@ async def test_nothing_is_written_while_nothing_changes(tmp_path: Path) -> None:
         await rig.retention.reclaim()
         commits: list[object] = []
         commit = rig.storage.commit
-        rig.storage.commit = lambda operations: (commits.append(operations), commit(operations))[1]  # type: ignore[method-assign]
+
+        def noted(operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+            commits.append(operations)
+            return commit(operations)
+
+        rig.storage.commit = noted  # type: ignore[method-assign]
         await rig.retention.reclaim()
         await rig.broker.enforce_retention()
         assert commits == []

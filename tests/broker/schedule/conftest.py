@@ -23,17 +23,24 @@ def place() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.fixture(params=["file", "memory"])
+TINY_WINDOW = 4
+"""So small that everything in a longer period is moved to shorter ones, and hardly any log fits."""
+
+
+@pytest.fixture(params=["file", "memory", "memory-tiny"])
 async def office(request: pytest.FixtureRequest, place: Path, clock: ManualClock) -> AsyncIterator[Office]:
-    made = Office(clock, place / "data" if request.param == "file" else None)
+    window = TINY_WINDOW if request.param == "memory-tiny" else 100
+    made = Office(clock, place / "data" if request.param == "file" else None, window=window)
     await made.open()
     yield made
     await made.close()
 
 
-@pytest.fixture
-async def file_office(place: Path, clock: ManualClock) -> AsyncIterator[Office]:
-    made = Office(clock, place / "data")
+@pytest.fixture(params=[100, TINY_WINDOW], ids=["window", "tiny-window"])
+async def file_office(
+    request: pytest.FixtureRequest, place: Path, clock: ManualClock
+) -> AsyncIterator[Office]:
+    made = Office(clock, place / "data", window=request.param)
     await made.open()
     yield made
     await made.close()

@@ -17,7 +17,9 @@ from tests.storage.faults import FaultyDisk
 async def test_a_restart_before_in_and_after(file_office: Office) -> None:
     office = file_office
     bodies = await office.delay(100, 200, 300, 90 * SECOND, 2 * HOUR, YEAR)
+    periods = {(bucket.log, bucket.period) for bucket in office.schedule._buckets}
     await office.close_and_open()
+    assert {(bucket.log, bucket.period) for bucket in office.schedule._buckets} == periods
     assert office.schedule.waiting == 6
     await office.advance(200)
     await office.close_and_open()

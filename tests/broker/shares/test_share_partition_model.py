@@ -45,6 +45,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.partition = SharePartition(Progress(QUEUE, 1, FIRST, space=Space.SHARE_PROGRESS))
         self.partition.progress.is_changed = True
         self.store()
+        self.append(8)
 
     @property
     def end(self) -> int:
@@ -109,14 +110,14 @@ class SharePartitionMachine(RuleBasedStateMachine):
             else:
                 record.holder, record.settled = None, True
 
-    @rule(member=st.sampled_from(MEMBERS), verdict=st.sampled_from(Verdict))
-    def acknowledge_all(self, member: MemberId, verdict: Verdict) -> None:
-        """What a member really holds, so that most verdicts are not refused."""
+    @rule(member=st.sampled_from(MEMBERS), verdict=st.sampled_from(Verdict), step=st.integers(1, 2))
+    def acknowledge_all(self, member: MemberId, verdict: Verdict, step: int = 1) -> None:
+        """Every `step`th that the member really holds, so that it is not refused."""
         self.expire_model()
-        held = [offset for offset, each in self.model.items() if each.holder == member]
-        said = [Acknowledgement(offset, offset, [verdict]) for offset in held[::2]]
+        held = [offset for offset, each in self.model.items() if each.holder == member][::step]
+        said = [Acknowledgement(offset, offset, [verdict]) for offset in held]
         self.partition.acknowledge(member, said, self.now, TERMS)
-        for offset in held[::2]:
+        for offset in held:
             record = self.model[offset]
             if verdict is Verdict.RENEW:
                 record.deadline = self.now + TERMS.lock_seconds
@@ -131,6 +132,35 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.partition.expire(self.now, TERMS)
         self.expire_model()
 
+    @rule(member=st.sampled_from(MEMBERS), most=st.integers(1, 4), verdict=st.sampled_from(Verdict))
+    def work(self, member: MemberId, most: int, verdict: Verdict) -> None:
+        """The ordinary way, most often taken: some records, and the same said of all that are held."""
+        self.acquire(member, most, 0)
+        self.acknowledge_all(member, verdict)
+
+    @rule(member=st.sampled_from(MEMBERS), times=st.integers(1, 3))
+    def fail(self, member: MemberId, times: int) -> None:
+        for _ in range(times):
+            self.acquire(member, 2, 0)
+            self.acknowledge_all(member, Verdict.RELEASE)
+
+    @rule(what=st.sampled_from(["store", "store fails", "restart", "crash"]))
+    def disturb(self, what: str) -> None:
+        if what == "store":
+            self.store()
+        elif what == "store fails":
+            self.partition.progress.puts()
+            self.partition.progress.not_stored()
+        else:
+            self.restart(crash=what == "crash")
+
+    @rule(place=st.floats(0, 1), size=st.integers(1, 4), kind=st.sampled_from(["gap", "gap", "log start"]))
+    def lose(self, place: float, size: int, kind: str) -> None:
+        if kind == "gap":
+            self.gap_is_found(place, size)
+        else:
+            self.log_start_moves(place / 4)
+
     @rule(member=st.sampled_from(MEMBERS), count=st.booleans())
     def member_is_lost(self, member: MemberId, count: bool) -> None:
         self.expire_model()
@@ -140,7 +170,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for record in held:
             record.back(count=count)
 
-    @rule(place=st.floats(0, 1), size=st.integers(1, 4))
     def gap_is_found(self, place: float, size: int) -> None:
         first = FIRST + int(place * len(self.model))
         end = min(first + size, self.end)
@@ -149,14 +178,12 @@ class SharePartitionMachine(RuleBasedStateMachine):
             if self.model[offset].holder is None:
                 self.model[offset].settled = True
 
-    @rule(place=st.floats(0, 0.3))
     def log_start_moves(self, place: float) -> None:
         self.start = max(self.start, FIRST + int(place * len(self.model)))
         self.partition.trim(self.start)
         for offset in range(FIRST, self.start):
             self.model[offset].settled, self.model[offset].holder = True, None
 
-    @rule()
     def store(self) -> None:
         for put in self.partition.progress.puts():
             self.keep(put)
@@ -169,13 +196,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         else:
             self.stored[put.key] = put.value
 
-    @rule()
-    def store_fails(self) -> None:
-        self.partition.progress.puts()
-        self.partition.progress.not_stored()
-
-    @rule(crash=st.booleans())
-    def restart(self, crash: bool) -> None:
+    def restart(self, *, crash: bool) -> None:
         """A crash takes back what was not stored: those records come again, and none is lost."""
         if not crash:
             self.store()
@@ -208,4 +229,4 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 
 TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestSharePartition.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

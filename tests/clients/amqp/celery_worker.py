@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import kombu.pools
 import pytest
 
 from tests.clients.amqp.rabbit import Rabbit
@@ -38,10 +39,12 @@ def application(environment: dict[str, str]) -> Any:
 
 
 def close(module: Any) -> None:
-    """All connections of the application in this process."""
-    consumer = getattr(module.app.backend, "result_consumer", None)
-    if getattr(consumer, "_connection", None) is not None:
+    """All connections of the application in this process; its own close() leaves them open."""
+    consumer: Any = getattr(module.app.backend, "result_consumer", None)
+    if consumer is not None and getattr(consumer, "_connection", None) is not None:
         consumer.stop()
+    module.app.pool.force_close_all()
+    kombu.pools.reset()
     module.app.close()
 
 

@@ -33,7 +33,7 @@ def rabbit() -> Iterator[Rabbit]:
 @pytest.fixture
 def posthouse_only(rabbit: Rabbit) -> None:
     if rabbit.kafka is None:
-        pytest.skip("RabbitMQ, as it comes, does not have this")
+        pytest.skip("asked of Posthouse alone: RabbitMQ does not have it, or it is not ours to restart")
 
 
 @pytest.fixture

@@ -29,19 +29,19 @@ def test_come_when_they_are_due(channel: Any, connection: Any, name: str) -> Non
     declare(channel, name)
     inbox = Inbox(channel, name, ack=True)
     sent = time.monotonic()
-    for delay in (400, 200, None, 0, 100):
+    for delay in (1200, 800, None, 0, 400):
         send(channel, name, delay)
-    for number, delay in enumerate((0, 0, 100, 200, 400), 1):
+    for number, delay in enumerate((0, 0, 400, 800, 1200), 1):
         wait(lambda number=number: len(inbox) >= number, connection)  # type: ignore[misc]
         assert time.monotonic() - sent >= delay / 1000
-    assert inbox.bodies == [b"None", b"0", b"100", b"200", b"400"]
+    assert inbox.bodies == [b"None", b"0", b"400", b"800", b"1200"]
 
 
 def test_nothing_is_to_be_had_before(channel: Any, name: str) -> None:
     declare(channel, name)
-    send(channel, name, 300)
+    send(channel, name, 1000)
     assert get_all(channel, name) == []
-    assert [each.body for each in take(channel, name, 1)] == [b"300"]
+    assert [each.body for each in take(channel, name, 1)] == [b"1000"]
 
 
 def test_header_stays_and_is_marked_as_served(channel: Any, name: str) -> None:
@@ -65,9 +65,9 @@ def test_routed_as_the_type_says(channel: Any, name: str, kind: str) -> None:
 
 def test_bindings_count_when_it_is_due(channel: Any, name: str) -> None:
     declare(channel, name)
-    send(channel, name, 150, key="later")
+    send(channel, name, 1000, key="later")
     channel.queue_bind(name, name, "later")
-    assert [each.body for each in take(channel, name, 1)] == [b"150"]
+    assert [each.body for each in take(channel, name, 1)] == [b"1000"]
 
 
 def test_type_must_be_given(connection: Any, name: str) -> None:

@@ -70,7 +70,7 @@ def test_of_both_lives_the_shorter_counts(channel: Any, name: str) -> None:
 
 def test_held_message_does_not_expire(channel: Any, connection: Any, name: str) -> None:
     dead, exchange = dead_letter_queue(channel, name)
-    arguments = {"x-message-ttl": 100, "x-dead-letter-exchange": exchange}
+    arguments = {"x-message-ttl": 1000, "x-dead-letter-exchange": exchange}
     channel.queue_declare(name, exclusive=True, arguments=arguments)
     publish(channel, name, b"held", b"left")
     tag = channel.basic_get(name)[0].delivery_tag

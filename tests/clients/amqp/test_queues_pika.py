@@ -191,43 +191,36 @@ def test_queue_deletes_itself_when_its_consumer_is_lost(connection: Any, other: 
     wait(lambda: not is_there(other, name), other)
 
 
-def test_queue_that_expires(channel: Any, name: str) -> None:
-    """The exchange goes with its last binding; to look for the queue would be to use it."""
+def is_gone(connection: Any, exchange: str) -> bool:
+    """An exchange that goes with its last binding tells of its queue; to look for that one would be to use it."""
+    try:
+        connection.channel().exchange_declare(exchange, passive=True)
+    except ChannelClosedByBroker:
+        return True
+    return False
+
+
+def test_queue_that_expires(channel: Any, connection: Any, name: str) -> None:
     channel.exchange_declare(name, "fanout", auto_delete=True)
-    channel.queue_declare(name, arguments={"x-expires": 200})
+    channel.queue_declare(name, arguments={"x-expires": 1000})
     channel.queue_bind(name, name)
-    connection = channel.connection
-
-    def gone() -> bool:
-        try:
-            connection.channel().exchange_declare(name, passive=True)
-        except ChannelClosedByBroker:
-            return True
-        return False
-
-    assert not gone()
-    wait(gone, connection)
+    assert not is_gone(connection, name)
+    wait(lambda: is_gone(connection, name), connection)
     assert not is_there(connection, name)
 
 
 def test_queue_that_is_used_does_not_expire(channel: Any, connection: Any, name: str) -> None:
-    channel.queue_declare(f"{name}-used", arguments={"x-expires": 150})
-    channel.queue_declare(f"{name}-idle", arguments={"x-expires": 300})
-    inbox = Inbox(channel, f"{name}-used")
+    """It is there when another has gone that would have lived longer."""
+    used, idle = f"{name}-used", f"{name}-idle"
+    channel.queue_declare(used, arguments={"x-expires": 1000})
+    inbox = Inbox(channel, used)
     channel.exchange_declare(name, "fanout", auto_delete=True)
-    channel.queue_bind(f"{name}-idle", name)
-
-    def idle_is_gone() -> bool:
-        try:
-            connection.channel().exchange_declare(name, passive=True)
-        except ChannelClosedByBroker:
-            return True
-        return False
-
-    wait(idle_is_gone, connection)
-    publish(channel, f"{name}-used", b"still here")
+    channel.queue_declare(idle, arguments={"x-expires": 1500})
+    channel.queue_bind(idle, name)
+    wait(lambda: is_gone(connection, name), connection)
+    publish(channel, used, b"still here")
     wait(lambda: inbox.bodies == [b"still here"], connection)
-    channel.queue_delete(f"{name}-used")
+    channel.queue_delete(used)
 
 
 def test_virtual_host_that_is_not_there(rabbit: Rabbit) -> None:

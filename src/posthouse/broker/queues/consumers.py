@@ -82,7 +82,9 @@ class Consumers:
         return best[start:] + best[:start]
 
 
-def dealt(messages: "Sequence[Message]", consumers: Sequence[Consumer]) -> "list[tuple[Consumer, list[Message]]]":
+def dealt(
+    messages: "Sequence[Message]", consumers: Sequence[Consumer]
+) -> "list[tuple[Consumer, list[Message]]]":
     """Share messages out one by one, as far as each has credit."""
     if len(consumers) == 1:
         return [(consumers[0], list(messages))]

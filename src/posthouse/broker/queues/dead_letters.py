@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.wave import Wave
 
 
-
-
 class Reason(StrEnum):
     REJECTED = "rejected"
     EXPIRED = "expired"
@@ -44,14 +42,14 @@ def dead_letter(queue: "Queue", message: "Message", reason: Reason, now_ms: int,
     headers.append((DEATHS, json.dumps(deaths).encode()))
     envelope = Envelope(
         headers=encode_section(headers),
-        attributes={name: _text(value) for name, value in headers},
+        attributes={name.decode(errors="replace"): _text(value) for name, value in headers},
         priority=queue.lanes.index(message.lane),
     )
     barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
     namespace.publish(exchange, key, message.value, envelope, wave, barred=barred)
 
 
-def _deaths(headers: list[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
+def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
     for name, value in headers:
         if name == DEATHS:
             try:

@@ -15,6 +15,8 @@ class Envelope:
     expires_in_ms: int | None = None
     priority: int = 0
     delay_ms: int = 0
+    headers_when_due: bytes | None = None
+    """The record's headers when the delay is over, where they are others."""
     more_keys: tuple[bytes, ...] = ()
     """Further routing keys."""
     persistent: bool = True

@@ -314,9 +314,7 @@ class Namespace:
                     f"topic {topic.name!r}"
                 )
 
-    def _admitting(
-        self, queues: tuple[Queue, ...], wave: "Wave", refusing: list[Queue]
-    ) -> tuple[Queue, ...]:
+    def _admitting(self, queues: tuple[Queue, ...], wave: "Wave", refusing: list[Queue]) -> tuple[Queue, ...]:
         limited = [queue for queue in queues if queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
@@ -338,14 +336,13 @@ class Namespace:
             exchange=exchange.name,
             key=key,
             value=bytes(value),
-            headers=envelope.headers,
+            headers=envelope.headers if envelope.headers_when_due is None else envelope.headers_when_due,
             attributes=envelope.attributes,
             expires_in_ms=envelope.expires_in_ms,
             priority=envelope.priority,
             more_keys=envelope.more_keys,
             persistent=envelope.persistent,
         )
-
 
     def exchange_of(self, message: Message) -> str:
         """The exchange that it was published to, as far as that can be told."""

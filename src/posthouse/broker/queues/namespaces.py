@@ -178,7 +178,9 @@ class Namespaces:
 
     async def refer_committed(self, written: Sequence[tuple[PartitionId, int]]) -> Referrals | None:
         """The same for records of transactions, in the moment in which they become visible."""
-        routed = [(partition, producer) for partition, producer in written if self._source(partition) is not None]
+        routed = [
+            (partition, producer) for partition, producer in written if self._source(partition) is not None
+        ]
         if not routed:
             return None
         await self.storage.commit([])  # so that everything that was written before can be read
@@ -209,7 +211,9 @@ class Namespaces:
             )
             try:
                 namespace = self.get(entry.namespace)
-                namespace.publish(namespace.router.exchange(entry.exchange), entry.key, entry.value, envelope, wave)
+                namespace.publish(
+                    namespace.router.exchange(entry.exchange), entry.key, entry.value, envelope, wave
+                )
             except NotFound as error:
                 log.warning("a delayed message has nowhere to go: %s", error)
             except QueueFull as error:
@@ -237,7 +241,11 @@ class Namespaces:
         now = self.clock.monotonic()
         for queue in list(self._expiring):
             expires_ms = queue.definition.expires_ms
-            if expires_ms is not None and not queue.consumer_count and now - queue.used_at >= expires_ms / 1000:
+            if (
+                expires_ms is not None
+                and not queue.consumer_count
+                and now - queue.used_at >= expires_ms / 1000
+            ):
                 queue.namespace.delete_unused(queue)
 
     async def close(self) -> None:

@@ -228,7 +228,9 @@ class Progress:
         for number in range(position >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1):
             stale = self._chunks.get(number)
             if stale is not None:  # what lies below the floor is not looked at, and so not kept right
-                stale.clear(max(position - (number << CHUNK_BITS), 0), min(end - (number << CHUNK_BITS), CHUNK))
+                stale.clear(
+                    max(position - (number << CHUNK_BITS), 0), min(end - (number << CHUNK_BITS), CHUNK)
+                )
                 self._changed_chunks.add(number)
         self.settle_range(position + 1, end)
 

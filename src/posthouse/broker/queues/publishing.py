@@ -117,7 +117,9 @@ class Publishing:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def append(self, batches: Sequence[Produced], together: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+    def append(
+        self, batches: Sequence[Produced], together: Sequence[Operation]
+    ) -> asyncio.Future[list[Outcome]]:
         return self._append_all(batches, together)
 
     def schedule_appends(self, entries: Sequence[Scheduled]) -> list[Operation]:

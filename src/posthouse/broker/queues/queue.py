@@ -216,7 +216,9 @@ class Queue:
         if not consumers:
             return
         self._plan_reservation()
-        credit = consumers[0].credit if len(consumers) == 1 else sum(consumer.credit for consumer in consumers)
+        credit = (
+            consumers[0].credit if len(consumers) == 1 else sum(consumer.credit for consumer in consumers)
+        )
         messages = self._take(min(credit, AT_ONCE))
         if messages:
             for consumer, hand in dealt(messages, consumers):
@@ -258,6 +260,14 @@ class Queue:
             self._plan_pump()
 
     def _take(self, most: int) -> list[Message]:
+        while leased := self._lease(most):
+            alive = self._alive(leased)
+            admitted = alive if self._keys is None else self._keys.admit(alive)
+            if admitted:
+                return admitted
+        return []
+
+    def _lease(self, most: int) -> list[Message]:
         taken: list[Message] = []
         for lane in reversed(self.lanes):
             taken += lane.take(most - len(taken))
@@ -265,19 +275,23 @@ class Queue:
                 break
             if lane.has_more and lane.ready > 0:
                 break  # lower priorities wait until these are in memory
+        return taken
+
+    def _alive(self, leased: list[Message]) -> list[Message]:
+        """Without those whose time has come."""
         now: int | None = None
         expired: list[Message] = []
-        for message in taken:
+        for message in leased:
             self._leased_bytes += message.size
             if message.expires_ms:
                 now = now or self._host.clock.now_ms()
                 if message.expires_ms <= now:
                     expired.append(message)
-        if expired:
-            gone = {message.position for message in expired}
-            taken = [message for message in taken if message.position not in gone]
-            self._die(expired, Reason.EXPIRED)
-        return taken if self._keys is None else self._keys.admit(taken)
+        if not expired:
+            return leased
+        self._die(expired, Reason.EXPIRED)
+        gone = set(expired)
+        return [message for message in leased if message not in gone]
 
     def _let_bodies_go(self, messages: Sequence[Message]) -> None:
         if self._leased_bytes > LEASED_BYTES:
@@ -301,8 +315,10 @@ class Queue:
 
     def _filled(self, task: asyncio.Task[None]) -> None:
         self._filling = None
-        if not task.cancelled() and task.exception() is None and any(
-            lane.window or lane.returned for lane in self.lanes
+        if (
+            not task.cancelled()
+            and task.exception() is None
+            and any(lane.window or lane.returned for lane in self.lanes)
         ):
             self._plan_pump()
 
@@ -441,7 +457,9 @@ class Queue:
         try:
             await wave.commit()
         except BaseException:
-            self.release([message for message in messages if message.position in message.lane.leased], count=False)
+            self.release(
+                [message for message in messages if message.position in message.lane.leased], count=False
+            )
             raise
         for message in messages:
             self._leased_bytes -= message.size
@@ -521,7 +539,9 @@ class Queue:
     def _plan_expiry(self) -> None:
         if self._expiring or self.is_deleted:
             return
-        earliest = min((at for lane in self.lanes if (at := lane.expiries.earliest) is not None), default=None)
+        earliest = min(
+            (at for lane in self.lanes if (at := lane.expiries.earliest) is not None), default=None
+        )
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None

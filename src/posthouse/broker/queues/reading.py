@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
 class QueueGone(PosthouseError):
     """Deleted while somebody was reading it. Whoever did, is not needed any more."""
 

@@ -1,8 +1,8 @@
 """Record headers that mean something to queues, whatever protocol wrote them."""
 
-EXCHANGE = "posthouse.exchange"
+EXCHANGE = b"posthouse.exchange"
 """The exchange that a message was published to; empty for the default one."""
-ROUTING_KEY = "posthouse.routing-key"
+ROUTING_KEY = b"posthouse.routing-key"
 """Takes the place of the record's key when a record of a stream is routed."""
-DEATHS = "posthouse.deaths"
+DEATHS = b"posthouse.deaths"
 """See `dead_letters`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.lane import Lane
     from posthouse.broker.queues.namespace import Namespace
 
-Lanes = "dict[Lane, list[Run]]"
+_ROUTING_KEY = ROUTING_KEY.decode()
 
 
 class Referrals:
@@ -71,7 +71,7 @@ class Referrals:
 
 def routing_key(record: Record) -> bytes:
     for name, value in record.headers:
-        if name == ROUTING_KEY:
+        if name == _ROUTING_KEY:
             return value or b""
     return record.key or b""
 

@@ -112,18 +112,25 @@ async def _from_stash(storage: Storage, queue: Queue) -> AsyncIterator[Message]:
 async def _copy(storage: Storage, queue: Queue, messages: AsyncIterable[Message]) -> None:
     builder, gathered = BatchBuilder(), list[Message]()
     async for message in messages:
-        try:
-            headers = decode_section(message.headers)
-        except CorruptBatch as error:
-            log.warning("queue %s: %r stays where it is: %s", queue.name, message, error)
-            continue
-        builder.add(message.key, message.value, headers, message.timestamp)
+        _add(builder, message)
         gathered.append(message)
         if builder.size_estimate >= _BATCH_BYTES:
             await _append(storage, queue, builder, gathered)
             builder, gathered = BatchBuilder(), []
     if gathered:
         await _append(storage, queue, builder, gathered)
+
+
+def _add(builder: BatchBuilder, message: Message) -> None:
+    assert message.value is not None, "it was just read"
+    if message.key is None:
+        try:
+            headers = [(name.decode(), value) for name, value in decode_section(message.headers)]
+            builder.add(None, message.value, headers, message.timestamp)
+            return
+        except (CorruptBatch, UnicodeDecodeError):
+            pass  # headers as they are, and an empty key, are as near as one can get
+    builder.add_raw(message.key or b"", message.value, message.headers, message.timestamp)
 
 
 async def _append(storage: Storage, queue: Queue, builder: BatchBuilder, messages: Sequence[Message]) -> None:

@@ -10,7 +10,9 @@ from posthouse.storage.producers import NOT_OPEN
 _READ_BYTES = 1024 * 1024
 
 
-async def transaction_batches(storage: Storage, partition: PartitionId, producer_id: int) -> AsyncIterator[Append]:
+async def transaction_batches(
+    storage: Storage, partition: PartitionId, producer_id: int
+) -> AsyncIterator[Append]:
     """As they lie in the log, with their offsets. Everything of the transaction must be durable."""
     producer = storage.producers(partition).get(producer_id)
     if producer is None or producer.open_since == NOT_OPEN:

@@ -35,7 +35,9 @@ class Writer(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def append(self, batches: Sequence[Produced], together: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+    def append(
+        self, batches: Sequence[Produced], together: Sequence[Operation]
+    ) -> asyncio.Future[list[Outcome]]:
         """All of it in one commit, or an error."""
 
     def schedule_appends(self, entries: Sequence[Scheduled]) -> list[Operation]: ...
@@ -166,7 +168,11 @@ class Wave:
                 or envelope.expires_in_ms != last_expires_in
                 or envelope.priority != last_priority
             ):
-                last_queues, last_expires_in, last_priority = queues, envelope.expires_in_ms, envelope.priority
+                last_queues, last_expires_in, last_priority = (
+                    queues,
+                    envelope.expires_in_ms,
+                    envelope.priority,
+                )
                 runs = self._new_runs(packing, queues, last_expires_in, last_priority, now)
             packing.builder.add_raw(key, value, envelope.headers, now)
             for run in runs:

@@ -189,7 +189,7 @@ class Schedule:
         ]
 
     def _is_over(self, bucket: Bucket, now_ms: int) -> bool:
-        """Longer periods take nothing more once they are open; into the shortest things come until the end."""
+        """Longer periods take nothing more once they are open, the shortest ones do until they end."""
         past = not bucket.period.is_finest or bucket.period.end_ms <= now_ms
         return past and self._emptying.is_finished(bucket)
 

@@ -120,10 +120,10 @@ class AmqpConnection(asyncio.Protocol):
         self._conversation.take(asked)
 
     def pause_writing(self) -> None:
-        self._outbox.is_congested = True
+        self._outbox.pause()
 
     def resume_writing(self) -> None:
-        self._outbox.is_congested = False
+        self._outbox.resume()
         self._conversation.deliver_again()
         self.regulate()
 

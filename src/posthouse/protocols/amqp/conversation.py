@@ -103,6 +103,8 @@ class Conversation:
         return self._task is None and not self.unfinished.parts
 
     def take(self, asked: Iterable[Asked]) -> None:
+        if self.is_over:
+            asked = [event for event in asked if event[1] == 0 or event[0] == ACK]
         if self._is_held:
             self.waiting.extend(asked)
         else:

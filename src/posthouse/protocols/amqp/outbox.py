@@ -10,8 +10,8 @@ class Outbox:
     """Frames leave in the order in which they came here.
 
     Beyond `limit` bytes that the client has not taken, it is *congested*: then nothing is delivered to it.
-    What it is owed (answers, confirms) still goes out; who sends too much of what must be answered, is not
-    read from any more: see `is_overfull`.
+    Answers and confirms still go out, because many clients write without reading, and would wait for us as we
+    for them. When those alone are more than the limit it is *overfull*, and the client not read from.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, limit: int) -> None:
@@ -20,6 +20,8 @@ class Outbox:
         self._limit = limit
         self._frames: list[bytes] = []
         self._size = 0
+        self._owed = 0
+        """Bytes of answers since it is congested."""
         self.is_congested = False
         self.is_closed = False
         self.was_used = False
@@ -28,7 +30,7 @@ class Outbox:
 
     @property
     def is_overfull(self) -> bool:
-        return self.is_congested and self._transport.get_write_buffer_size() > 2 * self._limit
+        return self._owed > self._limit
 
     def send(self, frame: bytes) -> None:
         frames = self._frames
@@ -36,6 +38,8 @@ class Outbox:
             self._loop.call_soon(self.flush)
         frames.append(frame)
         self._size += len(frame)
+        if self.is_congested:
+            self._owed += len(frame)
         if self._size > _FLUSH_BYTES:
             self.flush()
 
@@ -58,6 +62,13 @@ class Outbox:
             self.was_used = True
             # One buffer of many small frames costs less than many buffers.
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def pause(self) -> None:
+        self.is_congested = True
+
+    def resume(self) -> None:
+        self.is_congested = False
+        self._owed = 0
 
     def close(self) -> None:
         """What comes from now on goes nowhere."""

@@ -14,7 +14,7 @@ from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers
 from posthouse.protocols.amqp.mapping.deliveries import MAX_TABLE, Deliveries, Delivery
 from posthouse.protocols.amqp.mapping.envelopes import envelope_of
 from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, Properties, parse
-from posthouse.protocols.amqp.mapping.sections import decode_section, encode_section
+from posthouse.records.header_section import decode_section, encode_section
 from tests.protocols.amqp.codec.amqp_cases import few, properties
 
 Amqp = commands.Basic.Properties

@@ -10,7 +10,7 @@ from posthouse.protocols.amqp.mapping.deaths import with_deaths
 from posthouse.protocols.amqp.mapping.errors import MalformedProperties
 from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, Flag, spans
 from posthouse.protocols.amqp.mapping.readable import DEATHS, EXCHANGE, PROPERTIES
-from posthouse.protocols.amqp.mapping.sections import decode_section
+from posthouse.records.header_section import decode_section
 
 MAX_CACHED: Final = 4096
 LONGEST_CACHED: Final = 2048

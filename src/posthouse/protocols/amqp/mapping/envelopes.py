@@ -4,11 +4,11 @@ from typing import Final
 
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.protocols.amqp.codec.tables import Table
-from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers
+from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers, with_delay_negated
 from posthouse.protocols.amqp.mapping.errors import InvalidProperty
 from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, PERSISTENT, Properties, parse
 from posthouse.protocols.amqp.mapping.readable import EXCHANGE, PROPERTIES, readable_headers
-from posthouse.protocols.amqp.mapping.sections import encode_section
+from posthouse.records.header_section import encode_section
 
 MAX_CACHED: Final = 4096
 LONGEST_CACHED: Final = 512
@@ -46,19 +46,29 @@ def envelope_of(exchange: bytes, properties: bytes) -> Envelope:
     if _HIDDEN_KEYS in headers:
         properties = set_headers(properties, {_HIDDEN_KEYS: REMOVE})
         del headers[_HIDDEN_KEYS]
+    delay_ms = _delay(headers)
+    headers_when_due: bytes | None = None
+    if delay_ms:
+        served = with_delay_negated(properties)
+        headers_when_due = _section(exchange, served, parse(served))
+    return Envelope(
+        headers=_section(exchange, properties, parsed),
+        headers_when_due=headers_when_due,
+        attributes=headers,
+        expires_in_ms=_expiration(parsed),
+        priority=parsed.priority or 0,
+        delay_ms=delay_ms,
+        more_keys=more_keys,
+        persistent=parsed.delivery_mode == PERSISTENT,
+    )
+
+
+def _section(exchange: bytes, properties: bytes, parsed: Properties) -> bytes:
     section: list[tuple[bytes, bytes | None]] = [(EXCHANGE, exchange)]
     if properties != NO_PROPERTIES:
         section.append((PROPERTIES, properties))
         section += readable_headers(parsed)
-    return Envelope(
-        headers=encode_section(section),
-        attributes=headers,
-        expires_in_ms=_expiration(parsed),
-        priority=parsed.priority or 0,
-        delay_ms=_delay(headers),
-        more_keys=more_keys,
-        persistent=parsed.delivery_mode == PERSISTENT,
-    )
+    return encode_section(section)
 
 
 def _keys(headers: Table, name: str) -> tuple[bytes, ...]:

@@ -8,9 +8,9 @@ from decimal import Decimal
 from posthouse.broker.queues import record_headers
 from posthouse.protocols.amqp.mapping.properties import Properties
 
-EXCHANGE = record_headers.EXCHANGE.encode()
+EXCHANGE = record_headers.EXCHANGE
 PROPERTIES = b"amqp.properties"
-DEATHS = record_headers.DEATHS.encode()
+DEATHS = record_headers.DEATHS
 
 _OWN_PREFIXES = ("amqp.", "posthouse.")
 
