@@ -138,7 +138,9 @@ async def test_what_is_read_ahead(office: Office, monkeypatch: pytest.MonkeyPatc
         body for _, _, body in sorted(zip(delays, range(MANY), bodies, strict=True))
     ]
     assert most_ahead < ahead
-    assert reads <= {1: MANY, 3000: 30, 1_000_000: 15}[ahead], "a window full at a time, if there is room"
+    if office.window == 100:
+        most_reads = {1: MANY, 3000: 30, 1_000_000: 15}[ahead]
+        assert reads <= most_reads, "a window full at a time, if there is room"
 
 
 async def test_an_error_while_a_log_is_read_again(

@@ -126,7 +126,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             else:
                 record.holder, record.settled = None, True
 
-    @rule(seconds=st.sampled_from([0.5, 4.0, 11.0]))
+    @rule(seconds=st.sampled_from([2.0, 7.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.partition.expire(self.now, TERMS)
@@ -137,6 +137,13 @@ class SharePartitionMachine(RuleBasedStateMachine):
         """The ordinary way, most often taken: some records, and the same said of all that are held."""
         self.acquire(member, most, 0)
         self.acknowledge_all(member, verdict)
+
+    @rule(member=st.sampled_from(MEMBERS))
+    def hold_on(self, member: MemberId) -> None:
+        """Longer than one lease lasts."""
+        for _ in range(2):
+            self.time_passes(7.0)
+            self.acknowledge_all(member, Verdict.RENEW)
 
     @rule(member=st.sampled_from(MEMBERS), times=st.integers(1, 3))
     def fail(self, member: MemberId, times: int) -> None:

@@ -192,7 +192,7 @@ def test_queue_deletes_itself_when_its_consumer_is_lost(connection: Any, other: 
 
 
 def is_gone(connection: Any, exchange: str) -> bool:
-    """An exchange that goes with its last binding tells of its queue; to look for that one would be to use it."""
+    """Of an exchange that goes with its last binding, and so of a queue: to look for it would be to use it."""
     try:
         connection.channel().exchange_declare(exchange, passive=True)
     except ChannelClosedByBroker:
