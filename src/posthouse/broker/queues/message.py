@@ -1,5 +1,6 @@
 """One message of a queue, while somebody holds it."""
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from posthouse.model.ids import PartitionId
@@ -60,6 +61,10 @@ class Message:
         self.deliveries = 0
         """How often it was delivered before and came back."""
         self.redelivered = False
+
+    def copy(self) -> "Message":
+        """The same message for another holder."""
+        return copy(self)
 
     def __lt__(self, other: "Message") -> bool:
         return self.position < other.position

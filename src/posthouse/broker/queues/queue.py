@@ -9,6 +9,7 @@ from posthouse.broker.queues.dead_letters import Reason, dead_letter
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
 from posthouse.broker.queues.key_order import KeyOrder
 from posthouse.broker.queues.lane import RESERVATION, Lane
+from posthouse.broker.queues.leases import Leases
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.progress import Progress
 from posthouse.broker.queues.reading import LaneReader, reload
@@ -104,6 +105,8 @@ class Queue:
         self._expiring = False
         self._trimming: asyncio.Task[None] | None = None
         self._when_room: list[Callable[[], None]] = []
+        self._leases = Leases(host.clock, self._leases_ended)
+        self._polling: list[asyncio.Future[None]] = []
 
     def _reader(self, lane: Lane) -> LaneReader:
         return LaneReader(self._host.storage, self._host.topic_name, self, lane, lane.progress.floor)
@@ -169,6 +172,8 @@ class Queue:
     def arrived(self, lane: Lane, count: int, size: int) -> None:
         """`count` more positions of a lane are durable."""
         self.ready_bytes += size
+        if self._polling:
+            self._wake_polling()
         if not self._pump_planned:
             self._plan_pump()
         if lane.expiries.earliest is not None:
@@ -369,6 +374,41 @@ class Queue:
             else:
                 return None
 
+    async def poll(self, most: int, seconds: float, *, lease_seconds: float) -> list[Message]:
+        """Up to `most` messages, leased for `lease_seconds`; none only when none came within `seconds`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            first = await self.get()
+            if first is not None:
+                taken = [first, *self._take(most - 1)]
+                self._leases.set(taken, lease_seconds)
+                return taken
+            waiting: asyncio.Future[None] = loop.create_future()
+            self._polling.append(waiting)
+            try:
+                await asyncio.wait_for(waiting, deadline - loop.time())
+            except TimeoutError:
+                return []
+
+    def extend(self, messages: Sequence[Message], seconds: float) -> None:
+        """Lease what was polled for longer, from now on."""
+        there = [message for message in messages if message.lane.leased.get(message.position) is message]
+        self._leases.set(there, seconds)
+
+    def _leases_ended(self, messages: Sequence[Message]) -> None:
+        """Whoever held them may still try to settle them: what goes back are others."""
+        again = [message.copy() for message in messages if message.lane.leased.get(message.position) is message]
+        for message in again:
+            message.lane.leased[message.position] = message
+        self.release(again)
+
+    def _wake_polling(self) -> None:
+        polling, self._polling = self._polling, []
+        for waiting in polling:
+            if not waiting.done():
+                waiting.set_result(None)
+
     # Messages are settled
 
     def ack(self, messages: Sequence[Message], wave: "Wave | None" = None) -> None:
@@ -386,6 +426,8 @@ class Queue:
                 self.ready_bytes -= message.size
                 if self._keys is not None:
                     self._keys.free(message)
+                if self._leases:
+                    self._leases.drop(message)
         self.settled()
 
     def settled(self) -> None:
@@ -424,8 +466,12 @@ class Queue:
             self._leased_bytes -= message.size
             if self._keys is not None:
                 self._keys.free(message)
+            if self._leases:
+                self._leases.drop(message)
         if exhausted:
             self._die(exhausted, Reason.DELIVERY_LIMIT)
+        if self._polling:
+            self._wake_polling()
         self._plan_pump()
         self._plan_filling_if_consumed()
 
@@ -606,6 +652,8 @@ class Queue:
     def close(self) -> None:
         """It is deleted."""
         self.stop()
+        self._leases.close()
+        self._wake_polling()
         for lane in self.lanes:
             self._host.settling.forget(lane)
             lane.leased.clear()
