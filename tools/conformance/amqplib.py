@@ -13,7 +13,7 @@ from tools.conformance.results import Outcome, SuiteRun, TestResult
 from tools.conformance.workspace import AMQPLIB_VERSION, SetupError, Workspace, unpack
 
 NAME = "amqplib"
-FILE_SECONDS = 120
+FILE_SECONDS = 60
 """amqplib gives a test one second, which Node 20 takes for that of a whole file."""
 
 FILES = ("callback_api", "channel_api", "connect")
@@ -108,7 +108,7 @@ def _results(outcomes: Path, file: str) -> Iterator[TestResult]:
 
 
 def _cases(element: ElementTree.Element, around: list[str]) -> Iterator[TestResult]:
-    """Suites nest; their names and that of the file make that of a test unique. A file that hung is a case."""
+    """Suites nest; their names and that of the file make that of a test unique. A file that hung is one."""
     for child in element:
         name = [*around, Path(child.get("name", "")).name]
         if child.tag != "testcase":  # a suite that did not end has no proper tag

@@ -86,7 +86,7 @@ class Broker:
         )
         self.namespaces.connect(self.publishing)
         self.transactions.steps.refer = self.namespaces.refer_committed
-        self.namespaces.retention.is_read = self.groups.offsets.is_read
+        self.namespaces.retention.is_read = self._is_read
         self._housekeeping = Housekeeping(
             [self.enforce_retention, self.groups.expire, self.transactions.expire],
             settings.retention_check_seconds,
@@ -352,6 +352,9 @@ class Broker:
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
+
+    def _is_read(self, partition: PartitionId) -> bool:
+        return self.groups.offsets.is_read(partition) or self.shares.is_read(partition)
 
     def _is_unstable(self, group: GroupId, partition: PartitionId) -> bool:
         return self.transactions.ids.has_pending_offset(offset_key(group, partition))

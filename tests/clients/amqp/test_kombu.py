@@ -31,7 +31,7 @@ def drain(connection: Any, received: list[Any], count: int) -> None:
         connection.drain_events(timeout=SECONDS)
 
 
-@pytest.mark.parametrize("serializer", ["json", "pickle", "yaml"])
+@pytest.mark.parametrize("serializer", ["json", "pickle"])
 @pytest.mark.parametrize("compression", [None, "zlib"])
 def test_producer_and_consumer(connection: Any, queue: Any, serializer: str, compression: str | None) -> None:
     received: list[Any] = []

@@ -192,7 +192,7 @@ def test_queue_deletes_itself_when_its_consumer_is_lost(connection: Any, other: 
 
 
 def is_gone(connection: Any, exchange: str) -> bool:
-    """Of an exchange that goes with its last binding, and so of a queue: to look for it would be to use it."""
+    """An exchange that goes with its last binding tells of a queue; to look for that would be to use it."""
     try:
         connection.channel().exchange_declare(exchange, passive=True)
     except ChannelClosedByBroker:

@@ -98,15 +98,18 @@ async def test_a_client_that_does_not_read_may_still_publish() -> None:
 
 
 async def test_whoever_takes_no_answers_is_not_read_from() -> None:
-    async with Rig(buffer=10 * KIB) as rig, await rig.open() as wire:
+    async with Rig(buffer=50 * KIB) as rig, await rig.open() as wire:
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        for _ in range(300_000):
-            wire.send(1, Basic.Qos(prefetch_count=1))
+        for _ in range(3000):
+            wire.publish(1, "", "nowhere", b"x" * 10 * KIB, mandatory=True)
         connection = await rig.paused()
         assert connection._outbox.is_overfull
-        await asyncio.sleep(0.02)
-        assert connection._transport.get_write_buffer_size() < 2000 * KIB
-        wire.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert connection._transport.get_write_buffer_size() < 1000 * KIB
+        wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(3000):
+            await wire.content(1, Basic.Return)
+        assert not connection._reading_paused
 
 
 async def blocking_queue(rig: Rig, **negotiated: dict[str, bool]) -> Wire:

@@ -56,22 +56,22 @@ DIFFERENT: list[tuple[list[Any], str, str, str]] = [
         "'false'",
         "'true'",
     ),
-    ([declare(**{"x-max-length": 5}), declare(**{"x-max-length": 6})], "x-max-length", "'6'", "'5'"),
-    ([declare(), declare(**{"x-max-length": 6})], "x-max-length", "the value '6' of type 'long'", "none"),
+    ([declare({"x-max-length": 5}), declare({"x-max-length": 6})], "x-max-length", "'6'", "'5'"),
+    ([declare(), declare({"x-max-length": 6})], "x-max-length", "the value '6' of type 'long'", "none"),
     (
-        [declare(**{"x-message-ttl": 60000}), declare()],
+        [declare({"x-message-ttl": 60000}), declare()],
         "x-message-ttl",
         "none",
         "the value '60000' of type 'long'",
     ),
     (
-        [declare(**{"x-dead-letter-exchange": "a"}), declare(**{"x-dead-letter-exchange": "b"})],
+        [declare({"x-dead-letter-exchange": "a"}), declare({"x-dead-letter-exchange": "b"})],
         "x-dead-letter-exchange",
         "'b'",
         "'a'",
     ),
     (
-        [declare(**{"x-single-active-consumer": True}), declare(**{"x-single-active-consumer": False})],
+        [declare({"x-single-active-consumer": True}), declare({"x-single-active-consumer": False})],
         "x-single-active-consumer",
         "'false'",
         "'true'",
@@ -151,13 +151,13 @@ async def test_what_is_there_must_be_the_same(
     ids=str,
 )
 async def test_these_arguments_are_taken(channel: Wire, arguments: dict[str, Any]) -> None:
-    await channel.call(1, declare(**arguments))
-    await channel.call(1, declare(**arguments))
+    await channel.call(1, declare(arguments))
+    await channel.call(1, declare(arguments))
 
 
 async def test_classic_is_what_a_queue_is_anyway(channel: Wire) -> None:
     await channel.call(1, declare())
-    await channel.call(1, declare(**{"x-queue-type": "classic"}))
+    await channel.call(1, declare({"x-queue-type": "classic"}))
 
 
 async def test_streams_are_refused_with_a_hint(channel: Wire) -> None:
@@ -192,7 +192,7 @@ async def test_names_are_made_up_for_queues_without_one(channel: Wire) -> None:
 
 
 async def test_the_last_queue_is_meant_where_no_name_is_given(channel: Wire) -> None:
-    await channel.call(1, declare("last"))
+    await channel.call(1, declare(name="last"))
     await channel.call(1, Queue.Bind(exchange="amq.direct"))
     await channel.call(1, Queue.Bind(exchange="amq.topic", routing_key="k"))
     channel.publish(1, "amq.direct", "last", b"by name")

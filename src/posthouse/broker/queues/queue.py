@@ -278,8 +278,8 @@ class Queue:
             taken += lane.take(most - len(taken))
             if len(taken) >= most:
                 break
-            if lane.has_more and lane.ready > 0:
-                break  # lower priorities wait until these are in memory
+            if (lane.has_more or lane.window) and lane.ready > 0:
+                break  # lower priorities wait until these are in memory and may be handed out
         return taken
 
     def _alive(self, leased: list[Message]) -> list[Message]:

@@ -125,3 +125,9 @@ SHARE_CONFIG_KEYS: Mapping[str, Mapping[str, Any]] = {
     each.name.replace("_", "."): each.metadata for each in fields(ShareConfig)
 }
 """By dotted name: how each setting is parsed, what is allowed and what it is for."""
+
+
+def default_config(session_ms: int) -> ShareConfig:
+    """With the broker's own session timeout, and time for three reports in it."""
+    heartbeat_ms = min(ShareConfig().share_heartbeat_interval_ms, max(session_ms // 3, 1))
+    return ShareConfig(share_session_timeout_ms=session_ms, share_heartbeat_interval_ms=heartbeat_ms)

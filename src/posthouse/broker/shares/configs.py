@@ -7,12 +7,15 @@ Storage has one entry per group in `Space.GROUP_CONFIGS`:
 """
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 
 from posthouse.broker.shares.config import ShareConfig
-from posthouse.model.errors import InvalidGroupId
+from posthouse.model.errors import InvalidConfig, InvalidGroupId
 from posthouse.model.ids import GroupId
 from posthouse.storage.interface import Put, Space, Storage
+
+log = logging.getLogger(__name__)
 
 _NONE: Mapping[str, str] = {}
 
@@ -32,7 +35,10 @@ class ShareConfigs:
 
     def _take(self, group: GroupId, overrides: Mapping[str, str]) -> None:
         self._overrides[group] = overrides
-        self._configs[group] = self.defaults.with_overrides(overrides)
+        try:
+            self._configs[group] = self.defaults.with_overrides(overrides)
+        except InvalidConfig as error:  # it was valid with the defaults that the broker had before
+            log.warning("the group %r has the default settings: %s", group, error)
 
     def __iter__(self) -> Iterator[GroupId]:
         """The groups that have settings of their own."""

@@ -152,7 +152,7 @@ class SharePartitions:
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """False where the group has no progress there."""
-        of_group = self._groups[group]
+        of_group = self._groups.get(group, {})
         partitions = [partition for partition in of_group if partition.topic == topic]
         removals = self._removals(of_group, partitions)
         for partition in partitions:
@@ -162,7 +162,7 @@ class SharePartitions:
         return bool(removals)
 
     async def forget_group(self, group: GroupId) -> None:
-        of_group = self._groups.pop(group)
+        of_group = self._groups.pop(group, {})
         operations: list[Operation] = [store.drop_group(group)]
         operations += [store.drop_group(group, topic) for topic in {each.topic for each in of_group}]
         await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from posthouse.broker.groups.descriptions import GroupKind, ListedGroup
 from posthouse.broker.housekeeping import Housekeeping
-from posthouse.broker.shares.config import ShareConfig
+from posthouse.broker.shares.config import default_config
 from posthouse.broker.shares.configs import ShareConfigs
 from posthouse.broker.shares.fetching import Fetching, Taken, WaitForRecords, Wish
 from posthouse.broker.shares.group import JOINING, LEAVING, ShareBeat, ShareBeatAnswer, ShareGroup, check_beat
@@ -57,7 +57,7 @@ class Shares:
         self._clock = clock
         self._max_size = settings.group_max_size
         self._is_stream_group = is_stream_group
-        self.configs = ShareConfigs(storage, ShareConfig(share_session_timeout_ms=settings.group_session_ms))
+        self.configs = ShareConfigs(storage, default_config(settings.group_session_ms))
         self.sessions = ShareSessions()
         self._partitions = SharePartitions(storage, clock, self.configs)
         self._fetching = Fetching(
@@ -94,6 +94,10 @@ class Shares:
         if group is None:
             raise UnknownGroup(f"there is no share group {group_id!r}")
         return group
+
+    def is_read(self, partition: PartitionId) -> bool:
+        """Whether any group has progress there."""
+        return any(self._partitions.find(group_id, partition) is not None for group_id in self._groups)
 
     def listed(self) -> list[ListedGroup]:
         return [

@@ -167,7 +167,7 @@ class Conversation:
         else:
             log.error("method %d of class %d failed", index & 0xFFFF, index >> 16, exc_info=error)
             refusal = Refused(ReplyCode.INTERNAL_ERROR, INTERNAL)
-        if not refusal.closes_channel_only or self._channels is None:
+        if number == 0 or not refusal.closes_channel_only or self._channels is None:
             self._host.close_because(refusal, index)
         elif not self._channels.refuse(number, refusal, index):
             log.debug("a channel was gone before it could be refused: %s", refusal)

@@ -75,8 +75,6 @@ class Negotiation:
         self.user = ""
         self.vhost = ""
         self.capabilities: Mapping[str, object] = {}
-        self.client_name = ""
-        """What the client calls the connection, for the log."""
         self.channel_max = limits.channel_max
         self.frame_max = limits.frame_max
         self.heartbeat = 0
@@ -103,7 +101,6 @@ class Negotiation:
         properties: Mapping[str, object] = method.client_properties or {}
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self.client_name = str(properties.get("connection_name", ""))
         credentials = _MECHANISM.get(method.mechanism)
         if credentials is None:
             raise command_invalid(f"unknown authentication mechanism '{method.mechanism}'")

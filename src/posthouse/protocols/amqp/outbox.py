@@ -6,6 +6,10 @@ _FLUSH_BYTES = 64 * 1024
 """More than this is written without waiting for the end of the turn."""
 
 
+_LARGE = 16 * 1024
+"""Frames that are not worth copying once more."""
+
+
 class Outbox:
     """Frames leave in the order in which they came here.
 
@@ -56,12 +60,16 @@ class Outbox:
         frames = self._frames
         if not frames:
             return
+        size = self._size
         self._frames = []
         self._size = 0
-        if not self.is_closed:
-            self.was_used = True
-            # One buffer of many small frames costs less than many buffers.
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        if self.is_closed:
+            return
+        self.was_used = True
+        if size > _LARGE * len(frames):
+            self._transport.writelines(frames)
+        else:  # one buffer of many small frames costs less than many buffers
+            self._transport.write(b"".join(frames))
 
     def pause(self) -> None:
         self.is_congested = True

@@ -38,7 +38,7 @@ class Session:
     names: ServerNames
     is_answering: bool = False
     """Whether the client waits for an answer that takes time."""
-    _notices: list[tuple["Channel", bytes]] = field(default_factory=list)
+    _notices: list[tuple["Channel", bytes]] = field(default_factory=list, init=False)
 
     @property
     def vhost(self) -> str:

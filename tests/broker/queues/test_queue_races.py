@@ -1,0 +1,665 @@
+"""What may go wrong between two steps of a queue: a full disk, a deleted queue, a message that must wait."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posthouse.broker.appending import Produced
+from posthouse.broker.queues import lane as lane_module
+from posthouse.broker.queues import queue as queue_module
+from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.routing.definitions import ExchangeKind
+from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock, SystemClock
+from posthouse.model.errors import PosthouseError, QueueBlocked, RecordTooLarge, StorageFull
+from posthouse.records.header_section import encode_section
+from posthouse.storage.interface import Append
+from tests.broker.queues.lazy_storage import LazyStorage
+from tests.broker.queues.rig import PLAIN, SESSION, Rig, Taker, running, settle_turns
+from tests.broker.queues.test_queue_interop import batch
+
+
+@asynccontextmanager
+async def lazy(clock: ManualClock | None = None, **options: Any) -> AsyncIterator[tuple[Rig, LazyStorage]]:
+    storage = LazyStorage(clock or SystemClock(), **options)
+    async with running(storage=storage, clock=clock) as rig:
+        yield rig, storage
+        storage.is_full = storage.is_fenced = False
+
+
+async def until(true: Any, seconds: float = 5) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+async def get(queue: Queue) -> Message:
+    async with asyncio.timeout(5):
+        message = await queue.get()
+    assert message is not None
+    return message
+
+
+async def dead_letter_queue(rig: Rig, **options: Any) -> Queue:
+    await rig.exchange("dead")
+    dead = await rig.queue("dead-letters", **options)
+    await rig.bind("dead", "dead-letters")
+    return dead
+
+
+# Settled in a transaction
+
+
+async def test_what_a_transaction_settles_frees_its_key_and_its_bytes() -> None:
+    async with running() as rig:
+        queue = await rig.queue(ordered_by_key=True, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)
+        await rig.publish(b"aaaaa", b"bbbbb")
+        taker = Taker()
+        queue.subscribe(taker)
+        await taker.has(1)
+        wave = rig.broker.publishing.transaction()
+        queue.ack(taker.taken, wave)
+        await wave.commit()
+        await taker.has(2)
+        assert taker.values == [b"aaaaa", b"bbbbb"]
+        assert queue._leased_bytes == 5
+        await rig.publish(b"ccccc")
+        wave = rig.broker.publishing.transaction()
+        queue.ack(taker.taken[1:], wave)
+        await wave.commit()
+        await taker.has(3)
+        queue.ack(taker.taken)
+        assert (queue._leased_bytes, queue.ready_bytes) == (0, 0)
+
+
+async def test_a_transaction_for_a_queue_that_was_deleted() -> None:
+    async with running() as rig:
+        await rig.exchange("x")
+        stays, goes = await rig.queue("stays"), await rig.queue("goes")
+        for name in ("stays", "goes"):
+            await rig.bind("x", name)
+        wave = rig.broker.publishing.transaction()
+        rig.namespace.publish(rig.namespace.router.exchange("x"), b"", b"a", PLAIN, wave)
+        await rig.namespace.delete_queue("goes", SESSION)
+        await wave.commit()
+        assert stays.message_count == 1
+        assert goes.is_deleted
+
+
+async def test_a_stream_transaction_for_a_queue_that_was_deleted() -> None:
+    async with running() as rig:
+        queue = await rig.queue("orders")
+        await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        referrals = rig.broker.namespaces.refer(
+            [(rig.broker.topic("orders"), _append(rig, "orders", (b"k", b"v", [])))]
+        )
+        assert referrals is not None
+        await rig.namespace.delete_queue("orders", SESSION)
+        assert referrals.operations() == []
+        referrals.durable()
+        assert queue.is_deleted
+
+
+def _append(rig: Rig, topic: str, *records: Any) -> Append:
+    produced = Produced(rig.broker.topic(topic), 0, batch(*records))
+    return rig.broker._checked(produced)[0]
+
+
+# Messages that wait behind others
+
+
+async def test_others_are_handed_out_while_a_key_waits() -> None:
+    async with running() as rig:
+        await rig.exchange("x")
+        queue = await rig.queue(ordered_by_key=True)
+        await rig.bind("x", "q")
+        taker = Taker(credit=1)
+        queue.subscribe(taker)
+        for key, value in ((b"a", b"1"), (b"a", b"2"), (b"a", b"3"), (b"b", b"4")):
+            await rig.publish(value, key=key, exchange="x")
+        await taker.has(1)
+        taker.raise_credit(queue, 1)
+        await taker.has(2)
+        assert taker.values == [b"1", b"4"]
+        assert queue.message_count == 2, "those that wait are ready, not leased"
+        assert queue.leased_count == 2
+        assert queue.purge() == 2
+        queue.ack(taker.taken)
+        taker.raise_credit(queue, 5)
+        await settle_turns()
+        assert len(taker.taken) == 2
+        assert queue.message_count == 0 and queue._leased_bytes == 0
+
+
+async def test_one_is_got_though_another_key_waits() -> None:
+    async with running() as rig:
+        await rig.exchange("x")
+        queue = await rig.queue(ordered_by_key=True)
+        await rig.bind("x", "q")
+        for key, value in ((b"a", b"1"), (b"a", b"2"), (b"b", b"3")):
+            await rig.publish(value, key=key, exchange="x")
+        assert [(await get(queue)).value, (await get(queue)).value] == [b"1", b"3"]
+        assert await queue.get() is None
+
+
+async def test_the_oldest_go_even_if_they_wait_for_their_key() -> None:
+    async with running() as rig:
+        queue = await rig.queue(ordered_by_key=True, max_length=2)
+        await rig.publish(b"1", b"2")
+        taker = Taker()
+        queue.subscribe(taker)
+        await taker.has(1)
+        await rig.publish(b"3")
+        await settle_turns()
+        await rig.publish(b"4")
+        await until(lambda: queue._trimming is None)
+        assert queue.message_count == 2
+        for number, value in enumerate([b"1", b"3", b"4"]):
+            await taker.has(number + 1)
+            assert taker.taken[number].value == value
+            queue.ack([taker.taken[number]])
+
+
+async def test_what_expires_does_not_keep_others_back() -> None:
+    clock = ManualClock()
+    async with running(clock=clock) as rig:
+        queue = await rig.queue()
+        await rig.publish(b"goes", expires_in_ms=1000)
+        await rig.publish(b"stays")
+        taker = Taker(credit=0)
+        queue.subscribe(taker)
+        await queue._start_filling()
+        clock.advance(2)
+        taker.raise_credit(queue, 1)
+        await taker.has(1)
+        assert taker.values == [b"stays"]
+
+
+async def test_one_is_got_though_others_expired() -> None:
+    clock = ManualClock()
+    async with running(clock=clock) as rig:
+        queue = await rig.queue()
+        await rig.publish(b"goes", expires_in_ms=1000)
+        await rig.publish(b"stays")
+        clock.advance(2)
+        assert (await get(queue)).value == b"stays"
+
+
+async def test_one_that_expires_takes_nothing_of_other_priorities_along() -> None:
+    clock = ManualClock()
+    async with running(clock=clock) as rig:
+        queue = await rig.queue(max_priority=1)
+        await rig.publish(b"goes", expires_in_ms=1000, priority=1)
+        await rig.publish(b"stays")
+        clock.advance(2)
+        taker = Taker()
+        queue.subscribe(taker)
+        await taker.has(1)
+        assert taker.values == [b"stays"]
+
+
+async def test_what_was_leased_when_its_time_came_expires_when_it_comes_back() -> None:
+    clock = ManualClock()
+    async with running(clock=clock) as rig:
+        dead = await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead", message_ttl_ms=20)
+        await rig.publish(b"a")
+        message = await get(queue)
+        clock.advance(1)
+        await asyncio.sleep(0.05)
+        assert (queue.leased_count, dead.message_count) == (1, 0)
+        queue.release([message])
+        await until(lambda: dead.message_count == 1)
+        assert (queue.message_count, queue.leased_count) == (0, 0)
+
+
+# Length and bytes
+
+
+async def test_the_oldest_of_the_lowest_priority_go() -> None:
+    async with running() as rig:
+        queue = await rig.queue(max_priority=2, max_length=2)
+        await rig.publish(b"urgent", priority=2)
+        await rig.publish(b"later")
+        await rig.publish(b"now", priority=1)
+        await until(lambda: queue._trimming is None)
+        assert [(await get(queue)).value, (await get(queue)).value] == [b"urgent", b"now"]
+
+
+async def test_what_comes_back_may_be_too_much() -> None:
+    async with running() as rig:
+        queue = await rig.queue(max_length=1)
+        await rig.publish(b"a")
+        message = await get(queue)
+        await rig.publish(b"b")
+        queue.release([message])
+        await until(lambda: queue._trimming is None and not queue._excess())
+        assert (await get(queue)).value == b"b"
+        assert await queue.get() is None
+
+
+async def test_both_limits_count() -> None:
+    async with running() as rig:
+        queue = await rig.queue(max_length=100, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)
+        await rig.publish(b"a" * 10)
+        assert queue.is_full
+        message = await get(queue)
+        assert not queue.is_full, "what is leased does not count, in bytes as in messages"
+        queue.release([message])
+        assert queue.is_full
+
+
+async def test_bytes_of_whole_batches_do_not_add_up() -> None:
+    async with running() as rig:
+        queue = await rig.queue("orders", max_bytes=10_000, overflow=Overflow.REJECT_PUBLISH)
+        await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        topic = rig.broker.topic("orders")
+        await rig.broker.append([Produced(topic, 0, batch((b"k", b"v", [])))]).wait()
+        queue.ack([await get(queue)])
+        assert queue.ready_bytes == 0
+
+
+async def test_handing_out_makes_room() -> None:
+    async with running() as rig:
+        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        await rig.publish(b"a")
+        with pytest.raises(QueueBlocked):
+            await rig.publish(b"b")
+        room = asyncio.Event()
+        queue.on_room(room.set)
+        taker = Taker()
+        queue.subscribe(taker)
+        async with asyncio.timeout(5):
+            await room.wait()
+        assert taker.values == [b"a"]
+
+
+async def test_a_transaction_that_is_given_up_makes_room() -> None:
+    async with running() as rig:
+        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        wave = rig.broker.publishing.transaction()
+        rig.namespace.publish(rig.namespace.router.default, b"q", b"a", PLAIN, wave)
+        with pytest.raises(QueueBlocked):
+            rig.namespace.publish(rig.namespace.router.default, b"q", b"b", PLAIN)
+        room = asyncio.Event()
+        queue.on_room(room.set)
+        wave.abandon()
+        async with asyncio.timeout(5):
+            await room.wait()
+
+
+async def test_large_messages_are_not_all_in_memory() -> None:
+    async with running() as rig:
+        queue = await rig.queue()
+        for _ in range(60):
+            await rig.publish(b"x" * 500_000)
+        taker = Taker(credit=1)
+        queue.subscribe(taker)
+        for number in range(20):
+            await taker.has(number + 1)
+            taker.taken[number].value = None
+            taker.raise_credit(queue, 1)
+            await settle_turns()
+            assert sum(message.size for message in queue.lanes[0].window) <= 6 * 1024 * 1024
+
+
+async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "LEASED_BYTES", 0)
+
+    class Refusing(Taker):
+        def deliver(self, messages: Sequence[Message]) -> None:
+            super().deliver(messages)
+            if len(self.taken) == 1:
+                queue.release(messages)
+
+    async with running() as rig:
+        queue = await rig.queue()
+        taker = Refusing()
+        queue.subscribe(taker)
+        await rig.publish(b"body")
+        await taker.has(2)
+        assert taker.values == [b"body", b"body"]
+
+
+# Storage that fails for a while
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again soon."""
+    monkeypatch.setattr(queue_module, "RETRY_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_what_could_not_be_reserved_is_handed_out_later() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        await rig.publish(b"a")
+        storage.is_full = True
+        taker = Taker()
+        queue.subscribe(taker)
+        await asyncio.sleep(0.1)
+        assert taker.taken == []
+        storage.is_full = False
+        await taker.has(1)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_getting_says_that_storage_is_full() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        await rig.publish(b"a")
+        storage.is_full = True
+        with pytest.raises(StorageFull):
+            await get(queue)
+        storage.is_full = False
+        assert (await get(queue)).value == b"a"
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_queue_that_is_deleted_while_one_is_got() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        await rig.publish(b"a")
+        storage.read_gate = asyncio.Event()
+        getting = asyncio.create_task(queue.get())
+        await settle_turns()
+        await rig.namespace.delete_queue("q", SESSION)
+        storage.read_gate.set()
+        async with asyncio.timeout(5):
+            assert await getting is None
+            assert await queue.get() is None
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("cause", ["rejected", "expired", "too long", "delivered too often"])
+async def test_dead_letters_wait_for_storage(cause: str) -> None:
+    clock = ManualClock()
+    async with lazy(clock) as (rig, storage):
+        options: dict[str, Any] = {
+            "rejected": {},
+            "expired": {"message_ttl_ms": 20},
+            "too long": {"max_length": 1},
+            "delivered too often": {"delivery_limit": 0},
+        }[cause]
+        dead = await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead", **options)
+        await rig.publish(b"a")
+        if cause in ("rejected", "delivered too often"):
+            message = await get(queue)
+            storage.is_full = True
+            if cause == "rejected":
+                queue.reject([message])
+            else:
+                queue.release([message])
+        elif cause == "expired":
+            storage.is_full = True
+            clock.advance(1)
+            queue._plan_expiry()
+        else:
+            await get(queue)
+            storage.turns = 20
+            publishing = asyncio.create_task(rig.publish(b"b", b"c"))
+            while not publishing.done():
+                await asyncio.sleep(0)
+            storage.is_full = True
+        await asyncio.sleep(0.2)
+        assert storage.commits < 60, "it is not tried again and again"
+        assert dead.message_count == 0
+        storage.is_full = False
+        if cause == "rejected":  # its consumer, or another, gets it again and rejects it again
+            await until(lambda: queue.message_count == 1)
+            queue.reject([await get(queue)])
+        else:
+            clock.advance(2)
+        await until(lambda: dead.message_count == 1)
+        await settle_turns()
+        assert dead.message_count == 1
+        left = {"too long": 1}.get(cause, 0)
+        await until(lambda: queue.message_count == left)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_nothing_spins_when_storage_is_fenced() -> None:
+    async with lazy() as (rig, storage):
+        dead = await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead", max_length=1)
+        await rig.publish(b"a")
+        queue.lanes[0].arrived([])
+        storage.turns = 5
+        publishing = asyncio.create_task(rig.publish(b"b", b"c"))
+        while not publishing.done():
+            await asyncio.sleep(0)
+        storage.is_fenced = True
+        reads = storage.reads
+        await asyncio.sleep(0.2)
+        assert storage.reads - reads < 50
+        storage.is_fenced = False
+        await until(lambda: dead.message_count == 2)
+
+
+async def test_a_failed_transaction_gives_back_what_it_settled() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        await rig.publish(b"a", b"b", b"c")
+        first, second, third = await get(queue), await get(queue), await get(queue)
+        await until(lambda: not rig.broker.namespaces.settling._changed)
+        storage.is_full = True
+        wave = rig.broker.publishing.transaction()
+        rig.namespace.publish(rig.namespace.router.default, b"q", b"new", PLAIN, wave)
+        queue.ack([first, third], wave)
+        with pytest.raises(StorageFull):
+            await wave.commit()
+        storage.is_full = False
+        assert (queue.message_count, queue.leased_count) == (0, 3)
+        queue.ack([second])
+        queue.release([first, third])
+        assert (await get(queue)) is first
+        assert (await get(queue)) is third
+
+
+async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_either() -> None:
+    """A commit that comes in between may have stored it."""
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        await rig.publish(b"a", b"b")
+        first = await get(queue)
+        wave = rig.broker.publishing.transaction()
+        queue.ack([first], wave)
+        storage.is_full = True
+        committing = wave.commit()
+        committing.add_done_callback(lambda done: done.exception())
+        while storage._waiting:
+            await asyncio.sleep(0)
+        storage.is_full = False
+        rig.broker.namespaces.settling.changed(queue.lanes[0])
+        rig.broker.namespaces.settling._store()
+        await asyncio.sleep(0.1)
+        assert isinstance(committing.exception(), StorageFull)
+        async with running(storage=storage.left_behind()) as after:
+            assert after.namespace.queue("q", SESSION).message_count == 2
+
+
+# Dead letters that have no place
+
+
+async def test_a_dead_letter_for_a_full_queue_is_dropped() -> None:
+    async with running() as rig:
+        dead = await dead_letter_queue(rig, max_length=1, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue(dead_letter_exchange="dead")
+        await rig.publish(b"a", b"b", b"c")
+        queue.reject([await get(queue), await get(queue)])
+        await until(lambda: queue.leased_count == 0)
+        assert (queue.message_count, dead.message_count) == (1, 1)
+        assert dead.expected == 0
+
+
+async def test_a_dead_letter_does_not_wait_for_room() -> None:
+    async with running() as rig:
+        dead = await dead_letter_queue(rig, max_length=1, overflow=Overflow.BLOCK)
+        queue = await rig.queue(dead_letter_exchange="dead")
+        await rig.publish(b"a", b"b")
+        queue.reject([await get(queue), await get(queue)])
+        await until(lambda: dead.message_count == 2)
+        assert queue.leased_count == 0
+
+
+async def test_a_dead_letter_that_is_too_large_is_dropped() -> None:
+    async with running() as rig:
+        dead = await dead_letter_queue(rig)
+        await rig.broker.create_topics([NewTopic(name="dead", overrides={"max.message.bytes": "1000"})])
+        queue = await rig.queue(dead_letter_exchange="dead")
+        await rig.publish(b"a" * 2000, b"b")
+        queue.reject([await get(queue), await get(queue)])
+        await until(lambda: dead.message_count == 1)
+        assert (queue.message_count, queue.leased_count) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'[{"queue":"q","reason":"rejected","count":"many"}]',
+        b'[{"queue":"q","reason":"rejected","count":null}]',
+        b"[" * 100_000,
+        b"\xff",
+        b"{}",
+        None,
+    ],
+)
+async def test_whatever_a_client_writes_of_deaths(told: bytes | None) -> None:
+    async with running() as rig:
+        dead = await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead")
+        await rig.publish(b"a", headers=encode_section([("posthouse.deaths", told)]))
+        queue.reject([await get(queue)])
+        await until(lambda: dead.message_count == 1)
+        assert queue.leased_count == 0
+
+
+async def test_headers_that_cannot_be_read_do_not_keep_a_message_alive() -> None:
+    async with running() as rig:
+        dead = await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead")
+        await rig.publish(b"a", headers=b"\x02\x7fcut off")
+        queue.reject([await get(queue)])
+        await until(lambda: dead.message_count == 1)
+        assert queue.leased_count == 0
+
+
+async def test_one_message_that_is_too_large_does_not_take_others_along() -> None:
+    async with running() as rig:
+        await rig.exchange("x")
+        queue = await rig.queue()
+        await rig.bind("x", "q")
+        await rig.broker.create_topics([NewTopic(name="x", overrides={"max.message.bytes": "1000"})])
+        exchange = rig.namespace.router.exchange("x")
+        ends: list[PosthouseError | None] = []
+        rig.broker.publishing.wave.on_end(ends.append)
+        rig.namespace.publish(exchange, b"", b"small", PLAIN)
+        with pytest.raises(RecordTooLarge):
+            rig.namespace.publish(exchange, b"", b"x" * 5000, PLAIN)
+        await until(lambda: ends)
+        assert ends == [None]
+        assert queue.message_count == 1
+
+
+# Records of streams
+
+
+async def test_records_are_ready_even_if_their_producer_went_away() -> None:
+    async with running() as rig:
+        queue = await rig.queue("orders")
+        await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        appending = rig.broker.append([Produced(rig.broker.topic("orders"), 0, batch((b"k", b"v", [])))])
+        assert appending.future is not None
+        await appending.future  # nobody asks for the results
+        await settle_turns()
+        assert queue.message_count == 1
+        assert (await get(queue)).value == b"v"
+
+
+async def test_positions_are_counted_in_the_order_of_commits() -> None:
+    clock = ManualClock()
+    async with running(clock=clock) as rig:
+        queue = await rig.queue("orders")
+        await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        appending = rig.broker.append([Produced(rig.broker.topic("orders"), 0, batch((b"k", b"stays", [])))])
+        await rig.publish(b"goes", key=b"orders", expires_in_ms=20)
+        await appending.wait()
+        clock.advance(1)
+        await until(lambda: queue.message_count == 1)
+        assert (await get(queue)).value == b"stays"
+
+
+# Told that it is new
+
+
+async def test_after_a_crash_what_was_never_there_is_new() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        await rig.publish(b"old", b"older")
+        await get(queue)
+        after = storage.left_behind()
+    async with running(storage=after) as rig:
+        queue = rig.namespace.queue("q", SESSION)
+        await rig.publish(b"new")
+        taken = [await get(queue) for _ in range(3)]
+        assert [message.redelivered for message in taken] == [True, True, False]
+
+
+async def test_a_dead_letter_that_failed_is_not_handed_out_unnoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(lane_module, "RESERVATION", 2)
+    clock = ManualClock()
+    async with lazy(clock) as (rig, storage):
+        await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead")
+        await rig.publish(*[b"x"] * 6)
+        await rig.publish(b"last", expires_in_ms=100)
+        storage.is_full = True
+        clock.advance(1)
+        await queue._expire_span(queue.lanes[0], 0, 7, clock.now_ms()) if False else None
+        queue._begin_expiring()
+        await asyncio.sleep(0.05)
+        storage.is_full = False
+        for message in queue.lanes[0].returned:
+            message.expires_ms = 0
+        taken = [await get(queue) for _ in range(queue.message_count)]
+        last = taken[-1].position
+        [_, _, handed_out_to] = _stored(storage)
+        assert handed_out_to > last
+
+
+def _stored(storage: LazyStorage) -> tuple[int, int, int]:
+    from posthouse.broker.queues.progress import _LANE_KEY, _VALUE
+    from posthouse.storage.interface import Space
+
+    found = [value for key, value in storage.state[Space.QUEUE_PROGRESS].items() if len(key) == _LANE_KEY.size]
+    return max(_VALUE.unpack(value) for value in found)
+
+
+# After a restart
+
+
+async def test_expiries_of_a_long_backlog_take_little_memory(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.queue()
+        for _ in range(300):
+            await rig.publish(b"x", expires_in_ms=3_600_000)
+    async with running(tmp_path) as rig:
+        queue = rig.namespace.queue("q", SESSION)
+        await until(lambda: queue.lanes[0].expiries.earliest is not None)
+        await settle_turns()
+        assert len(queue.lanes[0].expiries._spans) == 1
+
+
+async def test_headers_are_matched_for_records_of_transactions_too() -> None:
+    async with running() as rig:
+        await rig.exchange("orders", ExchangeKind.TOPIC)
+        assert await rig.broker.namespaces.refer_committed([]) is None

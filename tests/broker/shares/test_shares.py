@@ -1,0 +1,211 @@
+"""Share groups inside a broker whose time stands still unless told otherwise."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from posthouse.broker.appending import Produced
+from posthouse.broker.broker import Broker
+from posthouse.broker.shares.config import default_config
+from posthouse.broker.shares.configs import ShareConfigs
+from posthouse.broker.shares.fetching import Taken, Wish
+from posthouse.broker.shares.group import ShareBeat
+from posthouse.broker.shares.leases import Acknowledgement, Run, Verdict
+from posthouse.broker.shares.sessions import ShareSession
+from posthouse.broker.shares.store import lane_of
+from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import PosthouseError, StorageFull, UnknownShareSession
+from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.records.builder import BatchBuilder
+from posthouse.settings import Settings
+from posthouse.storage.interface import Operation
+from posthouse.storage.memory import MemoryStorage
+
+GROUP = GroupId("g")
+WISH = Wish(max_bytes=2**20, max_records=100)
+
+
+@dataclass
+class Line:
+    is_open: bool = True
+
+
+class FillingStorage(MemoryStorage):
+    full = False
+
+    def commit(self, operations: Sequence[Operation]) -> Any:
+        if self.full:
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(StorageFull("no space"))
+            return failed
+        return super().commit(operations)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.storage = FillingStorage(self.clock)
+        self.broker = Broker(self.storage, Settings(memory=True), self.clock)
+        self.shares = self.broker.shares
+
+    async def start(self) -> None:
+        await self.broker.start()
+        [topic] = await self.broker.create_topics([NewTopic(name="t", partitions=1)])
+        assert isinstance(topic, Topic)
+        self.topic = topic
+        self.partition = topic.partition(0)
+        await self.shares.configs.replace(GROUP, {"share.auto.offset.reset": "earliest"})
+
+    async def produce(self, *values: bytes) -> None:
+        builder = BatchBuilder()
+        for value in values:
+            builder.add(None, value, timestamp=self.clock.now_ms())
+        appending = self.broker.append([Produced(self.topic, 0, memoryview(builder.build()))])
+        assert appending.future is not None
+        appending.results(await appending.future)
+
+    async def join(self, name: str = "m", line: Line | None = None) -> ShareSession:
+        await self.shares.beat(GROUP, ShareBeat(member=MemberId(name), epoch=0, topics=frozenset(["t"])))
+        return self.shares.open_session(GROUP, MemberId(name), line or Line())
+
+    async def take(self, session: ShareSession, wish: Wish = WISH) -> list[Run]:
+        taken = (await self.shares.fetch(session, [self.partition], wish)).get(self.partition)
+        if taken is None:
+            return []
+        assert isinstance(taken, Taken)
+        return taken.runs
+
+    async def say(
+        self, session: ShareSession, first: int, last: int, verdict: Verdict
+    ) -> PosthouseError | None:
+        said = {self.partition: [Acknowledgement(first, last, [verdict])]}
+        return (await self.shares.acknowledge(GROUP, session.member, said))[self.partition]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    await rig.start()
+    yield rig
+    await rig.broker.stop()
+
+
+async def test_a_lease_ends_with_its_time(rig: Rig) -> None:
+    first, second = await rig.join("a"), await rig.join("b")
+    await rig.produce(b"x", b"y")
+    assert await rig.take(first) == [Run(0, 1, 1)]
+    rig.clock.advance(29.9)
+    assert await rig.take(second) == []
+    assert await rig.say(first, 0, 0, Verdict.ACCEPT) is None
+    rig.clock.advance(0.2)
+    assert await rig.take(second) == [Run(1, 1, 2)]
+    assert await rig.say(first, 1, 1, Verdict.ACCEPT) is not None
+    assert await rig.say(second, 1, 1, Verdict.ACCEPT) is None
+
+
+async def test_a_silent_member_is_out_and_its_leases_come_back(rig: Rig) -> None:
+    await rig.shares.configs.replace(
+        GROUP, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "3600000"}
+    )
+    silent, other = await rig.join("a"), await rig.join("b")
+    await rig.produce(b"x")
+    assert await rig.take(silent) == [Run(0, 0, 1)]
+    rig.clock.advance(44)
+    await rig.shares.beat(GROUP, ShareBeat(member=MemberId("b"), epoch=other_epoch(rig, "b")))
+    rig.clock.advance(2)
+    await rig.shares.tick()
+    assert [member.id for member in rig.shares.get(GROUP)] == ["b"]
+    assert await rig.take(other) == [Run(0, 0, 2)]
+    with pytest.raises(UnknownShareSession):
+        rig.shares.sessions.follow(GROUP, MemberId("a"), 1, Line())
+
+
+def other_epoch(rig: Rig, name: str) -> int:
+    return next(member.epoch for member in rig.shares.get(GROUP) if member.id == name)
+
+
+async def test_a_connection_that_ends_while_it_waits_gets_nothing(rig: Rig) -> None:
+    line = Line()
+    session, other = await rig.join("a", line), await rig.join("b")
+    waiting = asyncio.ensure_future(
+        rig.shares.fetch(session, [rig.partition], Wish(max_bytes=1000, max_records=10, seconds=30))
+    )
+    await asyncio.sleep(0.01)
+    line.is_open = False
+    await rig.shares.tick()
+    await rig.produce(b"x")
+    assert await waiting == {}
+    assert await rig.take(other) == [Run(0, 0, 1)]
+
+
+async def test_many_who_wait_each_get_something_once(rig: Rig) -> None:
+    sessions = [await rig.join(f"m{number}") for number in range(8)]
+    wish = Wish(max_bytes=2**20, max_records=1, is_strict=True, seconds=30)
+    waiting = [asyncio.ensure_future(rig.take(session, wish)) for session in sessions]
+    await asyncio.sleep(0.01)
+    await rig.produce(*[b"v"] * 5)
+    await asyncio.sleep(0.05)
+    assert sum(each.done() for each in waiting) == 5
+    await rig.produce(*[b"w"] * 5)
+    taken = await asyncio.gather(*waiting)
+    assert sorted(run.first for runs in taken for run in runs) == list(range(8))
+    assert all(run.first == run.last for runs in taken for run in runs)
+
+
+async def test_an_acknowledgement_that_cannot_be_stored_is_told_and_stored_later(rig: Rig) -> None:
+    session = await rig.join()
+    await rig.produce(b"x", b"y")
+    await rig.take(session)
+    rig.storage.full = True
+    assert isinstance(await rig.say(session, 0, 0, Verdict.ACCEPT), StorageFull)
+    rig.storage.full = False
+    assert await rig.say(session, 1, 1, Verdict.ACCEPT) is None
+    progress = rig.shares.progress(GROUP)[rig.partition].progress
+    assert (progress.floor, progress.is_changed) == (2, False)
+
+
+async def test_whoever_shares_a_partition_reads_it(rig: Rig) -> None:
+    assert not rig.shares.is_read(rig.partition)
+    await rig.take(await rig.join())
+    assert rig.shares.is_read(rig.partition)
+
+
+async def test_a_group_that_cannot_be_stored_is_not_there(rig: Rig) -> None:
+    rig.storage.full = True
+    with pytest.raises(StorageFull):
+        await rig.join()
+    assert GROUP not in rig.shares
+    rig.storage.full = False
+    await rig.produce(b"x")
+    assert await rig.take(await rig.join()) == [Run(0, 0, 1)]
+
+
+def test_settings_outlive_defaults_that_do_not_fit_them(caplog: pytest.LogCaptureFixture) -> None:
+    storage = MemoryStorage(ManualClock())
+    value = b'{"share.session.timeout.ms": "2000"}'
+    storage.take_state = lambda space: {b"g": value}  # type: ignore[method-assign]
+    configs = ShareConfigs(storage, default_config(45_000))
+    configs.load()
+    assert configs.get(GROUP) == configs.defaults
+    assert configs.overrides(GROUP) == {"share.session.timeout.ms": "2000"}
+    assert "must be above" in caplog.text
+    short = ShareConfigs(storage, default_config(3000))
+    short.load()
+    assert short.get(GROUP).share_session_timeout_ms == 2000
+    assert short.get(GROUP).share_heartbeat_interval_ms == 1000
+
+
+def test_no_two_partitions_share_a_lane() -> None:
+    topics = [TopicId(bytes([number]) * 16) for number in range(3)]
+    lanes = {
+        lane_of(GroupId(group), PartitionId(topic, index))
+        for group in ("g", "h")
+        for topic in topics
+        for index in (0, 1, 65_535, 65_536, 65_537, 99_999)
+    }
+    assert len(lanes) == 2 * 3 * 6
