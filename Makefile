@@ -61,11 +61,13 @@ ROUNDS ?= 20
 explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS times (20)
 	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -q -n 2 --hypothesis-profile new \
 	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
-	    tests/broker/groups tests/broker/transactions tests/records || exit 1; done
+	    tests/broker/groups tests/broker/transactions tests/broker/queues tests/broker/routing \
+	    tests/broker/schedule tests/broker/shares tests/records || exit 1; done
 
 KILLS ?= 25
 SEED ?= 1
-torture: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
+torture: $(BIN)/.dev  ## Spark, archive, queues and broker killed KILLS times (25): every order comes out once
+	POSTHOUSE_QUEUE_KILLS=$(KILLS) $(BIN)/pytest tests/crash/test_queue_kill.py
 	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once
 
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md

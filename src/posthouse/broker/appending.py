@@ -89,6 +89,8 @@ class Appending:
                 operations += self.admission.puts()
             try:
                 self.future = storage.commit(operations)
+                if self.referred is not None:
+                    self.future.add_done_callback(self._committed)
             except OperationRefused as refusal:
                 self._drop(self._appends.index(refusal.operation), refusal.reason)
             except PosthouseError as error:
@@ -96,6 +98,16 @@ class Appending:
                     self._drop(0, error)
             else:
                 return
+
+    def _committed(self, done: asyncio.Future[list[Outcome]]) -> None:
+        """Queues hear of it in the order of commits, and even if nobody asks for the results."""
+        if not done.cancelled() and done.exception() is None:
+            self._tell_of_references()
+
+    def _tell_of_references(self) -> None:
+        referred, self.referred = self.referred, None
+        if referred is not None:
+            referred()
 
     def _drop(self, number: int, error: PosthouseError) -> None:
         del self._appends[number]
@@ -105,8 +117,8 @@ class Appending:
         """One entry per batch, in order: where it went, or why it was refused."""
         if outcomes and self.admission is not None:
             self.admission.durable()
-        if outcomes and self.referred is not None:
-            self.referred()
+        if outcomes:
+            self._tell_of_references()
         results = self._results
         arrived = self._long_poll.arrived
         for position, append, outcome in zip(self._positions, self._appends, outcomes, strict=False):

@@ -1,14 +1,15 @@
 """A storage in memory that takes its time, can be full, and leaves behind what a crash would leave."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageFenced, StorageFull
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Operation, Outcome, Put, Slice, Space
+from posthouse.storage.interface import Append, Operation, Outcome, Put, Refer, Slice, Space
 from posthouse.storage.memory import MemoryStorage
 
 
@@ -26,6 +27,8 @@ class LazyStorage(MemoryStorage):
         self.gate: asyncio.Event | None = None
         """While it is closed, nothing becomes durable."""
         self.read_gate: asyncio.Event | None = None
+        self.after_flush: Callable[[], None] | None = None
+        """Called before anybody hears what became of commits."""
         self.reads = 0
         self.commits = 0
         self.state: dict[Space, dict[bytes, bytes]] = {}
@@ -61,6 +64,12 @@ class LazyStorage(MemoryStorage):
             self._keep(operations)
             if not done.done():
                 done.set_result(outcomes)
+        if self.after_flush is not None:
+            self.after_flush()
+
+    @property
+    def is_idle(self) -> bool:
+        return self._flushing is None
 
     def _keep(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -91,23 +100,19 @@ class LazyStorage(MemoryStorage):
         after.state = deepcopy(self.state)
         if not self.is_full:
             for operations, _ in self._waiting[:unconfirmed]:
-                copied = deepcopy_operations(operations)
+                copied = _copied_all(operations)
                 MemoryStorage.commit(after, copied)
                 after._keep(copied)
         return after
 
 
-def deepcopy_operations(operations: Sequence[Operation]) -> list[Operation]:
+def _copied_all(operations: Sequence[Operation]) -> list[Operation]:
     """Batches are stamped in place, and those of the process that died are not to be."""
-    memo: dict[int, Any] = {}
+    memo: dict[int, Append] = {}
     return [_copied(operation, memo) for operation in operations]
 
 
-def _copied(operation: Operation, memo: dict[int, Any]) -> Operation:
-    from dataclasses import replace
-
-    from posthouse.storage.interface import Append, Refer
-
+def _copied(operation: Operation, memo: dict[int, Append]) -> Operation:
     if isinstance(operation, Append):
         copy = replace(operation, batch=memoryview(bytearray(operation.batch)))
         memo[id(operation)] = copy

@@ -161,7 +161,7 @@ async def test_an_error_while_a_log_is_read_again(
 
     def keys_in(*args: Any) -> Iterator[tuple[int, bytes]]:
         for found in reading.keys_in(*args):
-            if chance.random() < 0.0005:
+            if chance.random() < 0.002:
                 raise OSError("in the middle")
             yield found
 

@@ -175,10 +175,28 @@ async def test_a_queue_that_is_declared_while_its_connection_is_lost() -> None:
         await other.call(1, Queue.Declare(queue="mine1", exclusive=True))
 
 
-async def test_the_client_closes(wire: Wire) -> None:
-    wire.send(0, Connection.Close(200, "bye", 0, 0))
-    await wire.expect(0, Connection.CloseOk)
-    await wire.ended()
+async def test_a_client_that_closed_may_still_be_sending() -> None:
+    async with Rig() as rig:
+        wire = await rig.open()
+        wire.send(0, Connection.Close(200, "bye", 0, 0))
+        for _ in range(200):
+            wire.publish(1, "", "q", b"x" * 10_000)
+        await wire.writer.drain()
+        await wire.expect(0, Connection.CloseOk)
+        await wire.nothing()
+        for _ in range(200):
+            wire.publish(1, "", "q", b"x" * 10_000)
+        await wire.writer.drain()
+        wire.writer.write_eof()
+        await wire.ended()
+        assert not rig.connections
+
+
+async def test_a_client_that_closed_has_to_hang_up() -> None:
+    async with Rig(limits=AmqpLimits(lingering_seconds=0.02)) as rig:
+        wire = await rig.open()
+        await wire.call(0, Connection.Close(200, "bye", 0, 0))
+        await wire.ended()
 
 
 async def test_whoever_does_not_agree_to_a_close_is_let_go() -> None:
@@ -211,6 +229,18 @@ async def test_a_stop_answers_what_was_asked_and_then_says_why() -> None:
         await wire.ended()
         assert not rig.connections
         assert rig.queue("q").message_count == 1
+
+
+async def test_a_stop_does_not_wait_for_those_who_do_not_look() -> None:
+    async with Rig(limits=AmqpLimits(finishing_seconds=0.05)) as rig:
+        idle, closed = await rig.open(), await rig.open()
+        await closed.call(0, Connection.Close(200, "bye", 0, 0))
+        rig.listener.close()
+        await asyncio.sleep(0.02)
+        assert len(rig.connections) == 1
+        await asyncio.sleep(0.1)
+        assert not rig.connections
+        assert (await idle.receive())[1].reply_code == 320
 
 
 async def test_a_stop_does_not_wait_for_those_who_never_logged_in() -> None:

@@ -218,6 +218,20 @@ async def test_cancel_ends_deliveries_but_not_what_was_delivered(channel: Wire) 
     assert await bodies(channel, 1) == [b"1"]
 
 
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 5}])
+async def test_what_is_there_is_delivered_before_a_cancel_is_answered(
+    channel: Wire, arguments: dict[str, Any]
+) -> None:
+    await channel.call(1, Queue.Declare(queue="q", arguments=arguments))
+    for priority in (1, 5, 3, 0):
+        channel.publish(1, "", "q", b"%d" % priority, priority=priority)
+    channel.send(1, Basic.Consume(queue="q", consumer_tag="c"))
+    channel.send(1, Basic.Cancel("c"))
+    await channel.expect(1, Basic.ConsumeOk)
+    assert await bodies(channel, 4) == ([b"5", b"3", b"1", b"0"] if arguments else [b"1", b"5", b"3", b"0"])
+    await channel.expect(1, Basic.CancelOk)
+
+
 async def test_consumers_are_told_when_their_queue_is_deleted(broker: AsyncBroker, channel: Wire) -> None:
     await filled(channel, 1)
     await consume(channel, consumer_tag="mine")

@@ -6,18 +6,21 @@ round in circles: it is dropped.
 """
 
 import json
+import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.record_headers import DEATHS
-from posthouse.model.errors import UnknownExchange
+from posthouse.model.errors import CorruptBatch, QueueFull, RecordTooLarge, UnknownExchange
 from posthouse.records.header_section import decode_section, encode_section
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.message import Message
     from posthouse.broker.queues.queue import Queue
     from posthouse.broker.queues.wave import Wave
+
+log = logging.getLogger(__name__)
 
 
 class Reason(StrEnum):
@@ -36,7 +39,10 @@ def dead_letter(queue: "Queue", message: "Message", reason: Reason, now_ms: int,
     except UnknownExchange:
         return
     key = (message.key or b"") if definition.dead_letter_key is None else definition.dead_letter_key.encode()
-    headers = decode_section(message.headers)
+    try:
+        headers = decode_section(message.headers)
+    except CorruptBatch:
+        headers = []
     deaths = _with_death(_deaths(headers), queue, message, reason, now_ms)
     headers = [(name, value) for name, value in headers if name != DEATHS]
     headers.append((DEATHS, json.dumps(deaths).encode()))
@@ -46,7 +52,10 @@ def dead_letter(queue: "Queue", message: "Message", reason: Reason, now_ms: int,
         priority=queue.lanes.index(message.lane),
     )
     barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
-    namespace.publish(exchange, key, message.value, envelope, wave, barred=barred)
+    try:
+        namespace.publish(exchange, key, message.value, envelope, wave, barred=barred, waits=False)
+    except (QueueFull, RecordTooLarge) as error:
+        log.warning("queue %s: a dead letter has no place: %s", queue.name, error)
 
 
 def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
@@ -54,7 +63,7 @@ def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
         if name == DEATHS:
             try:
                 deaths = json.loads(value or b"[]")
-            except ValueError:
+            except (ValueError, RecursionError):
                 return []
             return [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
     return []
@@ -65,7 +74,8 @@ def _with_death(
 ) -> list[dict[str, Any]]:
     for death in deaths:
         if death.get("queue") == queue.name and death.get("reason") == reason:
-            again = {**death, "count": int(death.get("count", 0)) + 1}
+            before = death.get("count")
+            again = {**death, "count": (before if isinstance(before, int) else 1) + 1}
             return [again, *(other for other in deaths if other is not death)]
     new: dict[str, Any] = {
         "queue": queue.name,

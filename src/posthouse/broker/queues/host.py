@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from posthouse.broker.queues.streams import Stream
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.clock import Clock
 from posthouse.model.ids import TopicId
+from posthouse.model.topics import Topic
 from posthouse.storage.interface import Operation, Outcome, Storage
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ class QueuesHost(Protocol):
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]: ...
 
     def topic_name(self, topic: TopicId) -> str: ...
+
+    def find_topic(self, stream: Stream) -> Topic | None:
+        """The topic that a stream is written to, if there is one."""
 
     def watch(self, queue: "Queue") -> None: ...
 

@@ -29,6 +29,7 @@ class KeyOrder:
             elif self._held.setdefault(key, message) is message:
                 admitted.append(message)
             else:
+                message.lane.park(message)
                 self._waiting.setdefault(key, deque()).append(message)
                 self._count += 1
         return admitted
@@ -39,6 +40,14 @@ class KeyOrder:
         if not key or self._held.get(key) is not message:
             return
         del self._held[key]
+        self._free_waiting(key)
+
+    def free_all(self) -> None:
+        """Nobody waits any more; who must, will wait again."""
+        for key in list(self._waiting):
+            self._free_waiting(key)
+
+    def _free_waiting(self, key: bytes) -> None:
         for waiting in self._waiting.pop(key, ()):
             self._count -= 1
-            waiting.lane.give_back(waiting)
+            waiting.lane.reloaded(waiting)

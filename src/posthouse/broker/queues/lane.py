@@ -43,7 +43,10 @@ class Lane:
         """Behind the last position that is durable."""
         self.loaded_to = progress.floor
         """All below are in the window, handed out or settled."""
+        self.is_gone = False
+        """Its queue was deleted, and its log with it."""
         self.window: deque[Message] = deque()
+        self.window_bytes = 0
         self.returned: list[Message] = []
         """A heap by position."""
         self.bodiless: list[Message] = []
@@ -79,9 +82,12 @@ class Lane:
         reserved_to = progress.reserved_to
         while len(taken) < most:
             if returned and (not window or returned[0].position < window[0].position):
+                if returned[0].position >= reserved_to:
+                    break
                 message = heappop(returned)
             elif window and window[0].position < reserved_to:
                 message = window.popleft()
+                self.window_bytes -= message.size
             else:
                 break
             position = message.position
@@ -99,7 +105,21 @@ class Lane:
     @property
     def needs_reservation(self) -> bool:
         """Whether what comes next must not be handed out before storage knows of it."""
-        return bool(self.window) and self.window[0].position + RESERVATION // 2 >= self.progress.reserved_to
+        position = self.next_in_memory
+        return position is not None and position + RESERVATION // 2 >= self.progress.reserved_to
+
+    @property
+    def next_in_memory(self) -> int | None:
+        """The first position that `take` would come to."""
+        window, returned = self.window, self.returned
+        if returned and (not window or returned[0].position < window[0].position):
+            return returned[0].position
+        return window[0].position if window else None
+
+    def loaded(self, messages: Sequence[Message]) -> None:
+        """They follow those that are in the window."""
+        self.window.extend(messages)
+        self.window_bytes += sum(message.size for message in messages)
 
     def settle(self, message: Message) -> bool:
         """False where it is not leased any more."""
@@ -113,6 +133,7 @@ class Lane:
         self.progress.unsettle(message.position)
         self.progress.not_stored()
         self.leased[message.position] = message
+        self._queue.progressed(self)  # another commit may have stored it meanwhile
 
     def give_back(self, message: Message) -> bool:
         """Ready again. False where it is not leased."""
@@ -124,6 +145,10 @@ class Lane:
         else:
             heappush(self.returned, message)
         return True
+
+    def park(self, message: Message) -> None:
+        """It was taken, and is ready again, but nobody is to take it before it is `reloaded`."""
+        del self.leased[message.position]
 
     def reloaded(self, message: Message) -> None:
         heappush(self.returned, message)
@@ -200,6 +225,7 @@ class Lane:
             self.progress.settle(position)
         self.loaded_to = self.end
         self.window.clear()
+        self.window_bytes = 0
         self.returned.clear()
         self.bodiless.clear()
         return count

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
@@ -21,6 +22,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import (
+    CorruptBatch,
     DefinitionMismatch,
     InUse,
     NotEmpty,
@@ -258,11 +260,13 @@ class Namespace:
         wave: "Wave | None" = None,
         *,
         barred: frozenset[str] = frozenset(),
+        waits: bool = True,
     ) -> bool:
         """Whether any queue gets it. It is durable when the wave that it joins has ended.
 
         Raises QueueFull where a queue takes no more and wants its publishers to know; other queues get the message
-        all the same. Raises QueueBlocked, before anything has happened, where the publisher is to wait.
+        all the same. Raises QueueBlocked, before anything has happened, where the publisher is to wait; what
+        cannot wait, because it is in the broker already, goes in all the same.
         """
         queues = exchange.routes.get(key)
         if queues is None:
@@ -285,7 +289,7 @@ class Namespace:
             return True
         refusing: list[Queue] = []
         if self._limited:
-            queues = self._admitting(queues, wave, refusing)
+            queues = self._admitting(queues, wave, refusing, waits)
         if queues or not refusing or exchange is not self.router.default:
             wave.add(stream, queues, key, value, envelope)
         if refusing:
@@ -305,7 +309,7 @@ class Namespace:
 
     def _check_size(self, stream: object, key: bytes, value: bytes, envelope: Envelope) -> None:
         assert isinstance(stream, Stream)
-        topic = stream.topic
+        topic = stream.topic or self._host.find_topic(stream)
         if topic is not None:
             size = len(key) + len(value) + len(envelope.headers) + _RECORD_OVERHEAD
             if size > topic.config.max_message_bytes:
@@ -314,14 +318,17 @@ class Namespace:
                     f"topic {topic.name!r}"
                 )
 
-    def _admitting(self, queues: tuple[Queue, ...], wave: "Wave", refusing: list[Queue]) -> tuple[Queue, ...]:
+    def _admitting(
+        self, queues: tuple[Queue, ...], wave: "Wave", refusing: list[Queue], waits: bool
+    ) -> tuple[Queue, ...]:
         limited = [queue for queue in queues if queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
             if overflow is not Overflow.DROP_HEAD and queue.is_full:
-                if overflow is Overflow.BLOCK:
+                if overflow is not Overflow.BLOCK:
+                    refusing.append(queue)
+                elif waits:
                     raise QueueBlocked(queue)
-                refusing.append(queue)
         if refusing:
             queues = tuple(queue for queue in queues if queue not in refusing)
         for queue in limited:
@@ -346,9 +353,10 @@ class Namespace:
 
     def exchange_of(self, message: Message) -> str:
         """The exchange that it was published to, as far as that can be told."""
-        for name, value in decode_section(message.headers):
-            if name == EXCHANGE:
-                return (value or b"").decode(errors="replace")
+        with suppress(CorruptBatch):
+            for name, value in decode_section(message.headers):
+                if name == EXCHANGE:
+                    return (value or b"").decode(errors="replace")
         source = self._host.sources.get(message.topic)
         return source[1].name if source is not None and isinstance(source[1], Exchange) else ""
 

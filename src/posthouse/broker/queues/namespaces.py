@@ -138,6 +138,9 @@ class Namespaces:
         known = self.storage.topics.get(topic)
         return "" if known is None else known.name
 
+    def find_topic(self, stream: Stream) -> Topic | None:
+        return stream.find(self._topics)
+
     def watch(self, queue: Queue) -> None:
         if queue.definition.expires_ms is not None:
             self._expiring.add(queue)
@@ -212,7 +215,12 @@ class Namespaces:
             try:
                 namespace = self.get(entry.namespace)
                 namespace.publish(
-                    namespace.router.exchange(entry.exchange), entry.key, entry.value, envelope, wave
+                    namespace.router.exchange(entry.exchange),
+                    entry.key,
+                    entry.value,
+                    envelope,
+                    wave,
+                    waits=False,
                 )
             except NotFound as error:
                 log.warning("a delayed message has nowhere to go: %s", error)

@@ -356,8 +356,10 @@ class Progress:
         self._chunks[number] = _Chunk.decode(value)
         self._stored_chunks.add(number)
 
-    def loaded(self, start: int) -> None:
-        """Everything is taken in; nothing lies below `start`, the start of the lane's log."""
+    def loaded(self, start: int, end: int | None = None) -> None:
+        """Everything is taken in; nothing lies below `start`, the start of the lane's log, or from `end` on."""
+        if end is not None and end < self.handed_out_to:  # what was not there was not handed out
+            self.handed_out_to = self.reserved_to = self._reserving_to = max(end, self.floor)
         self.settled_above = 0
         for number, chunk in self._chunks.items():
             low = max(self.floor - (number << CHUNK_BITS), 0)

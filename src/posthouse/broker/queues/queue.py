@@ -35,6 +35,8 @@ AT_ONCE = 256
 """So many are handed out in one turn of the event loop."""
 _OFFERS = 16
 """So many rounds of loading and handing out a new consumer is waited for."""
+RETRY_SECONDS = 1.0
+"""What storage refused is tried again after so long."""
 LEASED_BYTES = 16 * 1024 * 1024
 """Beyond this, the bodies of messages that are handed out are let go and read again if they come back."""
 
@@ -94,10 +96,11 @@ class Queue:
         self._filling: asyncio.Task[None] | None = None
         self._reserving: asyncio.Task[None] | None = None
         self._pump_planned = False
+        self._bytes = 0
+        """Of all that is not settled, roughly: nobody knows the bytes of each record in a batch."""
         self._leased_bytes = 0
         self.expected = 0
         """On their way here; counted only where there is a limit."""
-        self.ready_bytes = 0
         self.was_used = False
         self.used_at = host.clock.monotonic()
         self.is_deleted = False
@@ -114,7 +117,8 @@ class Queue:
     def loaded(self) -> None:
         """Progress was taken in from storage."""
         for lane, reader in zip(self.lanes, self._readers, strict=True):
-            lane.progress.loaded(self._host.storage.bounds(lane.log).start)
+            bounds = self._host.storage.bounds(lane.log)
+            lane.progress.loaded(bounds.start, bounds.end)
             lane.loaded_to = lane.progress.floor
             lane.load_stash()
             reader.seek(lane.progress.floor)
@@ -124,8 +128,9 @@ class Queue:
         for lane in self.lanes:
             await find_expiries(self._host.storage, lane)
             if self.definition.max_bytes is not None:
-                self.ready_bytes += await unsettled_bytes(self._reader(lane), lane)
+                self._bytes += await unsettled_bytes(self._reader(lane), lane)
         self._plan_expiry()
+        self._drop_excess()
 
     def topic_name(self, topic: TopicId) -> str:
         return self._host.topic_name(topic)
@@ -140,6 +145,10 @@ class Queue:
         if limit is not None and self.definition.overflow is Overflow.DROP_HEAD:
             return min(ready, limit)  # the rest is on its way out
         return ready
+
+    @property
+    def ready_bytes(self) -> int:
+        return self._bytes - self._leased_bytes
 
     @property
     def leased_count(self) -> int:
@@ -164,22 +173,22 @@ class Queue:
     def is_full(self) -> bool:
         definition = self.definition
         if definition.max_length is not None:
-            return sum(lane.ready for lane in self.lanes) + self.expected >= definition.max_length
+            if sum(lane.ready for lane in self.lanes) + self.expected >= definition.max_length:
+                return True
         return definition.max_bytes is not None and self.ready_bytes >= definition.max_bytes
 
     # Messages come in
 
     def arrived(self, lane: Lane, count: int, size: int) -> None:
         """`count` more positions of a lane are durable."""
-        self.ready_bytes += size
+        self._bytes += size
         if self._polling:
             self._wake_polling()
         if not self._pump_planned:
             self._plan_pump()
         if lane.expiries.earliest is not None:
             self._plan_expiry()
-        if self.definition.is_limited and self.definition.overflow is Overflow.DROP_HEAD:
-            self._drop_excess()
+        self._drop_excess()
 
     # Messages go out
 
@@ -229,6 +238,7 @@ class Queue:
             for consumer, hand in dealt(messages, consumers):
                 consumer.deliver(hand)
             self._let_bodies_go(messages)
+            self._tell_of_room()
             self._plan_pump()  # there may be more, for these or for others
         self._plan_filling()
 
@@ -253,7 +263,7 @@ class Queue:
                 self._reserving.add_done_callback(self._reserved)
 
     async def _reserve(self, lanes: Sequence[Lane]) -> None:
-        marks = {lane: lane.window[0].position + RESERVATION for lane in lanes if lane.window}
+        marks = {lane: at + RESERVATION for lane in lanes if (at := lane.next_in_memory) is not None}
         puts = [put for lane, to in marks.items() for put in lane.progress.reserve(to)]
         await asyncio.shield(self._host.settling.store(set(marks), puts))
         for lane, to in marks.items():
@@ -261,13 +271,21 @@ class Queue:
 
     def _reserved(self, task: asyncio.Task[None]) -> None:
         self._reserving = None
-        if not task.cancelled() and task.exception() is None:
+        if not task.cancelled():
+            self._plan_pump_after(task)
+
+    def _plan_pump_after(self, task: asyncio.Task[None]) -> None:
+        """At once, or some time later where it failed: nobody else may come to see to it."""
+        if task.exception() is None:
             self._plan_pump()
+        elif not self.is_deleted:
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._plan_pump)
 
     def _take(self, most: int) -> list[Message]:
         while leased := self._lease(most):
             alive = self._alive(leased)
             admitted = alive if self._keys is None else self._keys.admit(alive)
+            self._leased_bytes += sum(message.size for message in admitted)
             if admitted:
                 return admitted
         return []
@@ -287,13 +305,13 @@ class Queue:
         now: int | None = None
         expired: list[Message] = []
         for message in leased:
-            self._leased_bytes += message.size
             if message.expires_ms:
                 now = now or self._host.clock.now_ms()
                 if message.expires_ms <= now:
                     expired.append(message)
         if not expired:
             return leased
+        self._leased_bytes += sum(message.size for message in expired)
         self._die(expired, Reason.EXPIRED)
         gone = set(expired)
         return [message for message in leased if message not in gone]
@@ -301,48 +319,54 @@ class Queue:
     def _let_bodies_go(self, messages: Sequence[Message]) -> None:
         if self._leased_bytes > LEASED_BYTES:
             for message in messages:
-                message.value = None
+                if message.lane.leased.get(message.position) is message:
+                    message.value = None
 
     def _plan_filling(self) -> None:
         if self._filling is None and self._wants_more():
             self._start_filling()
 
-    def _start_filling(self) -> asyncio.Task[None]:
+    def _start_filling(self, only: Lane | None = None) -> asyncio.Task[None]:
         if self._filling is None:
-            self._filling = self._host.start(self._fill())
+            self._filling = self._host.start(self._fill(only))
             self._filling.add_done_callback(self._filled)
         return self._filling
 
     def _wants_more(self) -> bool:
         if self._keys is not None and self._keys.is_crowded:
             return False
-        return any(lane.has_more and len(lane.window) < LOW_WINDOW for lane in self.lanes)
+        return any(
+            lane.has_more and len(lane.window) < LOW_WINDOW and lane.window_bytes < WINDOW_BYTES // 2
+            for lane in self.lanes
+        )
 
     def _filled(self, task: asyncio.Task[None]) -> None:
         self._filling = None
-        if (
-            not task.cancelled()
-            and task.exception() is None
-            and any(lane.window or lane.returned for lane in self.lanes)
-        ):
-            self._plan_pump()
+        if task.cancelled():
+            return
+        if task.exception() is not None or any(lane.window or lane.returned for lane in self.lanes):
+            self._plan_pump_after(task)
 
-    async def _fill(self) -> None:
+    async def _fill(self, only: Lane | None) -> None:
         for lane, reader in zip(reversed(self.lanes), reversed(self._readers), strict=True):
+            if only is not None and lane is not only:
+                continue
             await self._reload(lane)
-            loaded = 0
-            while lane.loaded_to < lane.end and len(lane.window) < WINDOW and loaded < WINDOW_BYTES:
+            while (
+                lane.loaded_to < lane.end
+                and len(lane.window) < WINDOW
+                and lane.window_bytes < WINDOW_BYTES
+                and not self.is_deleted
+            ):
                 lane.loaded_to = max(lane.loaded_to, lane.progress.floor)
                 run = await reader.next_run(min(lane.end, lane.loaded_to + WINDOW - len(lane.window)))
                 if run is None:
                     lane.loaded_to = max(lane.loaded_to, reader.position)
                     continue
-                first_size = len(lane.window)
                 messages = await reader.load(*run)
-                lane.window.extend(messages)
-                loaded += sum(message.size for message in messages)
+                lane.loaded(messages)
                 lane.loaded_to = reader.position
-                if len(lane.window) > first_size:
+                if messages:
                     self._plan_pump()
             if lane.window and lane is not self.lanes[0]:
                 break  # the most urgent first
@@ -357,22 +381,37 @@ class Queue:
                 self.progressed(lane)
 
     async def get(self) -> Message | None:
-        """One message, leased; None when there is none."""
+        """One message, leased; None when there is none. Raises Unavailable."""
         self.touch()
         while True:
+            if self.is_deleted:
+                return None
             if self._trimming is not None:
                 await asyncio.wait([self._trimming])
                 continue
             self._plan_reservation()
             taken = self._take(1)
             if taken:
+                self._tell_of_room()
                 return taken[0]
             if self._reserving is not None:
-                await asyncio.wait([self._reserving])
-            elif any(lane.has_more for lane in self.lanes):
-                await asyncio.wait([self._start_filling()])
+                await self._done(self._reserving)
+            elif self._filling is not None or self._has_more_to_take:
+                await self._done(self._start_filling())
             else:
                 return None
+
+    @property
+    def _has_more_to_take(self) -> bool:
+        if self._keys is not None and self._keys.is_crowded:
+            return False
+        return any(lane.has_more for lane in self.lanes)
+
+    async def _done(self, task: asyncio.Task[None]) -> None:
+        """Raises what went wrong with it, unless that is because the queue is gone."""
+        await asyncio.wait([task])
+        if not self.is_deleted and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
 
     async def poll(self, most: int, seconds: float, *, lease_seconds: float) -> list[Message]:
         """Up to `most` messages, leased for `lease_seconds`; none only when none came within `seconds`."""
@@ -384,12 +423,17 @@ class Queue:
                 taken = [first, *self._take(most - 1)]
                 self._leases.set(taken, lease_seconds)
                 return taken
+            if self.is_deleted:
+                return []
             waiting: asyncio.Future[None] = loop.create_future()
             self._polling.append(waiting)
             try:
                 await asyncio.wait_for(waiting, deadline - loop.time())
             except TimeoutError:
                 return []
+            finally:
+                if waiting in self._polling:
+                    self._polling.remove(waiting)
 
     def extend(self, messages: Sequence[Message], seconds: float) -> None:
         """Lease what was polled for longer, from now on."""
@@ -398,9 +442,14 @@ class Queue:
 
     def _leases_ended(self, messages: Sequence[Message]) -> None:
         """Whoever held them may still try to settle them: what goes back are others."""
-        again = [message.copy() for message in messages if message.lane.leased.get(message.position) is message]
-        for message in again:
-            message.lane.leased[message.position] = message
+        again = []
+        for message in messages:
+            lane = message.lane
+            if lane.leased.get(message.position) is message:
+                lane.leased[message.position] = other = message.copy()
+                again.append(other)
+                if self._keys is not None:
+                    self._keys.free(message)
         self.release(again)
 
     def _wake_polling(self) -> None:
@@ -422,18 +471,37 @@ class Queue:
                 if message.lane is not lane:
                     lane = message.lane
                     self._host.settling.changed(lane)
-                self._leased_bytes -= message.size
-                self.ready_bytes -= message.size
-                if self._keys is not None:
-                    self._keys.free(message)
-                if self._leases:
-                    self._leases.drop(message)
-        self.settled()
+                self._let_go(message)
+        self._settled()
 
-    def settled(self) -> None:
-        """Something that was leased is gone for good."""
+    def settled(self, messages: Sequence[Message]) -> None:
+        """These were leased, and are gone for good."""
+        for message in messages:
+            self._let_go(message)
+        self._settled()
+
+    def _let_go(self, message: Message) -> None:
+        self._leased_bytes -= message.size
+        self._bytes -= message.size
+        if self._keys is not None:
+            self._keys.free(message)
+        if self._leases:
+            self._leases.drop(message)
+
+    def _settled(self) -> None:
         if self._keys is not None:
             self._plan_pump()
+            self._wake_polling()
+        if not self._leased_bytes and not any(lane.ready for lane in self.lanes):
+            self._bytes = 0
+        self._tell_of_room()
+
+    def expect_less(self, count: int) -> None:
+        """They have come, or will not come."""
+        self.expected -= count
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
         if self._when_room and not self.is_full:
             waiting, self._when_room = self._when_room, []
             for callback in waiting:
@@ -451,6 +519,7 @@ class Queue:
             return
         limit = self.definition.delivery_limit
         exhausted: list[Message] = []
+        now = self._host.clock.now_ms()
         for message in messages:
             lane = message.lane
             if lane.leased.get(message.position) is not message:
@@ -468,8 +537,12 @@ class Queue:
                 self._keys.free(message)
             if self._leases:
                 self._leases.drop(message)
+            if NEVER < message.expires_ms <= now:  # its time came while nobody could look at it
+                lane.expiries.add_span(message.expires_ms, message.position, message.position + 1)
+                self._plan_expiry()
         if exhausted:
             self._die(exhausted, Reason.DELIVERY_LIMIT)
+        self._drop_excess()
         if self._polling:
             self._wake_polling()
         self._plan_pump()
@@ -491,27 +564,20 @@ class Queue:
             self._host.start(self._dead_letter(messages, reason))
 
     async def _dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
-        there: list[Message] = []
-        for message in messages:
-            if message.value is not None or await reload(self._host.storage, message):
-                there.append(message)
-        wave = self._host.transaction()
-        now = self._host.clock.now_ms()
-        for message in there:
-            dead_letter(self, message, reason, now, wave)
-        wave.settle(messages)
         try:
+            there: list[Message] = []
+            for message in messages:
+                if message.value is not None or await reload(self._host.storage, message):
+                    there.append(message)
+            wave = self._host.transaction()
+            now = self._host.clock.now_ms()
+            for message in there:
+                dead_letter(self, message, reason, now, wave)
+            wave.settle(messages)
             await wave.commit()
         except BaseException:
-            self.release(
-                [message for message in messages if message.position in message.lane.leased], count=False
-            )
+            self.release(messages, count=False, delay_ms=int(RETRY_SECONDS * 1000))
             raise
-        for message in messages:
-            self._leased_bytes -= message.size
-            self.ready_bytes -= message.size
-            if self._keys is not None:
-                self._keys.free(message)
 
     def purge(self) -> int:
         """Forget everything that is ready; how many that were."""
@@ -520,12 +586,13 @@ class Queue:
             count += lane.purge()
             reader.seek(lane.end)
             self.progressed(lane)
-        self.ready_bytes = sum(message.size for lane in self.lanes for message in lane.leased.values())
-        self.settled()
+        self._bytes = self._leased_bytes
+        self._settled()
         return count
 
     def progressed(self, lane: Lane) -> None:
         self._host.settling.changed(lane)
+        self._tell_of_room()
 
     def put_aside(self) -> None:
         """Messages are in the stash now, where some of them have yet to be read."""
@@ -534,7 +601,10 @@ class Queue:
 
     def _drop_excess(self) -> None:
         """The oldest go when there are more than may be."""
-        if self._trimming is None and self._excess():
+        definition = self.definition
+        if not definition.is_limited or definition.overflow is not Overflow.DROP_HEAD:
+            return
+        if self._trimming is None and not self.is_deleted and self._excess():
             self._trimming = self._host.start(self._drop())
             self._trimming.add_done_callback(self._dropped)
 
@@ -551,9 +621,13 @@ class Queue:
 
     def _dropped(self, task: asyncio.Task[None]) -> None:
         self._trimming = None
-        if not task.cancelled() and task.exception() is None and not self.is_deleted:
+        if task.cancelled() or self.is_deleted:
+            return
+        if task.exception() is None:
             self._drop_excess()
-            self._plan_pump()
+        else:
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._drop_excess)
+        self._plan_pump()
 
     async def _drop(self) -> None:
         while (excess := self._excess()) and not self.is_deleted:
@@ -570,11 +644,13 @@ class Queue:
         for lane in self.lanes:
             if lane.ready <= 0:
                 continue
-            while not lane.window and not lane.returned and lane.has_more:
-                await asyncio.wait([self._start_filling()])
+            if self._keys is not None:
+                self._keys.free_all()  # those that wait for others of their key may be the oldest
+            while not lane.window and not lane.returned and lane.has_more and not self.is_deleted:
+                await self._done(self._start_filling(lane))
             self._plan_reservation()
             if self._reserving is not None:
-                await asyncio.wait([self._reserving])
+                await self._done(self._reserving)
             taken = lane.take(most)
             self._leased_bytes += sum(message.size for message in taken)
             return taken
@@ -609,7 +685,11 @@ class Queue:
         """Look at every span of messages whose time may have come, wherever in the queue it is."""
         for lane in self.lanes:
             while (span := lane.expiries.due(now := self._host.clock.now_ms())) is not None:
-                await self._expire_span(lane, *span, now)
+                try:
+                    await self._expire_span(lane, *span, now)
+                except BaseException:
+                    lane.expiries.add_span(now + int(RETRY_SECONDS * 1000), *span)
+                    raise
 
     async def _expire_span(self, lane: Lane, first: int, end: int, now: int) -> None:
         await self._expire_messages(lane, lane.expired_in_stash(first, end, now))
@@ -657,6 +737,7 @@ class Queue:
         for lane in self.lanes:
             self._host.settling.forget(lane)
             lane.leased.clear()
+            lane.is_gone = True
         waiting, self._when_room = self._when_room, []
         for callback in waiting:
             callback()

@@ -1,5 +1,6 @@
 """What a queue finds out from its references after a restart, in the background."""
 
+from posthouse.broker.queues.expiries import SPAN
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.model.errors import OffsetOutOfRange
@@ -14,6 +15,7 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
     end = lane.end
     first = await storage.find_timestamp(lane.log, 0)
     position = end if first is None else max(first.offset, lane.progress.floor)
+    span: tuple[int, int, int] | None = None
     while (position := max(position, lane.progress.floor)) < end:
         try:
             found = await storage.read(lane.log, position, _SCAN_BYTES)
@@ -22,11 +24,19 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
                 raise
             continue  # settled and let go meanwhile
         if not found.data:
-            return
+            break
         for _, header in iter_headers(memoryview(found.data)):
             position = header.next_offset
-            if header.base_timestamp != NO_TIMESTAMP:
-                lane.expiries.add_span(header.base_timestamp, header.base_offset, header.next_offset)
+            if header.base_timestamp == NO_TIMESTAMP:
+                continue
+            if span is not None and position - span[1] <= SPAN:
+                span = min(span[0], header.base_timestamp), span[1], position
+                continue
+            if span is not None:
+                lane.expiries.add_span(*span)
+            span = header.base_timestamp, header.base_offset, position
+    if span is not None:
+        lane.expiries.add_span(*span)
 
 
 async def unsettled_bytes(reader: LaneReader, lane: Lane) -> int:

@@ -29,6 +29,8 @@ class Referrals:
         self._lanes: "dict[Lane, list[Run]]" = {}
 
     def operations(self) -> list[Refer]:
+        """To be committed at once: a queue may be deleted at any time."""
+        self._lanes = {lane: runs for lane, runs in self._lanes.items() if not lane.is_gone}
         return [Refer(lane.log, runs) for lane, runs in self._lanes.items()]
 
     def durable(self) -> None:
@@ -58,15 +60,23 @@ class Referrals:
                 self._refer(queues, append, record.offset - base, 1, size)
 
     def _refer(self, queues: tuple[Queue, ...], append: Append, first: int, count: int, size: int) -> None:
+        partition, placed = append.partition, append if append.base_offset < 0 else None
+        if placed is None:  # it has its place already, and need not be kept in memory for that
+            first += append.base_offset
         for queue in queues:
             expires_ms = queue.expiry_of(self._now_ms, None)
             runs = self._lanes.setdefault(queue.lane_for(0), [])
             last = runs[-1] if runs else None
-            if last is not None and last.append is append and last.first + last.count == first:
+            if (
+                last is not None
+                and last.append is placed
+                and last.partition == partition
+                and last.first + last.count == first
+            ):
                 last.count += count
                 last.size += size
             else:
-                runs.append(Run(append.partition, first, count, size, expires_ms, append))
+                runs.append(Run(partition, first, count, size, expires_ms, placed))
 
 
 def routing_key(record: Record) -> bytes:

@@ -46,9 +46,9 @@ _LANES_PER_TURN = 100
 class _Known:
     """What is known of a lane."""
 
-    floor: int = 0
+    floor: int
     """Surely durable."""
-    trimmed_to: int = 0
+    trimmed_to: int
     needs: LaneNeeds = field(default_factory=LaneNeeds)
     straggling: Straggling | None = None
 
@@ -102,7 +102,7 @@ class QueueRetention:
         async with self._reclaiming:
             queues = [queue for queue in self._queues() if not queue.is_deleted]
             lanes = [lane for queue in queues for lane in queue.lanes]
-            self._known = {lane: self._known.get(lane) or _Known() for lane in lanes}
+            self._known = {lane: self._known.get(lane) or self._new(lane) for lane in lanes}
             ends = self._ends_now()
             stored = await self._store(lanes)
             await self._trim(self._lane_trims() + self._stash_trims(queues, stored))
@@ -114,6 +114,10 @@ class QueueRetention:
             if forsaken:
                 await self._delete_forsaken(forsaken)
             await self._relieve(queues)
+
+    def _new(self, lane: Lane) -> _Known:
+        start = self._storage.bounds(lane.log).start
+        return _Known(start, start)
 
     def _ends_now(self) -> dict[PartitionId, int]:
         """Before which offsets nothing new can be referred to: what is undecided may yet be."""
@@ -133,7 +137,7 @@ class QueueRetention:
         ]
 
     async def _store(self, lanes: Iterable[Lane]) -> set[Lane]:
-        """Make floors durable, and learn of them; returns the lanes of which everything is stored."""
+        """Make floors durable, and learn of them; returns the lanes that had changed."""
         changed = {}
         puts: list[Operation] = []
         for lane in lanes:
@@ -141,15 +145,15 @@ class QueueRetention:
             if progress.is_changed or progress.stash.gone or self._known[lane].floor != progress.floor:
                 changed[lane] = progress.floor, progress.stash.gone, progress.failures
                 puts += progress.puts()
-        stored = set(lanes)
         if changed:
             await asyncio.shield(self._settling.store(set(changed), puts))
+        stored = set()
         for lane, (floor, gone, failures) in changed.items():
-            if lane.progress.failures != failures:
-                stored.discard(lane)  # an earlier commit failed, after this one was on its way
-                continue
-            self._known[lane].floor = floor
-            lane.progress.stash.forget(gone)
+            # Otherwise an earlier commit has failed, when this one was on its way.
+            if lane.progress.failures == failures:
+                self._known[lane].floor = floor
+                lane.progress.stash.forget(gone)
+                stored.add(lane)
         return stored
 
     def _lane_trims(self) -> list[Trim]:
@@ -159,12 +163,16 @@ class QueueRetention:
     def _stash_trims(self, queues: Iterable[Queue], stored: set[Lane]) -> list[Trim]:
         trims = []
         for queue in queues:
-            if not queue.is_deleted and stored.issuperset(queue.lanes):
-                bounds = self._storage.bounds(queue.stash)
-                stashes = [lane.progress.stash.lowest for lane in queue.lanes]
-                lowest = min((each for each in stashes if each is not None), default=bounds.end)
-                if lowest > bounds.start:
-                    trims.append(Trim(queue.stash, lowest))
+            if queue.is_deleted or stored.isdisjoint(queue.lanes):
+                continue
+            stashes = [lane.progress.stash for lane in queue.lanes]
+            if any(stash.is_changed for stash in stashes):
+                continue
+            bounds = self._storage.bounds(queue.stash)
+            needed = [lowest for stash in stashes if (lowest := stash.lowest) is not None]
+            start = min(needed, default=bounds.end)
+            if start > bounds.start:
+                trims.append(Trim(queue.stash, start))
         return trims
 
     async def _trim(self, trims: Sequence[Trim]) -> None:
@@ -219,7 +227,9 @@ class QueueRetention:
 
     async def _relieve(self, queues: Iterable[Queue]) -> None:
         now = self._clock.monotonic()
-        for queue in queues:
+        for number, queue in enumerate(queues):
+            if number % _LANES_PER_TURN == 0:
+                await asyncio.sleep(0)
             for lane in queue.lanes:
                 end = self._due(lane, now)
                 room = self.limits.stashed - len(lane.progress.stash)
@@ -233,6 +243,8 @@ class QueueRetention:
         """Up to where messages have held much back for too long; 0, where none have."""
         known, floor = self._known[lane], lane.progress.floor
         straggling = known.straggling
+        if straggling is None and not lane.progress.settled_above and not self.held_back:
+            return 0
         if straggling is None or straggling.end <= floor:
             end = straggling_to(lane, known.needs, self._overdue(known), self.limits)
             known.straggling = Straggling(end, now) if end > floor else None

@@ -108,6 +108,11 @@ class Stash:
         return stashed.deliveries
 
     @property
+    def is_changed(self) -> bool:
+        """Whether there is something that storage does not have yet."""
+        return bool(self._changed)
+
+    @property
     def size(self) -> int:
         """Bytes of the values of these messages."""
         return sum(stashed.size for stashed in self._live.values())

@@ -83,13 +83,11 @@ async def rewrite(storage: Storage, queue: Queue) -> None:
 
 
 def is_sparse(storage: Storage, queue: Queue, limits: StragglerLimits) -> bool:
-    bounds = storage.bounds(queue.stash)
     live = sum(len(lane.progress.stash) for lane in queue.lanes)
-    return (
-        live > 0
-        and live * _SPARSE < bounds.end - bounds.start
-        and storage.size(queue.stash) >= limits.rewritten
-    )
+    if not live:
+        return False
+    bounds = storage.bounds(queue.stash)
+    return live * _SPARSE < bounds.end - bounds.start and storage.size(queue.stash) >= limits.rewritten
 
 
 async def _from_log(reader: LaneReader, positions: Sequence[int]) -> AsyncIterator[Message]:

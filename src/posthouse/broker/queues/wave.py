@@ -104,9 +104,12 @@ class Wave:
 
     def abandon(self) -> None:
         """Nothing of it is to count. Only for one that was not committed."""
-        for queue, count in self._expected.items():
-            queue.expected -= count
-        self._expected.clear()
+        self._expect_no_more()
+
+    def _expect_no_more(self) -> None:
+        expected, self._expected = self._expected, {}
+        for queue, count in expected.items():
+            queue.expect_less(count)
 
     def missing_streams(self) -> list[Stream]:
         """Whose topics have to be made before this can be written."""
@@ -123,6 +126,7 @@ class Wave:
     def write(self) -> None:
         try:
             produced = self._packed()
+            self._lanes = {lane: runs for lane, runs in self._lanes.items() if not lane.is_gone}
             operations: list[Operation] = [Refer(lane.log, runs) for lane, runs in self._lanes.items()]
             operations += self._writer.schedule_appends(self.scheduled) if self.scheduled else []
             operations += self._settlements()
@@ -222,8 +226,11 @@ class Wave:
             raise error
 
     def _settled_for_good(self) -> None:
-        for queue in {message.queue: None for message in self._taken_back}:
-            queue.settled()
+        settled: dict[Queue, list[Message]] = {}
+        for message in self._taken_back:
+            settled.setdefault(message.queue, []).append(message)
+        for queue, messages in settled.items():
+            queue.settled(messages)
 
     def fail(self, error: PosthouseError) -> None:
         """It cannot be written: nothing of it has happened."""
@@ -232,8 +239,7 @@ class Wave:
         self._end(error)
 
     def _end(self, error: PosthouseError | None) -> None:
-        for queue, count in self._expected.items():
-            queue.expected -= count
+        self._expect_no_more()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(error)

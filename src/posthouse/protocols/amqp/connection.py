@@ -67,6 +67,8 @@ class _Stage(Enum):
     """Nothing more is begun. When what was asked for is answered, the connection is closed."""
     CLOSING = auto()
     """One side has asked for the end, and the other one is to agree."""
+    LINGERING = auto()
+    """Both have agreed. The client may still be sending what it wrote before, and would hear nothing."""
     LOST = auto()
 
 
@@ -170,26 +172,31 @@ class AmqpConnection(asyncio.Protocol):
     def close_asked_for(self) -> None:
         """Agree when everything of the connection is gone, as with RabbitMQ."""
         if self._stage is _Stage.CLOSING and self._ending is None:
-            self._outbox.send(encode.method(0, Methods.CloseOk()))
-            self._leave()
-        elif self._stage is not _Stage.LOST:
+            self._agree()
+        elif self._stage in (_Stage.OPEN, _Stage.FINISHING):
             self._stage = _Stage.CLOSING
             self._decoder.close()
             self._end().add_done_callback(lambda _: self._agree())
 
     def _agree(self) -> None:
         if self._stage is _Stage.CLOSING:
+            self._stage = _Stage.LINGERING
             self._outbox.send(encode.method(0, Methods.CloseOk()))
-            self._leave()
+            self._cancel_timer()
+            self._timer = self._loop.call_later(self._limits.lingering_seconds, self._leave)
+            self.regulate()
 
     def close_agreed(self) -> None:
-        if self._stage is _Stage.CLOSING:
+        if self._stage in (_Stage.CLOSING, _Stage.LINGERING):
             self._leave()
 
     def close_because(self, refusal: Refused, index: int) -> None:
-        if self._stage in (_Stage.CLOSING, _Stage.LOST):
+        if self._stage not in (_Stage.OPEN, _Stage.FINISHING):
             return
-        if self._stage is not _Stage.FINISHING:
+        seconds = self._limits.closing_seconds
+        if self._stage is _Stage.FINISHING:
+            seconds = self._limits.finishing_seconds
+        else:
             log.warning("closing the AMQP connection from %s: %s", self.peer, refusal.text)
         self._stage = _Stage.CLOSING
         self._decoder.close()
@@ -200,7 +207,7 @@ class AmqpConnection(asyncio.Protocol):
             return
         close = Methods.Close(refusal.code, refusal.text, index >> 16, index & 0xFFFF)
         self._outbox.send(encode.method(0, close))
-        self._set_timer(self._limits.closing_seconds, "did not agree to the close")
+        self._set_timer(seconds, "did not agree to the close")
         self.regulate()
 
     def _leave(self) -> None:
@@ -219,14 +226,14 @@ class AmqpConnection(asyncio.Protocol):
         self.abort()
 
     def finish(self) -> None:
-        if self._stage is not _Stage.OPEN:
-            return
-        if self._conversation.session is None:
+        if self._stage is _Stage.LINGERING or (
+            self._stage is _Stage.OPEN and self._conversation.session is None
+        ):
             self._leave()
-            return
-        self._stage = _Stage.FINISHING
-        self._conversation.stop()
-        self.regulate()
+        elif self._stage is _Stage.OPEN:
+            self._stage = _Stage.FINISHING
+            self._conversation.stop()
+            self.regulate()
 
     def abort(self) -> None:
         self._stage = _Stage.LOST

@@ -26,6 +26,10 @@ class AmqpLimits:
     """From the first byte to an open connection."""
     closing_seconds: float = 10.0
     """How long the answer to a close is waited for."""
+    finishing_seconds: float = 1.0
+    """The same when the broker stops: many clients look at their socket only when they want something."""
+    lingering_seconds: float = 3.0
+    """How long a client that closed has time to close its socket, too: what it still sends is thrown away."""
     refusal_seconds: float = 1.0
     """How long a client that is refused without a word, or has lost us, waits until its socket is closed."""
     storage_retry_seconds: float = 1.0

@@ -43,8 +43,13 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
     if not method.nowait:
         channel.outbox.send(channel.answer(Basic.ConsumeOk(tag)))
     consumer.is_active = True
-    queue.credit_raised()
-    return None
+    return _hand_out(channel, queue)
+
+
+async def _hand_out(channel: Channel, queue: Queue) -> None:
+    """A consumer that comes to messages gets them now: clients rely on them before the answer to a cancel."""
+    await channel.session.unfinished.drained()
+    await queue.hand_out()
 
 
 def _consume_replies(channel: Channel, method: Basic.Consume, tag: str) -> bytes | None:
