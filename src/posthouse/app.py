@@ -7,6 +7,7 @@ import resource
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.kafka.connection import KafkaConnections
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.kafka.dispatch import Dispatcher
@@ -28,6 +29,7 @@ class App:
         clock = clock or SystemClock()
         self.settings = settings
         self.broker = Broker(storage or _storage(settings, clock), settings, clock, ConsumerProtocol())
+        self.broker.namespaces.read_attributes = read_attributes
         self._kafka = Listener(
             "Kafka",
             KafkaConnections(Dispatcher(self.broker), settings),

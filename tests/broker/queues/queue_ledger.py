@@ -8,6 +8,7 @@ from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.reading import LaneReader, reload
+from posthouse.model.clock import Clock
 from posthouse.records.header_section import decode_section
 
 Identity = tuple[bytes, str]
@@ -60,7 +61,8 @@ class Group:
 
 
 class Ledger:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.alive: dict[str, dict[Identity, Entry]] = {name: {} for name in QUEUES}
         self.unsure: dict[str, dict[Identity, Entry]] = {name: {} for name in QUEUES}
         """Settled, but a crash may yet bring them back."""
@@ -98,6 +100,8 @@ class Ledger:
 
     def delivered(self, message: Message, holder: object) -> None:
         queue, identity = message.queue.name, identity_of(message)
+        if queue == "graves" and identity not in self.alive[queue]:
+            self._buried(identity, message)
         entry = self.alive[queue].get(identity)
         assert entry is not None, f"{identity} of {queue} was settled, or never published"
         assert entry.holder is None, f"{identity} of {queue} has two holders"
@@ -152,11 +156,12 @@ class Ledger:
                 if name == "keyed":  # those that waited for their key were taken, if not handed out
                     entry.may_be_noted = True
 
-    def reconcile(self, found: dict[str, dict[Identity, Message]], now_ms: int) -> None:
+    def reconcile(self, found: dict[str, dict[Identity, Message]]) -> None:
         """Strike out what went by itself, if it had a reason to."""
+        now_ms = self._clock.now_ms()
         for identity, message in found["graves"].items():
             if identity not in self.alive["graves"]:
-                self._buried(identity, message, now_ms)
+                self._buried(identity, message)
         for name, entries in self.alive.items():
             for identity, entry in list(entries.items()):
                 if identity not in found[name]:
@@ -168,8 +173,9 @@ class Ledger:
             odd = found[name].keys() - entries.keys()
             assert not odd, f"{odd} of {name} came back"
 
-    def _buried(self, identity: Identity, message: Message, now_ms: int) -> None:
+    def _buried(self, identity: Identity, message: Message) -> None:
         value, source = identity
+        now_ms = self._clock.now_ms()
         assert identity not in self.unsure["graves"], "it was settled before"
         reason = deaths_of(message)[0]["reason"]
         entry = self.alive[source].pop((value, ""), None)

@@ -1,4 +1,4 @@
-"""Whole queues against a plain ledger: whatever clients, disks and power cuts do, nothing is lost or comes twice.
+"""Whole queues against a plain ledger: whatever clients, disks and power cuts do, nothing is lost or doubled.
 
 Limits are tiny, so that few messages come to the edges of windows, chunks and reservations. Every step ends
 when nothing more happens by itself; then what the queues hold is compared with what they must hold.
@@ -15,7 +15,13 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
@@ -137,13 +143,14 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock()
-        self.ledger = Ledger()
+        self.ledger = Ledger(self.clock)
         self.consumers: list[Holder] = []
         self.getters = {name: Holder(self, name, 0) for name in QUEUES}
         self.numbers = 0
-        self.sequence = 0
         self.is_full = False
         self.has_begun = False
+        self.failures: list[BaseException] = []
+        self.loop.set_exception_handler(self.note_failure)
 
     # Beginning and ending
 
@@ -152,7 +159,15 @@ class QueueMachine(RuleBasedStateMachine):
             async with asyncio.timeout(20):
                 return await work
 
-        return self.loop.run_until_complete(wrap())
+        try:
+            return self.loop.run_until_complete(wrap())
+        finally:
+            if self.failures:
+                raise self.failures[0]
+
+    def note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something went wrong that nobody waits for."""
+        self.failures.append(context.get("exception") or AssertionError(context["message"]))
 
     def make_storage(self) -> Storage:
         return LazyStorage(self.clock, self.turns)
@@ -194,7 +209,9 @@ class QueueMachine(RuleBasedStateMachine):
             await self.namespace.bind(
                 Binding(source=source, destination=destination, key=key, arguments=arguments)
             )
-        await self.broker.create_topics([NewTopic(name=name) for name in ("plain", "keyed", "hasty", "fan", "by")])
+        await self.broker.create_topics(
+            [NewTopic(name=name) for name in ("plain", "keyed", "hasty", "fan", "by")]
+        )
 
     def teardown(self) -> None:
         if self.has_begun:
@@ -230,7 +247,7 @@ class QueueMachine(RuleBasedStateMachine):
                 if self.is_full or not (orphans := list(self.orphans())):
                     break
                 await asyncio.sleep(0.002)  # what storage refused is tried again
-        self.ledger.reconcile(await self.found(), self.clock.now_ms())
+        self.ledger.reconcile(await self.found())
         self.check()
         assert not orphans if not self.is_full else True
 
@@ -344,8 +361,8 @@ class QueueMachine(RuleBasedStateMachine):
             expires_ms=self.clock.now_ms() + min(lives) if lives else 0,
         )
 
-    def ended(self, group: Group, error: PosthouseError | None) -> None:
-        """Before anybody is handed the messages."""
+    def ended(self, group: Group, error: BaseException | None) -> None:
+        """Called after the messages are in their queues, and before anybody is handed one."""
         if error is None:
             for entry in group.added:
                 self.ledger.add(entry)
@@ -354,17 +371,13 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             assert isinstance(error, StorageFull) and self.is_full
 
-    async def publishing(self, wave: Wave, group: Group) -> None:
-        """The wave ends after its messages are in their queues, and before these are pumped."""
-        wave.on_end(lambda error: self.ended(group, error))
-
     @rule(many=st.lists(publishes, min_size=1, max_size=3))
     def publish(self, many: list[Publish]) -> None:
         async def work() -> None:
             wave, group = self.broker.publishing.wave, Group()
             for publish in many:
                 self.publish_to(publish, wave, group)
-            await self.publishing(wave, group)
+            wave.on_end(lambda error: self.ended(group, error))
             await self.quiet()
 
         self.run(work())
@@ -376,39 +389,411 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def append(self, topic: str, keys: list[bytes | None], repeats: bool) -> None:
         """As a stream producer does it, which may send a batch twice."""
-        builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=self.sequence)
-        entries = []
+        builder = BatchBuilder(producer_id=1000 + self.numbers, producer_epoch=0, base_sequence=0)
+        group = Group()
         for key in keys:
             value = self.new_value()
             builder.add(key, value, timestamp=self.clock.now_ms())
             for name in self.targets_of(topic, key or b""):
-                entries.append(self.expected(name, value, key or b""))
+                group.added.append(self.expected(name, value, key or b""))
         data = bytes(builder.build())
 
         async def work() -> None:
             for _ in range(1 + repeats):
-                batch = Produced(self.broker.topic(topic), 0, memoryview(bytearray(data)))
-                appending = self.broker.append([batch])
+                appending = self.broker.append(
+                    [Produced(self.broker.topic(topic), 0, memoryview(bytearray(data)))]
+                )
                 assert appending.future is not None
-                try:
-                    await asyncio.wait([appending.future])
-                    for entry in entries:
-                        if appending.future.exception() is None and not self.is_full:
-                            self.ledger.add(entry)
-                            self.note_sequence(len(keys))
-                    entries.clear()
+                appending.future.add_done_callback(lambda done: self.ended(group, done.exception()))
+                with suppress(StorageFull):
                     await appending.wait()
-                except StorageFull:
-                    assert self.is_full
-                    return
+                group.added.clear()
             await self.quiet()
 
         self.run(work())
 
-    def note_sequence(self, count: int) -> None:
-        self.sequence_after = self.sequence + count
-
     def targets_of(self, topic: str, key: bytes) -> list[str]:
         if topic in QUEUES:
             return [topic]
-        return next((route[3] for route in ROUTES if route[0] == topic and (topic == "fan" or route[1] == key)), [])
+        return next(
+            (route[3] for route in ROUTES if route[0] == topic and (topic == "fan" or route[1] == key)), []
+        )
+
+    @rule(
+        many=st.lists(publishes, max_size=2),
+        name=names,
+        count=st.integers(0, 3),
+        end=st.sampled_from(["commit", "commit", "abandon", "fail"]),
+    )
+    def transaction(self, many: list[Publish], name: str, count: int, end: str) -> None:
+        async def work() -> None:
+            wave, group = self.broker.publishing.transaction(), Group()
+            for publish in many:
+                self.publish_to(publish, wave, group)
+            self.settle_in(wave, group, name, count)
+            if end == "abandon":
+                wave.abandon()
+            else:
+                await self.commit(wave, group, fails=end == "fail")
+            await self.quiet()
+
+        self.run(work())
+
+    def settle_in(self, wave: Wave, group: Group, name: str, count: int) -> None:
+        for holder in self.holders():
+            if holder.name == name:
+                for identity in list(holder.held)[:count]:
+                    self.queue(name).ack([holder.held[identity]], wave)
+                    group.settled.append(self.ledger.alive[name][identity])
+
+    async def commit(self, wave: Wave, group: Group, *, fails: bool) -> None:
+        was_full = self.is_full
+        if fails:
+            self.make_full(True)
+        wave.on_end(lambda error: self.ended(group, error))
+        try:
+            await wave.commit()
+        except StorageFull:
+            assert self.is_full
+        else:
+            assert not self.is_full or not (group.added or group.settled)
+            for entry in group.settled:
+                for holder in self.holders():
+                    if holder.name == entry.queue:
+                        holder.held.pop(entry.identity, None)
+        await self.still()
+        if not was_full:
+            self.make_full(False)
+
+    # Messages go out
+
+    def join_now(self, name: str, credit: int, priority: int = 0) -> None:
+        consumer = Holder(self, name, credit)
+        self.consumers.append(consumer)
+        self.queue(name).subscribe(consumer, priority=priority)
+
+    @rule(name=names, credit=st.integers(0, 4), priority=st.integers(0, 1))
+    def join(self, name: str, credit: int, priority: int) -> None:
+        if sum(consumer.name == name for consumer in self.consumers) < 3:
+
+            async def work() -> None:
+                self.join_now(name, credit, priority)
+                await self.quiet()
+
+            self.run(work())
+
+    @precondition(lambda self: self.consumers)
+    @rule(data=st.data(), count=st.booleans())
+    def leave(self, data: st.DataObject, count: bool) -> None:
+        consumer = data.draw(st.sampled_from(self.consumers))
+
+        async def work() -> None:
+            self.queue(consumer.name).unsubscribe(consumer)
+            self.consumers.remove(consumer)
+            self.let_go(consumer, list(consumer.held), count=count)
+            await self.quiet()
+
+        self.run(work())
+
+    @precondition(lambda self: self.consumers)
+    @rule(data=st.data(), more=st.integers(1, 3))
+    def raise_credit(self, data: st.DataObject, more: int) -> None:
+        consumer = data.draw(st.sampled_from(self.consumers))
+
+        async def work() -> None:
+            consumer.credit += more
+            self.queue(consumer.name).credit_raised()
+            await self.quiet()
+
+        self.run(work())
+
+    @rule(name=names, times=st.integers(1, 3))
+    def get(self, name: str, times: int) -> None:
+        async def work() -> None:
+            for _ in range(times):
+                try:
+                    message = await self.queue(name).get()
+                except StorageFull:
+                    assert self.is_full
+                    break
+                if message is not None:
+                    self.getters[name].take(message)
+                elif not self.is_full:
+                    await self.still()
+                    self.ledger.reconcile(await self.found())
+                    ready = self.ledger.ready(name)
+                    assert not ready or name == "keyed", f"{name} has {ready}, and gives none"
+            await self.quiet()
+
+        self.run(work())
+
+    # Messages are settled
+
+    def draw_held(self, data: st.DataObject) -> tuple[Holder, list[Identity]]:
+        holder = data.draw(st.sampled_from([each for each in self.holders() if each.held]))
+        return holder, data.draw(
+            st.lists(st.sampled_from(list(holder.held)), min_size=1, max_size=4, unique=True)
+        )
+
+    @precondition(lambda self: any(holder.held for holder in self.holders()))
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        holder, identities = self.draw_held(data)
+
+        async def work() -> None:
+            messages = [holder.held.pop(identity) for identity in identities]
+            for identity in identities:
+                self.ledger.settle(self.ledger.alive[holder.name][identity])
+            self.queue(holder.name).ack(messages)
+            self.queue(holder.name).ack(messages)  # told twice is told once
+            await self.quiet()
+
+        self.run(work())
+
+    def let_go(self, holder: Holder, identities: Sequence[Identity], *, count: bool) -> None:
+        messages = []
+        for identity in identities:
+            messages.append(holder.held.pop(identity))
+            entry = self.ledger.alive[holder.name][identity]
+            entry.holder = None
+            if count:
+                entry.returns = entry.returns[0], entry.returns[1] + 1
+            if QUEUES[holder.name].get("delivery_limit") is not None and entry.returns[1] > 1:
+                entry.is_displaced = True
+        self.queue(holder.name).release(messages, count=count)
+
+    @precondition(lambda self: any(holder.held for holder in self.holders()))
+    @rule(data=st.data(), count=st.booleans())
+    def release(self, data: st.DataObject, count: bool) -> None:
+        holder, identities = self.draw_held(data)
+
+        async def work() -> None:
+            self.let_go(holder, identities, count=count)
+            await self.quiet()
+
+        self.run(work())
+
+    @precondition(lambda self: any(holder.held for holder in self.holders()))
+    @rule(data=st.data())
+    def reject(self, data: st.DataObject) -> None:
+        holder, identities = self.draw_held(data)
+
+        async def work() -> None:
+            messages = [holder.held.pop(identity) for identity in identities]
+            for identity in identities:
+                entry = self.ledger.alive[holder.name][identity]
+                entry.holder, entry.was_rejected, entry.is_displaced = None, True, True
+                if "dead_letter_exchange" not in QUEUES[holder.name]:
+                    self.ledger.settle(entry)
+            self.queue(holder.name).reject(messages)
+            await self.quiet()
+
+        self.run(work())
+
+    @rule(name=names)
+    def purge(self, name: str) -> None:
+        async def work() -> None:
+            ready = self.ledger.ready(name)
+            orphans = sum(message.queue.name == name for message in self.orphans())
+            assert self.queue(name).purge() == len(ready) - orphans
+            leased = {identity_of(message) for message in self.orphans() if message.queue.name == name}
+            for entry in ready:
+                if entry.identity not in leased:
+                    self.ledger.settle(entry)
+            await self.quiet()
+
+        self.run(work())
+
+    # Time, disks and power cuts
+
+    @rule(seconds=st.sampled_from([0.1, 0.6, 2.0, 100.0]))
+    def advance(self, seconds: float) -> None:
+        async def work() -> None:
+            self.clock.advance(seconds)
+            for name in QUEUES:
+                self.queue(name)._plan_expiry()
+            await asyncio.sleep(0.001)
+            await self.quiet()
+
+        self.run(work())
+
+    @rule(seconds=st.sampled_from([0.6, 2.0]))
+    def advance_unnoticed(self, seconds: float) -> None:
+        """Messages that are handed out before the timer rings must not be those that expired."""
+        self.clock.advance(seconds)
+        self.expiry_is_due = True
+
+    @rule()
+    def store(self) -> None:
+        """Make durable what was settled."""
+
+        async def work() -> None:
+            settling = self.broker.namespaces.settling
+            for name in QUEUES:
+                for each in self.queue(name).lanes:
+                    settling.changed(each)
+            settling._store()
+            await self.still()
+            if not self.is_full:
+                self.ledger.stored()
+
+        self.run(work())
+
+    @rule()
+    def reclaim(self) -> None:
+        """Give back what queues are done with."""
+        with suppress(StorageFull):
+            self.run(self.broker.namespaces.retention.reclaim())
+        self.run(self.quiet())
+
+    def make_full(self, is_full: bool) -> None:
+        self.is_full = is_full
+        self.set_full(is_full)
+        if is_full:
+            for entries in self.ledger.alive.values():
+                for entry in entries.values():
+                    entry.is_displaced = True
+
+    @rule()
+    def fill_disk(self) -> None:
+        self.make_full(True)
+
+    @precondition(lambda self: self.is_full)
+    @rule()
+    def heal(self) -> None:
+        async def work() -> None:
+            self.make_full(False)
+            await asyncio.sleep(0.01)
+            for name in QUEUES:
+                self.queue(name)._plan_expiry()
+            await asyncio.sleep(0.01)
+            await self.quiet()
+
+        self.run(work())
+
+    @rule()
+    def restart(self) -> None:
+        if self.is_full:
+            self.heal()
+
+        async def work() -> None:
+            await self.broker.stop()
+            self.consumers.clear()
+            for getter in self.getters.values():
+                getter.held.clear()
+            self.ledger.restarted()
+            self.storage = await self.reopened_storage()
+            await self.start()
+            await self.quiet()
+
+        self.run(work())
+
+    async def reopened_storage(self) -> Storage:
+        assert isinstance(self.storage, LazyStorage)
+        return self.storage.left_behind()
+
+    @rule(
+        many=st.lists(publishes, max_size=2),
+        name=names,
+        count=st.integers(0, 2),
+        turns=st.integers(0, 8),
+        unconfirmed=st.integers(0, 3),
+    )
+    def crash(self, many: list[Publish], name: str, count: int, turns: int, unconfirmed: int) -> None:
+        """In the middle of a transaction."""
+
+        async def work() -> None:
+            wave, group = self.broker.publishing.transaction(), Group()
+            for publish in many:
+                self.publish_to(publish, wave, group)
+            self.settle_in(wave, group, name, count)
+            committing = wave.commit()
+            committing.add_done_callback(lambda done: done.exception())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            self.consumers.clear()
+            for getter in self.getters.values():
+                getter.held.clear()
+            before = self.broker
+            after = await self.crashed_storage(unconfirmed)
+            with suppress(PosthouseError):
+                await before.stop()
+            self.is_full = False
+            self.storage = after
+            await self.start()
+            found = await self.found()
+            self.ledger.crashed([group], found)
+            await self.quiet()
+
+        self.run(work())
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "WINDOW", WINDOW)
+    monkeypatch.setattr(queue, "LOW_WINDOW", WINDOW // 2)
+    monkeypatch.setattr(queue, "AT_ONCE", 4)
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(queue, "LEASED_BYTES", 3)
+    monkeypatch.setattr(queue, "RESERVATION", 4)
+    monkeypatch.setattr(lane, "RESERVATION", 4)
+    monkeypatch.setattr(expiries, "SPAN", 5)
+    monkeypatch.setattr(key_order, "CROWD", 3)
+    monkeypatch.setattr(progress, "CHUNK_BITS", 3)
+    monkeypatch.setattr(progress, "CHUNK", 8)
+    monkeypatch.setattr(progress, "_MASK", 7)
+    monkeypatch.setattr(progress, "_FULL", bytearray(b"\x01" * 8))
+
+
+LIMITS: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+}
+
+
+def test_queues_in_memory() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        QueueMachine, settings=settings(max_examples=60, stateful_step_count=40, **LIMITS)
+    )
+
+
+class FileMachine(QueueMachine):
+    """On files, with threads, and with the files that a killed process leaves behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="posthouse-queues-"))
+        self.life = 0
+
+    @property
+    def directory(self) -> Path:
+        return self.root / str(self.life)
+
+    def make_storage(self) -> Storage:
+        return FileStorage(self.directory, clock=self.clock, journal_bytes=64 * 1024, checkpoint_seconds=3600)
+
+    async def crashed_storage(self, unconfirmed: int) -> Storage:
+        assert isinstance(self.storage, FileStorage)
+        self.life += 1
+        await crash_copy(self.storage, self.directory)
+        self.storage.fence("as if the power went")
+        return self.make_storage()
+
+    async def reopened_storage(self) -> Storage:
+        return self.make_storage()
+
+    def set_full(self, is_full: bool) -> None:
+        raise NotImplementedError
+
+    fill_disk = heal = None  # type: ignore[assignment]
+
+    @property
+    def storage_is_idle(self) -> bool:
+        return not self.broker.namespaces._work
+
+    async def wait_for_storage(self) -> None:
+        await self.storage.commit([])
+
+    def teardown(self) -> None:
+        super().teardown()
+        shutil.rmtree(self.root)

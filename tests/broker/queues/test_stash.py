@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import logging
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -402,6 +404,66 @@ async def test_messages_of_one_key_stay_in_order(clock: ManualClock) -> None:
             taken = await take(queue, 1)
             assert [message.value for message in taken] == ([b"a%d" % (number + 1)] if number < 2 else [])
         assert (queue.message_count, queue.leased_count) == (0, 0)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+async def test_traffic_does_not_notice(
+    tmp_path: Path, in_memory: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Consumers settle out of order, give back, and sit on messages, and disk is given back all the time."""
+    total, chance = 1000, random.Random(7)
+    async with running(None if in_memory else tmp_path) as rig:
+        rig.retention.limits = StragglerLimits(most=25, positions=30, seconds=0, rewritten=0)
+        await rig.exchange("all")
+        queues = [await rig.queue(name, max_priority=1) for name in ("first", "second")]
+        for queue in queues:
+            await rig.bind("all", queue.name)
+        settled: dict[str, list[bytes]] = {queue.name: [] for queue in queues}
+
+        async def consume(queue: Queue) -> None:
+            taker, held, seen = Taker(credit=100), list[Message](), 0
+            queue.subscribe(taker)
+            while len(settled[queue.name]) < total:
+                await asyncio.sleep(0.0005)
+                held += taker.taken[seen:]
+                seen = len(taker.taken)
+                values = dict(zip(taker.taken, taker.values, strict=True))
+                is_last = len(settled[queue.name]) + len(held) == total
+                keep = 0 if is_last or (len(held) > 90 and chance.random() < 0.1) else 10
+                done, held = held[keep:], held[:keep]
+                back = [message for message in done if chance.random() < 0.1]
+                done = [message for message in done if message not in back]
+                settled[queue.name] += [values[message] for message in done]
+                queue.ack(done)
+                queue.release(back)
+                taker.raise_credit(queue, len(done) + len(back))
+
+        async def produce() -> None:
+            for number in range(0, total, 5):
+                values = [b"%d" % each for each in range(number, number + 5)]
+                await rig.publish(*values, exchange="all", priority=number % 2)
+                if number % 50 == 0:
+                    await asyncio.sleep(0.001)
+
+        async def reclaim() -> None:
+            while True:
+                await rig.retention.reclaim()
+                await asyncio.sleep(0)
+
+        reclaiming = asyncio.create_task(reclaim())
+        async with asyncio.timeout(60):
+            await asyncio.gather(produce(), *(consume(queue) for queue in queues))
+        reclaiming.cancel()
+        await asyncio.wait([reclaiming])
+        assert reclaiming.cancelled()
+        for queue in queues:
+            assert sorted(settled[queue.name], key=int) == numbers(0, total)
+            assert (queue.message_count, queue.leased_count) == (0, 0)
+        await rig.retention.reclaim()
+        for queue in queues:
+            assert [rig.storage.size(each) for each in queue.log.partition_ids()] == [0, 0, 0]
+            assert rig.storage.bounds(queue.stash).end > 0, "some were put aside"
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 # How it is kept

@@ -128,6 +128,16 @@ async def test_more_logs_are_made_when_they_are_needed(
     assert topic.partitions > 40
 
 
+async def test_more_logs_are_made_when_much_is_moved(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("posthouse.broker.schedule.logs.COUNT", 20)
+    monkeypatch.setattr("posthouse.broker.schedule.schedule.SPARE_LOGS", 10)
+    office.schedule._window.limit = 16
+    bodies = await office.delay(*range(2 * HOUR, 3 * HOUR, MINUTE // 2))
+    assert len(office.schedule._buckets) <= 2
+    await office.advance(4 * HOUR)
+    assert await office.sent() == bodies
+
+
 async def test_the_clock_is_set_back(office: Office) -> None:
     now = office.clock.now_ms()
     await office.publish([message(now + 500, b"a"), message(now + 800, b"c")])

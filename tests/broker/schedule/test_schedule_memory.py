@@ -152,29 +152,32 @@ async def test_an_error_while_a_log_is_read_again(
     bodies: list[bytes] = []
     for first in range(0, MANY, 20):
         bodies += await office.delay(*delays[first : first + 20])
-    chance = random.Random(1)
+    keys = pieces = errors = 0
 
     async def read_piece(*args: Any) -> reading.Piece:
-        if chance.random() < 0.02:
-            raise OSError("now and then")
+        nonlocal pieces
+        pieces += 1
+        if pieces % 47 == 0:
+            raise OSError("before a piece")
         return await reading.read_piece(*args)
 
     def keys_in(*args: Any) -> Iterator[tuple[int, bytes]]:
+        nonlocal keys
         for found in reading.keys_in(*args):
-            if chance.random() < 0.002:
-                raise OSError("in the middle")
+            keys += 1
+            if keys % 97 == 0 and errors < 30:
+                raise OSError("in the middle of one")
             yield found
 
     monkeypatch.setattr(loading, "read_piece", read_piece)
     monkeypatch.setattr(loading, "keys_in", keys_in)
     office.clock.advance(1)
-    errors = 0
     while office.schedule.waiting:
         try:
             await office.schedule.fire_due()
         except OSError:
             errors += 1
-    assert errors > 10
+    assert errors > 30
     assert await office.sent() == [
         body for _, _, body in sorted(zip(delays, range(MANY), bodies, strict=True))
     ]

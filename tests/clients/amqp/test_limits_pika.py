@@ -1,39 +1,15 @@
-"""Messages that expire, are rejected or find no room, dead letters, and priorities; by pika."""
+"""Messages that expire or find no room, and priorities; by pika's blocking connection."""
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from pika import BasicProperties
 from pika.exceptions import NackError
 
-from tests.clients.amqp.blocking import Delivery, Inbox, count, get, get_all, publish, take, wait
+from tests.clients.amqp.blocking import Inbox, count, get, get_all, publish, take, wait
+from tests.clients.amqp.dead_letters import dead_letter_queue, deaths, first_death
 
 LONG = 600_000
-
-
-def dead_letter_queue(channel: Any, name: str) -> tuple[str, str]:
-    """A queue, and the exchange before it."""
-    exchange, queue = f"{name}-dlx", f"{name}-dead"
-    channel.exchange_declare(exchange, "topic", auto_delete=True)
-    channel.queue_declare(queue, exclusive=True)
-    channel.queue_bind(queue, exchange, "#")
-    return queue, exchange
-
-
-def deaths(delivery: Delivery) -> list[tuple[str, str, int, str, list[str]]]:
-    """The last one first; each was timed, which is checked here."""
-    found = delivery.properties.headers["x-death"]
-    assert all(death["time"].year > 2000 for death in found)
-    return [
-        (death["queue"], death["reason"], death["count"], death["exchange"], death["routing-keys"])
-        for death in found
-    ]
-
-
-def first_death(delivery: Delivery) -> list[str]:
-    headers = delivery.properties.headers
-    return [headers[f"x-first-death-{what}"] for what in ("queue", "reason", "exchange")]
 
 
 def test_message_expires(channel: Any, connection: Any, name: str) -> None:
@@ -85,81 +61,6 @@ def test_expiration_that_is_no_number(channel: Any, name: str) -> None:
         publish(channel, name, b"", expiration="soon")
 
 
-@pytest.mark.parametrize("how", ["reject", "nack"])
-def test_rejected_message_is_dead(channel: Any, name: str, how: str) -> None:
-    dead, exchange = dead_letter_queue(channel, name)
-    arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": "buried"}
-    channel.queue_declare(name, exclusive=True, arguments=arguments)
-    properties: dict[str, Any] = {"message_id": "42", "headers": {"mine": "kept"}, "delivery_mode": 2}
-    publish(channel, name, b"bad", **properties)
-    tag = channel.basic_get(name)[0].delivery_tag
-    if how == "reject":
-        channel.basic_reject(tag, requeue=False)
-    else:
-        channel.basic_nack(tag, requeue=False)
-    [found] = take(channel, dead, 1)
-    assert (found.method.exchange, found.method.routing_key) == (exchange, "buried")
-    assert (found.properties.message_id, found.properties.delivery_mode) == ("42", 2)
-    assert found.properties.headers["mine"] == "kept"
-    assert deaths(found) == [(name, "rejected", 1, "", [name])]
-    assert first_death(found) == [name, "rejected", ""]
-
-
-def test_rejected_message_without_a_place_to_go(channel: Any, name: str) -> None:
-    channel.queue_declare(name, exclusive=True, arguments={"x-dead-letter-exchange": f"{name}-missing"})
-    publish(channel, name, b"a", b"b")
-    channel.basic_reject(channel.basic_get(name)[0].delivery_tag, requeue=False)
-    assert get_all(channel, name) == [b"b"]
-
-
-def test_chain_of_deaths(channel: Any, name: str) -> None:
-    """Three queues, each the dead-letter queue of the one before; all deaths are told, the last one first."""
-    queues = [f"{name}-{number}" for number in range(4)]
-    channel.queue_declare(queues[3], exclusive=True)
-    for queue, following in pairwise(queues):
-        arguments = {
-            "x-dead-letter-exchange": "",
-            "x-dead-letter-routing-key": following,
-            "x-message-ttl": 20,
-        }
-        channel.queue_declare(queue, exclusive=True, arguments=arguments)
-    publish(channel, queues[0], b"much travelled")
-    [found] = take(channel, queues[3], 1)
-    told = [(queue, reason, number) for queue, reason, number, _, _ in deaths(found)]
-    assert told[0] == (queues[2], "expired", 1)
-    assert set(told) == {(queue, "expired", 1) for queue in queues[:3]}
-    assert first_death(found) == [queues[0], "expired", ""]
-
-
-def test_retry_by_a_waiting_queue(channel: Any, connection: Any, name: str) -> None:
-    """The usual way to try again later: rejected, it waits in a queue that lets it expire, and comes back."""
-    waiting = f"{name}-waiting"
-    channel.queue_declare(
-        name,
-        exclusive=True,
-        arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": waiting},
-    )
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name, "x-message-ttl": 20}
-    channel.queue_declare(waiting, exclusive=True, arguments=arguments)
-    publish(channel, name, b"work")
-    for attempt in range(1, 4):
-        [found] = take(channel, name, 1, ack=False)
-        if attempt > 1:
-            tries = {reason: number for _, reason, number, _, _ in deaths(found)}
-            assert tries == {"rejected": attempt - 1, "expired": attempt - 1}
-            assert deaths(found)[0][1] == "expired"
-        channel.basic_reject(found.method.delivery_tag, requeue=False)
-        channel.cancel()
-    assert take(channel, name, 1)[0].body == b"work"
-
-
-def test_message_that_would_die_in_circles_is_dropped(channel: Any, connection: Any, name: str) -> None:
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name, "x-message-ttl": 10}
-    channel.queue_declare(name, exclusive=True, arguments=arguments)
-    publish(channel, name, b"a")
-    wait(lambda: count(channel, name) == 0, connection)
-
-
 def test_longest_queue(channel: Any, name: str) -> None:
     dead, exchange = dead_letter_queue(channel, name)
     arguments = {"x-max-length": 3, "x-dead-letter-exchange": exchange}
@@ -197,6 +98,16 @@ def test_queue_that_refuses(channel: Any, name: str) -> None:
     assert get_all(channel, name) == [b"a", b"b"]
     publish(channel, name, b"d")
     assert get_all(channel, name) == [b"d"]
+
+
+def test_queue_that_refuses_by_its_size(channel: Any, name: str) -> None:
+    """What would make it larger than it may be, not only what comes after that."""
+    arguments = {"x-max-length-bytes": 18, "x-overflow": "reject-publish"}
+    channel.queue_declare(name, exclusive=True, arguments=arguments)
+    publish(channel, name, b"a" * 14)
+    with pytest.raises(NackError):
+        publish(channel, name, b"b" * 14)
+    assert get_all(channel, name) == [b"a" * 14]
 
 
 def test_queue_that_refuses_and_dead_letters(channel: Any, name: str) -> None:

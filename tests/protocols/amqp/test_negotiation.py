@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from pamqp.commands import Channel, Connection, Queue
 
+from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.negotiation import Negotiation, State, guest_only
+from posthouse.settings import Address
 from posthouse.testing import AsyncBroker
 from tests.protocols.amqp.rig import Rig
 from tests.protocols.amqp.wire import CAPABILITIES, PROTOCOL_HEADER, Wire
@@ -160,3 +162,10 @@ async def test_channels_before_the_connection_is_open() -> None:
 async def test_a_secret_may_be_updated(wire: Wire) -> None:
     wire.send(0, Connection.UpdateSecret("new", "the old one ends"))
     await wire.expect(0, Connection.UpdateSecretOk)
+
+
+async def test_the_limit_of_unacknowledged_messages_is_a_setting() -> None:
+    async with AsyncBroker(amqp=Address("127.0.0.1", 0), max_unacked=7) as broker:
+        app = broker.app
+        made = AmqpConnections(app.broker.namespaces, app.broker.publishing, app.settings)
+        assert made.shared.limits == AmqpLimits(max_unacked=7)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from posthouse.broker.queues.envelope import Envelope
-from posthouse.broker.queues.record_headers import DEATHS
+from posthouse.broker.queues.record_headers import DEATHS, EXCHANGE
 from posthouse.model.errors import CorruptBatch, QueueFull, RecordTooLarge, UnknownExchange
 from posthouse.records.header_section import decode_section, encode_section
 
@@ -44,12 +44,14 @@ def dead_letter(queue: "Queue", message: "Message", reason: Reason, now_ms: int,
     except CorruptBatch:
         headers = []
     deaths = _with_death(_deaths(headers), queue, message, reason, now_ms)
-    headers = [(name, value) for name, value in headers if name != DEATHS]
+    headers = [(name, value) for name, value in headers if name not in (DEATHS, EXCHANGE)]
+    headers.insert(0, (EXCHANGE, exchange.name.encode()))
     headers.append((DEATHS, json.dumps(deaths).encode()))
+    attributes = namespace.attributes_of(message.headers)
     envelope = Envelope(
         headers=encode_section(headers),
-        attributes={name.decode(errors="replace"): _text(value) for name, value in headers},
-        priority=queue.lanes.index(message.lane),
+        attributes=attributes.headers,
+        priority=attributes.priority,
     )
     barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
     try:
@@ -96,12 +98,3 @@ def _barred(deaths: list[dict[str, Any]]) -> frozenset[str]:
             break
         barred.add(str(death.get("queue")))
     return frozenset(barred)
-
-
-def _text(value: bytes | None) -> object:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value

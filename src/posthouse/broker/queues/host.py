@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from posthouse.broker.queues.attributes import ReadAttributes
 from posthouse.broker.queues.streams import Stream
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.clock import Clock
@@ -41,6 +42,9 @@ class QueuesHost(Protocol):
         """What the records of a topic are for, by its name."""
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]: ...
+
+    @property
+    def read_attributes(self) -> ReadAttributes: ...
 
     def topic_name(self, topic: TopicId) -> str: ...
 

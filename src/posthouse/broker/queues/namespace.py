@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from posthouse.broker.queues.attributes import Attributes, plain_attributes
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.host import QueuesHost
@@ -289,7 +290,7 @@ class Namespace:
             return True
         refusing: list[Queue] = []
         if self._limited:
-            queues = self._admitting(queues, wave, refusing, waits)
+            queues = self._admitting(queues, len(value), wave, refusing, waits)
         if queues or not refusing or exchange is not self.router.default:
             wave.add(stream, queues, key, value, envelope)
         if refusing:
@@ -319,12 +320,12 @@ class Namespace:
                 )
 
     def _admitting(
-        self, queues: tuple[Queue, ...], wave: "Wave", refusing: list[Queue], waits: bool
+        self, queues: tuple[Queue, ...], size: int, wave: "Wave", refusing: list[Queue], waits: bool
     ) -> tuple[Queue, ...]:
         limited = [queue for queue in queues if queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
-            if overflow is not Overflow.DROP_HEAD and queue.is_full:
+            if overflow is not Overflow.DROP_HEAD and not queue.has_room_for(size):
                 if overflow is not Overflow.BLOCK:
                     refusing.append(queue)
                 elif waits:
@@ -333,7 +334,7 @@ class Namespace:
             queues = tuple(queue for queue in queues if queue not in refusing)
         for queue in limited:
             if queue not in refusing:
-                wave.expect(queue)
+                wave.expect(queue, size)
         return queues
 
     def _scheduled(self, exchange: Exchange, key: bytes, value: bytes, envelope: Envelope) -> Scheduled:
@@ -350,6 +351,11 @@ class Namespace:
             more_keys=envelope.more_keys,
             persistent=envelope.persistent,
         )
+
+    def attributes_of(self, headers: bytes) -> Attributes:
+        """What routing looks at, of a message that is in the log already."""
+        found = self._host.read_attributes(headers)
+        return plain_attributes(headers) if found is None else found
 
     def exchange_of(self, message: Message) -> str:
         """The exchange that it was published to, as far as that can be told."""

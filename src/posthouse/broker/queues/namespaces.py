@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AsyncExitStack
 from typing import Any
 
+from posthouse.broker.queues.attributes import ReadAttributes
 from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
@@ -51,6 +52,7 @@ class Namespaces:
         self.clock = clock
         self.settling = Settling(storage)
         self.sources: dict[str, tuple[Namespace, Exchange | Queue]] = {}
+        self.read_attributes: ReadAttributes = lambda headers: None
         self._topics = topics
         self._delete_topics = delete_topics
         self._publishing: Publishing | None = None

@@ -19,7 +19,7 @@ from posthouse.storage.interface import Storage
 
 SPANS = 64
 """Many spans are joined until there are no more than this."""
-_READ_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024
 _DETAIL_BYTES = 8 * 1024
 """Of a span that is read again, which is often short."""
 

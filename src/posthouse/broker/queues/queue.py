@@ -99,7 +99,7 @@ class Queue:
         self._bytes = 0
         """Of all that is not settled, roughly: nobody knows the bytes of each record in a batch."""
         self._leased_bytes = 0
-        self.expected = 0
+        self._expected = self._expected_bytes = 0
         """On their way here; counted only where there is a limit."""
         self.was_used = False
         self.used_at = host.clock.monotonic()
@@ -169,13 +169,15 @@ class Queue:
             return NEVER if expires_in_ms is None else now_ms + expires_in_ms
         return now_ms + (ttl if expires_in_ms is None else min(ttl, expires_in_ms))
 
-    @property
-    def is_full(self) -> bool:
+    def has_room_for(self, size: int) -> bool:
+        """Whether one more message of so many bytes may come."""
         definition = self.definition
         if definition.max_length is not None:
-            if sum(lane.ready for lane in self.lanes) + self.expected >= definition.max_length:
-                return True
-        return definition.max_bytes is not None and self.ready_bytes >= definition.max_bytes
+            if sum(lane.ready for lane in self.lanes) + self._expected >= definition.max_length:
+                return False
+        if definition.max_bytes is None:
+            return True
+        return self.ready_bytes + self._expected_bytes + size <= definition.max_bytes
 
     # Messages come in
 
@@ -496,13 +498,15 @@ class Queue:
             self._bytes = 0
         self._tell_of_room()
 
-    def expect_less(self, count: int) -> None:
-        """They have come, or will not come."""
-        self.expected -= count
-        self._tell_of_room()
+    def expect(self, count: int, size: int) -> None:
+        """More messages are on their way here; or, below zero, they have come or will not."""
+        self._expected += count
+        self._expected_bytes += size
+        if count < 0:
+            self._tell_of_room()
 
     def _tell_of_room(self) -> None:
-        if self._when_room and not self.is_full:
+        if self._when_room and self.has_room_for(1):
             waiting, self._when_room = self._when_room, []
             for callback in waiting:
                 callback()
@@ -558,7 +562,7 @@ class Queue:
 
     def _die(self, messages: Sequence[Message], reason: Reason) -> None:
         """They are leased. The copy and the end of the original are one commit."""
-        if self.definition.dead_letter_exchange is None:
+        if self.definition.dead_letter_exchange is None or self.is_deleted:
             self.ack(messages)
         else:
             self._host.start(self._dead_letter(messages, reason))

@@ -7,6 +7,7 @@ the queue of that name. Its key is the routing key, unless the header `posthouse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from posthouse.broker.queues.attributes import as_text
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import ROUTING_KEY
 from posthouse.broker.routing.exchange import Exchange
@@ -87,13 +88,4 @@ def routing_key(record: Record) -> bytes:
 
 
 def attributes(record: Record) -> Mapping[str, object]:
-    return {name: _text(value) for name, value in record.headers}
-
-
-def _text(value: bytes | None) -> object:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
+    return {name: as_text(value) for name, value in record.headers}

@@ -59,7 +59,7 @@ class Wave:
         self._lanes: "dict[Lane, list[Run]]" = {}
         self._taken_back: list[Message] = []
         """Settled in memory; to be unsettled if the wave fails."""
-        self._expected: "dict[Queue, int]" = {}
+        self._expected: "dict[Queue, tuple[int, int]]" = {}
 
     def add(
         self, stream: Stream, queues: "tuple[Queue, ...]", key: bytes, value: bytes, envelope: "Envelope"
@@ -78,10 +78,11 @@ class Wave:
         """They are leased, and stay so until the wave is written."""
         self._settled += messages
 
-    def expect(self, queue: "Queue") -> None:
+    def expect(self, queue: "Queue", size: int) -> None:
         """One more message is on its way to a queue that counts them before they are there."""
-        queue.expected += 1
-        self._expected[queue] = self._expected.get(queue, 0) + 1
+        queue.expect(1, size)
+        count, total = self._expected.get(queue, (0, 0))
+        self._expected[queue] = count + 1, total + size
 
     def on_end(self, callback: OnEnd) -> None:
         self._callbacks.append(callback)
@@ -108,8 +109,8 @@ class Wave:
 
     def _expect_no_more(self) -> None:
         expected, self._expected = self._expected, {}
-        for queue, count in expected.items():
-            queue.expect_less(count)
+        for queue, (count, size) in expected.items():
+            queue.expect(-count, -size)
 
     def missing_streams(self) -> list[Stream]:
         """Whose topics have to be made before this can be written."""

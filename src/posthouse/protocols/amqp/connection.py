@@ -51,7 +51,7 @@ class AmqpConnections:
             namespaces,
             publishing,
             buffer_bytes=settings.connection_buffer_bytes,
-            limits=limits or AmqpLimits(),
+            limits=limits or AmqpLimits(max_unacked=settings.max_unacked),
             authenticate=authenticate,
             random=random,
         )
@@ -213,7 +213,7 @@ class AmqpConnection(asyncio.Protocol):
     def _leave(self) -> None:
         """Nothing more is to be said."""
         self._stage = _Stage.CLOSING
-        self._outbox.flush()
+        self._outbox.gathered()
         self._cancel_timer()
         # Whoever does not take what was written before would keep the connection open for ever.
         if self._outbox.is_congested:

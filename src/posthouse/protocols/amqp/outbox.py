@@ -1,11 +1,11 @@
 """What goes to a client: gathered during one turn of the event loop, and written at once."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _FLUSH_BYTES = 64 * 1024
 """More than this is written without waiting for the end of the turn."""
-
-
 _LARGE = 16 * 1024
 """Frames that are not worth copying once more."""
 
@@ -26,6 +26,7 @@ class Outbox:
         self._size = 0
         self._owed = 0
         """Bytes of answers since it is congested."""
+        self._is_gathering = False
         self.is_congested = False
         self.is_closed = False
         self.was_used = False
@@ -56,9 +57,22 @@ class Outbox:
         if self._size > _FLUSH_BYTES:
             self.flush()
 
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """What is sent in here leaves together, but for what is too much to be kept."""
+        self._is_gathering = True
+        try:
+            yield
+        finally:
+            self.gathered()
+
+    def gathered(self) -> None:
+        self._is_gathering = False
+        self.flush()
+
     def flush(self) -> None:
         frames = self._frames
-        if not frames:
+        if not frames or (self._is_gathering and self._size <= _FLUSH_BYTES):
             return
         size = self._size
         self._frames = []

@@ -40,16 +40,24 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
     except (AccessRefused, InUse):
         raise access_refused(f"{subject} in exclusive use") from None
     channel.consumers[tag] = consumer
-    if not method.nowait:
-        channel.outbox.send(channel.answer(Basic.ConsumeOk(tag)))
-    consumer.is_active = True
-    return _hand_out(channel, queue)
+    return _begin(channel, consumer, nowait=bool(method.nowait))
 
 
-async def _hand_out(channel: Channel, queue: Queue) -> None:
-    """A consumer that comes to messages gets them now: clients rely on them before the answer to a cancel."""
+async def _begin(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -> None:
+    """A consumer that comes to messages gets them with the answer, in one piece.
+
+    RabbitMQ does it so fast that clients have come to rely on it: what comes after they have cancelled the
+    consumer is lost to some of them.
+    """
     await channel.session.unfinished.drained()
-    await queue.hand_out()
+    if channel.is_closed:
+        return
+    with channel.outbox.gathering():
+        if not nowait:
+            channel.outbox.send(channel.answer(Basic.ConsumeOk(consumer.tag)))
+        if consumer.tag in channel.consumers:  # its queue may be gone already
+            consumer.is_active = True
+            await consumer.queue.hand_out()
 
 
 def _consume_replies(channel: Channel, method: Basic.Consume, tag: str) -> bytes | None:

@@ -1,0 +1,37 @@
+"""What headers exchanges look at, out of the headers of a record."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from posthouse.model.errors import CorruptBatch
+from posthouse.records.header_section import decode_section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What routing a message again needs of it, besides its key."""
+
+    headers: Mapping[str, object]
+    priority: int = 0
+
+
+ReadAttributes = Callable[[bytes], Attributes | None]
+"""A protocol's own reading of a record's headers; None where the record is not one of its messages."""
+
+
+def plain_attributes(headers: bytes) -> Attributes:
+    """Every header as text where it is one."""
+    try:
+        found = decode_section(headers)
+    except CorruptBatch:
+        found = []
+    return Attributes(headers={name.decode(errors="replace"): as_text(value) for name, value in found})
+
+
+def as_text(value: bytes | None) -> object:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

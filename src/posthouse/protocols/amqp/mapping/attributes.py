@@ -1,0 +1,22 @@
+"""What routing looks at of a message that is in the log already, with the types that it was sent with."""
+
+from posthouse.broker.queues.attributes import Attributes
+from posthouse.model.errors import CorruptBatch
+from posthouse.protocols.amqp.mapping.errors import PropertyError
+from posthouse.protocols.amqp.mapping.properties import parse
+from posthouse.protocols.amqp.mapping.readable import PROPERTIES
+from posthouse.records.header_section import decode_section
+
+
+def read_attributes(headers: bytes) -> Attributes | None:
+    """None for a record that did not come by AMQP."""
+    if PROPERTIES not in headers:
+        return None
+    try:
+        for name, value in decode_section(headers):
+            if name == PROPERTIES:
+                properties = parse(value or b"")
+                return Attributes(headers=properties.headers, priority=properties.priority or 0)
+    except (CorruptBatch, PropertyError):
+        return None
+    return None
