@@ -500,7 +500,7 @@ async def test_a_dead_letter_for_a_full_queue_is_dropped() -> None:
         queue.reject([await get(queue), await get(queue)])
         await until(lambda: queue.leased_count == 0)
         assert (queue.message_count, dead.message_count) == (1, 1)
-        assert dead.expected == 0
+        assert dead._expected == 0
 
 
 async def test_a_dead_letter_does_not_wait_for_room() -> None:

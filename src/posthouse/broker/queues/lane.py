@@ -91,11 +91,11 @@ class Lane:
             else:
                 break
             position = message.position
-            if position in leased:
-                continue
-            if position < progress.floor or not (plain or not progress.is_settled(position)):
-                if position not in progress.stash:
-                    continue  # it expired or was purged while it waited
+            if position in leased or (
+                (position < progress.floor or (not plain and progress.is_settled(position)))
+                and position not in progress.stash
+            ):
+                continue  # it expired or was purged while it waited
             leased[position] = message
             taken.append(message)
         if taken and taken[-1].position >= progress.handed_out_to:
