@@ -241,7 +241,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     async def quiet(self) -> None:
         """Wait until nothing happens any more, and look whether all is as it must be."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(2):
             while True:
                 await self.still()
                 if self.is_full or not (orphans := list(self.orphans())):
@@ -289,7 +289,7 @@ class QueueMachine(RuleBasedStateMachine):
             for each in queue.lanes:
                 assert len(each.window) <= WINDOW and each.window_bytes == sum(m.size for m in each.window)
                 assert len(each.returned) + len(each.bodiless) <= 2 * len(self.ledger.alive[name])
-            assert queue.expected == 0
+            assert queue._expected == 0
             if self.is_full:
                 continue
             assert queue.message_count == len(ready), name

@@ -1,15 +1,18 @@
 """Which period an entry waits in."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posthouse.broker.schedule.entry import LATEST_MS
 from posthouse.broker.schedule.periods import COARSEST_BITS, FAN_OUT_BITS, MOST_PARTS, Period, period_for
 
 TIMES = st.integers(0, LATEST_MS)
-DELAYS = st.integers(0, 60).flatmap(lambda bits: st.integers(0, 1 << min(bits, 47)))
+DELAYS = st.integers(2, 47).flatmap(
+    lambda bits: st.integers(0, 1 << bits) | st.integers(1 << bits, (1 << bits) + (1 << bits - 2))
+)
 
 
+@settings(max_examples=1000)
 @given(TIMES, DELAYS)
 def test_a_period_holds_what_is_put_into_it(now: int, delay: int) -> None:
     period = period_for(now + delay, now)

@@ -173,6 +173,8 @@ async def test_latecomers_that_are_not_due_yet(office: Office) -> None:
     await office.advance(900)
     await office.publish([message(now + number, b"%d" % number) for number in range(200, 500)])
     office.clock.jump(-800)
+    await office.schedule.fire_due()
+    assert office.schedule._next_ms() == now + 200
     for _ in range(80):
         await office.advance(10)
         assert office.schedule.loaded <= 100

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pika
 import pytest
 from pika import BasicProperties
 from pika.exceptions import NackError
 
 from tests.clients.amqp.blocking import Inbox, count, get, get_all, publish, take, wait
 from tests.clients.amqp.dead_letters import dead_letter_queue, deaths, first_death
+from tests.clients.amqp.rabbit import Rabbit
 
 LONG = 600_000
 
@@ -70,6 +72,20 @@ def test_longest_queue(channel: Any, name: str) -> None:
     assert [each.body for each in found] == [b"0", b"1"]
     assert deaths(found[0]) == [(name, "maxlen", 1, "", [name])]
     assert get_all(channel, name) == [b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
+def test_what_a_free_consumer_takes_makes_no_queue(
+    rabbit: Rabbit, channel: Any, connection: Any, name: str, overflow: str
+) -> None:
+    """However fast it is published."""
+    channel.queue_declare(name, exclusive=True, arguments={"x-max-length": 1, "x-overflow": overflow})
+    inbox = Inbox(channel, name, auto_ack=True)
+    publisher = pika.BlockingConnection(pika.URLParameters(rabbit.url))
+    publish(publisher.channel(), name, *(b"%d" % number for number in range(100)))
+    publisher.close()
+    wait(lambda: len(inbox) == 100, connection)
+    assert inbox.bodies == [b"%d" % number for number in range(100)]
 
 
 def test_held_messages_do_not_count_for_the_length(channel: Any, name: str) -> None:

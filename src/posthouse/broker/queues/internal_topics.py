@@ -1,4 +1,4 @@
-"""Topics that no client sees: the reference logs of queues. Their names begin with what no client can write."""
+"""Topics that no client sees: the reference logs of queues. Their names begin as no client's can."""
 
 from posthouse.model.ids import new_topic_id
 from posthouse.model.topic_config import TopicConfig

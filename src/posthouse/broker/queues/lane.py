@@ -1,8 +1,8 @@
 """One row of a queue: messages in the order of their publishing, and what has become of each.
 
-A position is ready, leased or settled. Ready ones that were loaded wait in `window`, those that came back from a
-consumer in `returned`; the rest, however many, is on disk. Plain queues have one lane, queues with priorities
-one for each.
+A position is ready, leased or settled. Ready ones that were loaded wait in `window`, those that came back
+from a consumer in `returned`; the rest, however many, is on disk. Plain queues have one lane, queues with
+priorities one for each.
 """
 
 from collections import deque
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 RESERVATION = 10_000
-"""So many positions are noted as handed out before the first of them is: after a crash nobody is told of a message
-that it is new when it was delivered before."""
+"""So many positions are noted as handed out before the first of them is: after a crash nobody is told of a
+message that it is new when it was delivered before."""
 
 
 class Lane:

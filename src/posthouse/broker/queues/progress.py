@@ -1,15 +1,16 @@
 """Which positions of a lane are settled, and how often the others were delivered.
 
-Everything below the *floor* is settled. Above it, positions are kept in chunks of 4,096, and only chunks in which
-something happened: one old message that nobody settles costs one chunk, not a memory of all that was settled
-behind it.
+Everything below the *floor* is settled. Above it, positions are kept in chunks of 4,096, and only chunks in
+which something happened: one old message that nobody settles costs one chunk, not a memory of all that was
+settled behind it.
 
 Storage has these entries in `Space.QUEUE_PROGRESS` (of share groups in `Space.SHARE_PROGRESS`), numbers
 big-endian:
 
-    key    queue id 16 bytes | lane u16                  value  version u8 = 1 | floor i64 | handed out to i64
-    key    queue id 16 bytes | lane u16 | chunk u64      value  settled ranges: u16 count, then u16 first, u16 last each;
-                                                                deliveries: u16 in chunk, u16 count each, to the end
+    key    queue id 16 bytes | lane u16               value  version u8 = 1 | floor i64 | handed out to i64
+    key    queue id 16 bytes | lane u16 | chunk u64   value  settled ranges: u16 count, then u16 first, u16
+                                                             last each; deliveries: u16 in chunk, u16 count
+                                                             each, to the end
 
 and those of the stash (see `stash`). Whoever stores one of them, stores all that have changed.
 
@@ -357,7 +358,7 @@ class Progress:
         self._stored_chunks.add(number)
 
     def loaded(self, start: int, end: int | None = None) -> None:
-        """Everything is taken in; nothing lies below `start`, the start of the lane's log, or from `end` on."""
+        """Everything is taken in. `start` and `end` are those of the lane's log: nothing lies beyond them."""
         if end is not None and end < self.handed_out_to:  # what was not there was not handed out
             self.handed_out_to = self.reserved_to = self._reserving_to = max(end, self.floor)
         self.settled_above = 0

@@ -39,7 +39,7 @@ _RECORD_OVERHEAD = 120
 
 
 class LaneReader:
-    """Reads the messages of one lane from a position on. Several may read the same lane for different ends."""
+    """Reads the messages of one lane from a position on. A lane may have several, for different ends."""
 
     def __init__(
         self, storage: Storage, topic_name: Callable[[TopicId], str], queue: "Queue", lane: "Lane", start: int
@@ -209,7 +209,7 @@ async def _read_again(storage: Storage, message: Message, source: PartitionId, o
 
 
 def _split(run: Reference, count: int) -> tuple[Reference, Reference]:
-    """The first `count`, and the rest; nobody knows the bytes of each record, so they are shared out evenly."""
+    """The first `count`, and the rest. Nobody knows the bytes of each record: they are shared out evenly."""
     size = run.size * count // run.count
     return (
         run._replace(count=count, size=size),

@@ -40,7 +40,7 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
 
 
 async def unsettled_bytes(reader: LaneReader, lane: Lane) -> int:
-    """Of the values of all messages that are not settled; those settled out of order are counted by average."""
+    """Of the values of all messages that are not settled; what is settled out of order counts by average."""
     total, end = lane.progress.stash.size, lane.end
     reader.seek(lane.progress.floor)
     while (found := await reader.next_run(end)) is not None:

@@ -49,6 +49,8 @@ class _Known:
     floor: int
     """Surely durable."""
     trimmed_to: int
+    is_new: bool = True
+    """Nothing was looked at yet: there may be leftovers of the broker's last life."""
     needs: LaneNeeds = field(default_factory=LaneNeeds)
     straggling: Straggling | None = None
 
@@ -141,8 +143,8 @@ class QueueRetention:
         changed = {}
         puts: list[Operation] = []
         for lane in lanes:
-            progress = lane.progress
-            if progress.is_changed or progress.stash.gone or self._known[lane].floor != progress.floor:
+            progress, known = lane.progress, self._known[lane]
+            if known.is_new or progress.is_changed or progress.stash.gone or known.floor != progress.floor:
                 changed[lane] = progress.floor, progress.stash.gone, progress.failures
                 puts += progress.puts()
         if changed:
@@ -152,6 +154,7 @@ class QueueRetention:
             # Otherwise an earlier commit has failed, when this one was on its way.
             if lane.progress.failures == failures:
                 self._known[lane].floor = floor
+                self._known[lane].is_new = False
                 lane.progress.stash.forget(gone)
                 stored.add(lane)
         return stored

@@ -1,7 +1,7 @@
 """Acknowledgements on their way to the disk.
 
-They are gathered for a moment: losing the last few in a crash means that their messages come again, never that
-one is lost.
+They are gathered for a moment: losing the last few in a crash means that their messages come again, never
+that one is lost.
 """
 
 import asyncio
