@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import StorageFenced, StorageFull
+from posthouse.model.errors import StorageClosed, StorageFenced, StorageFull
 from posthouse.model.ids import PartitionId
 from posthouse.storage.interface import Append, Operation, Outcome, Put, Refer, Slice, Space
 from posthouse.storage.memory import MemoryStorage
@@ -56,9 +56,10 @@ class LazyStorage(MemoryStorage):
         self._flushing = None
         waiting, self._waiting = self._waiting, []
         for operations, done in waiting:
-            if self.is_full:
+            if self.is_full or self._closed:
                 if not done.done():
-                    done.set_exception(StorageFull("the disk is full"))
+                    closed = StorageClosed("the power is off")
+                    done.set_exception(closed if self._closed else StorageFull("the disk is full"))
                 continue
             outcomes = super().commit(operations).result()
             self._keep(operations)

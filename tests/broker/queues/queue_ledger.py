@@ -49,6 +49,7 @@ class Entry:
     """It was on its way out and came back, so that others may have overtaken it."""
     returns: tuple[int, int] = (0, 0)
     """How often it came back: at least, and at the most."""
+    stored_returns: int = 0
     was_rejected: bool = False
 
 
@@ -96,7 +97,7 @@ class Ledger:
             unsure.clear()
         for entries in self.alive.values():
             for entry in entries.values():
-                entry.returns = (entry.returns[1], entry.returns[1])
+                entry.stored_returns = entry.returns[0]
 
     def delivered(self, message: Message, holder: object) -> None:
         queue, identity = message.queue.name, identity_of(message)
@@ -147,6 +148,7 @@ class Ledger:
             for entry in entries.values():
                 entry.holder = None
                 entry.may_be_noted = True
+                entry.returns = entry.stored_returns, entry.returns[1]
 
     def restarted(self) -> None:
         self.stored()

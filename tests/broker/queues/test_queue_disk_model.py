@@ -252,7 +252,7 @@ def _order(value: bytes, name: str) -> tuple[int, int]:
 
 
 @given(STEPS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_is_not_settled_is_there(steps: list[tuple[Any, ...]]) -> None:
     shm = Path("/dev/shm")
     with (

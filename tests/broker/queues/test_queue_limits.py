@@ -152,7 +152,7 @@ async def test_a_full_queue_may_ask_to_wait() -> None:
             await rig.publish(b"b")
         assert blocked.value.queue is queue
         room = asyncio.Event()
-        queue.on_room(room.set)
+        queue.room.wait(room.set)
         message = await queue.get()
         assert message is not None
         queue.ack([message])

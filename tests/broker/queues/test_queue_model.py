@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
-from posthouse.broker.queues import expiries, key_order, lane, progress, queue
+from posthouse.broker.queues import excess, expiries, key_order, lane, loading, progress, queue, recovery
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
@@ -288,8 +288,9 @@ class QueueMachine(RuleBasedStateMachine):
             assert queue.leased_count + queue.message_count >= 0
             for each in queue.lanes:
                 assert len(each.window) <= WINDOW and each.window_bytes == sum(m.size for m in each.window)
-                assert len(each.returned) + len(each.bodiless) <= 2 * len(self.ledger.alive[name])
-            assert queue._expected == 0
+                back = [message.position for message in each.returned]
+                assert len(set(back)) == len(back), "each is kept in memory once"
+            assert queue.room._expected == 0
             if self.is_full:
                 continue
             assert queue.message_count == len(ready), name
@@ -301,7 +302,8 @@ class QueueMachine(RuleBasedStateMachine):
             if any(consumer.name == name and consumer.credit > 0 for consumer in self.consumers):
                 held = {entry.key for entry in self.ledger.alive[name].values() if entry.holder is not None}
                 stuck = [each for each in ready if name != "keyed" or not each.key or each.key not in held]
-                assert not stuck, f"{name} keeps {stuck} back from a consumer with credit"
+                is_crowded = queue._keys is not None and queue._keys.is_crowded
+                assert is_crowded or not stuck, f"{name} keeps {stuck} back from a consumer with credit"
             overdue = [entry for entry in ready if 0 < entry.expires_ms <= now]
             assert not overdue or self.expiry_is_due, f"{overdue} of {name} should have expired"
 
@@ -522,7 +524,9 @@ class QueueMachine(RuleBasedStateMachine):
                     await self.still()
                     self.ledger.reconcile(await self.found())
                     ready = self.ledger.ready(name)
-                    assert not ready or name == "keyed", f"{name} has {ready}, and gives none"
+                    assert not ready or name == "keyed", (
+                        f"{name} has {ready} at {self.clock.now_ms()}, and gives none"
+                    )
             await self.quiet()
 
         self.run(work())
@@ -557,7 +561,7 @@ class QueueMachine(RuleBasedStateMachine):
             entry = self.ledger.alive[holder.name][identity]
             entry.holder = None
             if count:
-                entry.returns = entry.returns[0], entry.returns[1] + 1
+                entry.returns = entry.returns[0] + 1, entry.returns[1] + 1
             if QUEUES[holder.name].get("delivery_limit") is not None and entry.returns[1] > 1:
                 entry.is_displaced = True
         self.queue(holder.name).release(messages, count=count)
@@ -610,8 +614,9 @@ class QueueMachine(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         async def work() -> None:
             self.clock.advance(seconds)
+            self.expiry_is_due = False
             for name in QUEUES:
-                self.queue(name)._plan_expiry()
+                self.queue(name)._expiring.plan()
             await asyncio.sleep(0.001)
             await self.quiet()
 
@@ -664,8 +669,9 @@ class QueueMachine(RuleBasedStateMachine):
         async def work() -> None:
             self.make_full(False)
             await asyncio.sleep(0.01)
+            self.clock.advance(0.01)
             for name in QUEUES:
-                self.queue(name)._plan_expiry()
+                self.queue(name)._expiring.plan()
             await asyncio.sleep(0.01)
             await self.quiet()
 
@@ -730,14 +736,16 @@ class QueueMachine(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "WINDOW", WINDOW)
-    monkeypatch.setattr(queue, "LOW_WINDOW", WINDOW // 2)
+    monkeypatch.setattr(loading, "WINDOW", WINDOW)
+    monkeypatch.setattr(loading, "LOW_WINDOW", WINDOW // 2)
     monkeypatch.setattr(queue, "AT_ONCE", 4)
+    monkeypatch.setattr(excess, "AT_ONCE", 2)
     monkeypatch.setattr(queue, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(queue, "LEASED_BYTES", 3)
-    monkeypatch.setattr(queue, "RESERVATION", 4)
+    monkeypatch.setattr(loading, "RESERVATION", 4)
     monkeypatch.setattr(lane, "RESERVATION", 4)
     monkeypatch.setattr(expiries, "SPAN", 5)
+    monkeypatch.setattr(recovery, "SPAN", 5)
     monkeypatch.setattr(key_order, "CROWD", 3)
     monkeypatch.setattr(progress, "CHUNK_BITS", 3)
     monkeypatch.setattr(progress, "CHUNK", 8)
@@ -797,3 +805,9 @@ class FileMachine(QueueMachine):
     def teardown(self) -> None:
         super().teardown()
         shutil.rmtree(self.root)
+
+
+def test_queues_on_files() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        FileMachine, settings=settings(max_examples=8, stateful_step_count=30, **LIMITS)
+    )

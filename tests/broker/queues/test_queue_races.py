@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from posthouse.broker.appending import Produced
+from posthouse.broker.queues import lane as lane_module
+from posthouse.broker.queues import loading as loading_module
 from posthouse.broker.queues import queue as queue_module
 from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.queues.message import Message
@@ -156,7 +158,7 @@ async def test_the_oldest_go_even_if_they_wait_for_their_key() -> None:
         await rig.publish(b"3")
         await settle_turns()
         await rig.publish(b"4")
-        await until(lambda: queue._trimming is None)
+        await until(lambda: queue._excess.going is None)
         assert queue.message_count == 2
         for number, value in enumerate([b"1", b"3", b"4"]):
             await taker.has(number + 1)
@@ -172,7 +174,7 @@ async def test_what_expires_does_not_keep_others_back() -> None:
         await rig.publish(b"stays")
         taker = Taker(credit=0)
         queue.subscribe(taker)
-        await queue._start_filling()
+        await queue._loading.filled()
         clock.advance(2)
         taker.raise_credit(queue, 1)
         await taker.has(1)
@@ -187,6 +189,26 @@ async def test_one_is_got_though_others_expired() -> None:
         await rig.publish(b"stays")
         clock.advance(2)
         assert (await get(queue)).value == b"stays"
+
+
+async def test_more_may_have_expired_than_was_noted_to_be_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lane_module, loading_module):
+        monkeypatch.setattr(module, "RESERVATION", 10)
+    clock = ManualClock()
+    async with running(clock=clock) as rig:
+        for name in ("q", "other"):
+            queue = await rig.queue(name)
+            await rig.publish(*[b"goes"] * 11, expires_in_ms=1000, key=name.encode())
+            await rig.publish(b"stays", key=name.encode())
+            queue.ack([await get(queue)])
+            clock.advance(2)
+            if name == "q":
+                assert (await get(queue)).value == b"stays"
+            else:
+                taker = Taker(credit=1)
+                queue.subscribe(taker)
+                await taker.has(1)
+                assert taker.values == [b"stays"]
 
 
 async def test_one_that_expires_takes_nothing_of_other_priorities_along() -> None:
@@ -226,7 +248,7 @@ async def test_the_oldest_of_the_lowest_priority_go() -> None:
         await rig.publish(b"urgent", priority=2)
         await rig.publish(b"later")
         await rig.publish(b"now", priority=1)
-        await until(lambda: queue._trimming is None)
+        await until(lambda: queue._excess.going is None)
         assert [(await get(queue)).value, (await get(queue)).value] == [b"urgent", b"now"]
 
 
@@ -237,7 +259,7 @@ async def test_what_comes_back_may_be_too_much() -> None:
         message = await get(queue)
         await rig.publish(b"b")
         queue.release([message])
-        await until(lambda: queue._trimming is None and not queue._excess())
+        await until(lambda: queue._excess.going is None and not queue._excess.count())
         assert (await get(queue)).value == b"b"
         assert await queue.get() is None
 
@@ -246,11 +268,11 @@ async def test_both_limits_count() -> None:
     async with running() as rig:
         queue = await rig.queue(max_length=100, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)
         await rig.publish(b"a" * 10)
-        assert not queue.has_room_for(1)
+        assert not queue.room.is_there_for(1)
         message = await get(queue)
-        assert queue.has_room_for(1), "what is leased does not count, in bytes as in messages"
+        assert queue.room.is_there_for(1), "what is leased does not count, in bytes as in messages"
         queue.release([message])
-        assert not queue.has_room_for(1)
+        assert not queue.room.is_there_for(1)
 
 
 async def test_bytes_of_whole_batches_do_not_add_up() -> None:
@@ -270,7 +292,7 @@ async def test_handing_out_makes_room() -> None:
         with pytest.raises(QueueBlocked):
             await rig.publish(b"b")
         room = asyncio.Event()
-        queue.on_room(room.set)
+        queue.room.wait(room.set)
         taker = Taker()
         queue.subscribe(taker)
         async with asyncio.timeout(5):
@@ -286,7 +308,7 @@ async def test_a_transaction_that_is_given_up_makes_room() -> None:
         with pytest.raises(QueueBlocked):
             rig.namespace.publish(rig.namespace.router.default, b"q", b"b", PLAIN)
         room = asyncio.Event()
-        queue.on_room(room.set)
+        queue.room.wait(room.set)
         wave.abandon()
         async with asyncio.timeout(5):
             await room.wait()
@@ -323,6 +345,45 @@ async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.
         await rig.publish(b"body")
         await taker.has(2)
         assert taker.values == [b"body", b"body"]
+
+
+async def test_what_came_back_is_read_again_in_its_order_and_a_window_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_module, "LEASED_BYTES", 1000)
+    monkeypatch.setattr(loading_module, "WINDOW", 10)
+    monkeypatch.setattr(loading_module, "LOW_WINDOW", 5)
+    async with running() as rig:
+        queue = await rig.queue()
+        values = [b"%100d" % number for number in range(100)]
+        await rig.publish(*values)
+        taker = Taker(credit=80)
+        queue.subscribe(taker)
+        await taker.has(80)
+        queue.unsubscribe(taker)
+        queue.release(taker.taken)
+        next_taker = Taker(credit=1)
+        queue.subscribe(next_taker)
+        lane = queue.lanes[0]
+        for number in range(100):
+            await next_taker.has(number + 1)
+            in_memory = sum(message.value is not None for message in [*lane.window, *lane.returned])
+            assert in_memory <= 10 + 10 + 10  # a window, what was read again, and what was never let go
+            queue.ack(next_taker.taken[-1:])
+            next_taker.raise_credit(queue, 1)
+        assert next_taker.values == values
+
+
+async def test_what_fails_to_expire_is_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "RETRY_SECONDS", 0.001)
+    async with lazy() as (rig, storage):
+        await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead", message_ttl_ms=10)
+        await rig.publish(b"a", b"b")
+        storage.is_full = True
+        commits = storage.commits
+        await until(lambda: storage.commits > commits + 10)
+        assert len(queue.lanes[0].returned) <= 2
 
 
 # Storage that fails for a while
@@ -399,7 +460,7 @@ async def test_dead_letters_wait_for_storage(cause: str) -> None:
         elif cause == "expired":
             storage.is_full = True
             clock.advance(1)
-            queue._plan_expiry()
+            queue._expiring.plan()
         else:
             await get(queue)
             storage.turns = 20
@@ -500,7 +561,7 @@ async def test_a_dead_letter_for_a_full_queue_is_dropped() -> None:
         queue.reject([await get(queue), await get(queue)])
         await until(lambda: queue.leased_count == 0)
         assert (queue.message_count, dead.message_count) == (1, 1)
-        assert dead._expected == 0
+        assert dead.room._expected == 0
 
 
 async def test_a_dead_letter_does_not_wait_for_room() -> None:
@@ -629,4 +690,24 @@ async def test_expiries_of_a_long_backlog_take_little_memory(tmp_path: Path) -> 
         queue = rig.namespace.queue("q", SESSION)
         await until(lambda: queue.lanes[0].expiries.earliest is not None)
         await settle_turns()
-        assert len(queue.lanes[0].expiries._spans) == 1
+        assert len(queue.lanes[0].expiries._spans) <= 2
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+async def test_what_is_left_of_a_batch_expires_after_a_restart(tmp_path: Path, on_disk: bool) -> None:
+    clock = ManualClock()
+    memory = LazyStorage(clock)
+    async with running(tmp_path if on_disk else None, clock, None if on_disk else memory) as rig:
+        queue = await rig.queue()
+        await rig.publish(b"a", b"b", expires_in_ms=1000)
+        queue.ack([await get(queue)])
+        await rig.retention.reclaim()
+        assert rig.storage.bounds(queue.lanes[0].log).start == 1
+    async with running(
+        tmp_path if on_disk else None, clock, None if on_disk else memory.left_behind()
+    ) as rig:
+        queue = rig.namespace.queue("q", SESSION)
+        await until(lambda: queue.lanes[0].expiries.earliest is not None, 2)
+        clock.advance(2)
+        queue._expiring.plan()
+        await until(lambda: queue.message_count == 0)

@@ -202,6 +202,17 @@ async def test_a_restart_finds_them(tmp_path: Path, clock: ManualClock) -> None:
         assert rig.namespace.queue("q", SESSION).message_count == 2
 
 
+async def test_what_was_settled_before_a_restart_leaves_the_stash(tmp_path: Path, clock: ManualClock) -> None:
+    async with running(tmp_path, clock=clock) as rig:
+        queue, held = await with_stragglers(rig, clock, 3, 7)
+        queue.ack(held)
+    async with running(tmp_path, clock=clock) as rig:
+        queue = rig.namespace.queue("q", SESSION)
+        assert await files_of(rig, tmp_path, queue.log) == 1
+        await rig.retention.reclaim()
+        assert await files_of(rig, tmp_path, queue.log) == 0
+
+
 async def test_those_that_nobody_has_loaded_are_found(tmp_path: Path, clock: ManualClock) -> None:
     """After a restart, or without consumers: they lie below what is read next."""
     async with running(tmp_path, clock=clock) as rig:
@@ -290,7 +301,7 @@ async def test_they_expire_as_others_do(tmp_path: Path, clock: ManualClock, rest
         queue.release([taken[0], taken[2]])
         if not restart:
             clock.advance(2000)
-            queue._plan_expiry()
+            queue._expiring.plan()
             assert await dead_letters(rig.namespace.queues["letters"], 1) == [(b"goes", "expired")]
             assert queue.leased_count == 1
             queue.release([taken[1]])

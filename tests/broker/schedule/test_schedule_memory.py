@@ -126,6 +126,25 @@ async def test_a_log_that_does_not_fit_is_not_asked_for_again_and_again(office: 
     assert await office.sent() == bodies
 
 
+async def test_a_log_of_a_long_period_that_was_loaded_is_not_moved(office: Office) -> None:
+    """It had few entries, but more came when the clock was set back, and then there was no room for them."""
+    office.schedule._window.limit = 80
+    due = office.clock.now_ms() + 2 * HOUR
+    few = [message(due + number, b"few %d" % number) for number in range(5)]
+    await office.publish(few)
+    [bucket] = office.schedule._buckets
+    await office.advance(bucket.period.opens_ms - office.clock.now_ms())
+    assert bucket.is_open and office.schedule.loaded == 5
+    office.clock.jump(-HOUR)
+    more = [message(due + 5 + number, b"more %d" % number) for number in range(30)]
+    await office.publish(more)
+    soon = await office.delay(*range(100, 200))
+    await office.schedule.fire_due()
+    assert bucket.read_to == 35 and bucket.misses_something and bucket.loaded < 35
+    await office.advance(3 * HOUR)
+    assert await office.sent() == [*soon, *(entry.value for entry in few + more)]
+
+
 @pytest.mark.parametrize("ahead", [1, 3000, 1_000_000])
 async def test_what_is_read_ahead(office: Office, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
     monkeypatch.setattr(firing, "AHEAD_BYTES", ahead)

@@ -86,6 +86,24 @@ def test_dead_letters_are_matched_by_their_headers(channel: Any, name: str) -> N
     assert [each.body for each in take(channel, f"{name}-dead", 1)] == [b"blue"]
 
 
+def test_dead_letters_go_by_all_of_their_keys(channel: Any, name: str) -> None:
+    """Where the queue gives them no other: then by that alone, and the carbon copies are no more."""
+    dead, exchange = f"{name}-dead", f"{name}-dlx"
+    channel.exchange_declare(exchange, "direct", auto_delete=True)
+    channel.queue_declare(dead, exclusive=True)
+    channel.queue_bind(dead, exchange, "copy")
+    for key in (None, "copy"):
+        queue = f"{name}-{key}"
+        arguments = {"x-dead-letter-exchange": exchange, "x-message-ttl": 10}
+        if key is not None:
+            arguments["x-dead-letter-routing-key"] = key
+        channel.queue_declare(queue, exclusive=True, arguments=arguments)
+        publish(channel, queue, b"x", headers={"CC": ["copy"]})
+        [found] = take(channel, dead, 1)
+        assert found.properties.headers.get("CC") == (None if key else ["copy"])
+        assert deaths(found) == [(queue, "expired", 1, "", [queue, "copy"])]
+
+
 def test_dead_letters_keep_their_priority(channel: Any, connection: Any, name: str) -> None:
     channel.queue_declare(f"{name}-dead", exclusive=True, arguments={"x-max-priority": 5})
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}-dead", "x-max-length": 0}

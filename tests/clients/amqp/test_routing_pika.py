@@ -186,6 +186,19 @@ def test_carbon_copies(channel: Any, name: str) -> None:
         assert found.properties.headers == {"CC": [copy], "kept": "yes"}
 
 
+def test_alternate_exchange_is_for_messages_that_none_of_their_keys_route(channel: Any, name: str) -> None:
+    strays = exchange(channel, f"{name}-strays", "fanout", auto_delete=False)
+    exchange(channel, name, "direct", auto_delete=False, arguments={"alternate-exchange": strays})
+    known, stray = queues(channel, name, "known", "stray")
+    channel.queue_bind(known, name, "known")
+    channel.queue_bind(stray, strays)
+    channel.basic_publish(name, "unknown", b"x", BasicProperties(headers={"CC": ["known"]}), mandatory=True)
+    assert get_all(channel, known) == [b"x"]
+    assert get_all(channel, stray) == []
+    for each in (name, strays):
+        channel.exchange_delete(each)
+
+
 def test_mandatory_message_that_nothing_takes_comes_back(channel: Any, name: str) -> None:
     exchange(channel, name, "direct", auto_delete=False)
     properties = BasicProperties(message_id="42", headers={"a": 1})

@@ -30,7 +30,9 @@ class Reason(StrEnum):
     DELIVERY_LIMIT = "delivery_limit"
 
 
-def dead_letter(queue: "Queue", message: "Message", reason: Reason, now_ms: int, wave: "Wave") -> None:
+def publish_dead_letter(
+    queue: "Queue", message: "Message", reason: Reason, now_ms: int, wave: "Wave"
+) -> None:
     """Add the copy to the wave; nothing, if there is no place for it."""
     definition, namespace = queue.definition, queue.namespace
     assert definition.dead_letter_exchange is not None and message.value is not None

@@ -24,9 +24,7 @@ class KeyOrder:
         admitted = []
         for message in messages:
             key = message.key
-            if not key:
-                admitted.append(message)
-            elif self._held.setdefault(key, message) is message:
+            if not key or self._held.setdefault(key, message) is message:
                 admitted.append(message)
             else:
                 message.lane.park(message)

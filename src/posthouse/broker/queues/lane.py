@@ -48,9 +48,13 @@ class Lane:
         self.window: deque[Message] = deque()
         self.window_bytes = 0
         self.returned: list[Message] = []
-        """A heap by position."""
+        """A heap by position, with each position once."""
+        self._latest: dict[int, Message] = {}
+        """What came back last of each position in `returned`."""
         self.bodiless: list[Message] = []
-        """Came back, and have to be read again."""
+        """Came back, and have to be read again; a heap too. What follows them waits for them."""
+        self.reloading: Message | None = None
+        """The one of these that is being read."""
         self.leased: dict[int, Message] = {}
         self.expiries = Expiries()
 
@@ -62,7 +66,23 @@ class Lane:
     @property
     def has_more(self) -> bool:
         """Whether something is ready that is not in memory."""
-        return self.loaded_to < self.end or bool(self.bodiless)
+        return self.loaded_to < self.end or bool(self.bodiless) or self.reloading is not None
+
+    @property
+    def _barrier(self) -> int | None:
+        """The first position that has to be read again."""
+        first = self.bodiless[0].position if self.bodiless else None
+        if self.reloading is not None and (first is None or self.reloading.position < first):
+            return self.reloading.position
+        return first
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing can be taken before more is read."""
+        following, barrier = self.next_in_memory, self._barrier
+        if following is None:
+            return self.has_more
+        return barrier is not None and barrier <= following
 
     def arrived(self, runs: Sequence[Run]) -> None:
         first = self.end
@@ -80,11 +100,13 @@ class Lane:
         window, returned, leased, progress = self.window, self.returned, self.leased, self.progress
         plain = not progress.settled_above  # then nothing in the window can be settled
         reserved_to = progress.reserved_to
+        if (barrier := self._barrier) is not None:
+            reserved_to = min(reserved_to, barrier)
         while len(taken) < most:
             if returned and (not window or returned[0].position < window[0].position):
                 if returned[0].position >= reserved_to:
                     break
-                message = heappop(returned)
+                message = self._latest.pop(heappop(returned).position)
             elif window and window[0].position < reserved_to:
                 message = window.popleft()
                 self.window_bytes -= message.size
@@ -141,9 +163,9 @@ class Lane:
             return False
         del self.leased[message.position]
         if message.value is None:
-            self.bodiless.append(message)
+            heappush(self.bodiless, message)
         else:
-            heappush(self.returned, message)
+            self.reloaded(message)
         return True
 
     def park(self, message: Message) -> None:
@@ -151,7 +173,14 @@ class Lane:
         del self.leased[message.position]
 
     def reloaded(self, message: Message) -> None:
-        heappush(self.returned, message)
+        if message.position not in self._latest:
+            heappush(self.returned, message)
+        self._latest[message.position] = message
+
+    def next_bodiless(self) -> Message | None:
+        """The one to be read next: `reloading`, until it is put back or anybody says otherwise."""
+        self.reloading = heappop(self.bodiless) if self.bodiless else None
+        return self.reloading
 
     def place_of(self, message: Message) -> tuple[PartitionId, int]:
         """Where its record is to be found now: in the log, or in the stash."""
@@ -169,12 +198,12 @@ class Lane:
             self._watch_expiry(position, stashed)
             if position >= self.loaded_to and position not in self.leased:
                 message.value = None
-                self.bodiless.append(message)  # nobody will come across it in the log
+                heappush(self.bodiless, message)  # nobody will come across it in the log
 
     def load_stash(self) -> None:
         """After a restart: what is in the stash waits to be read."""
         for position in self.progress.stash:
-            self.bodiless.append(self.stashed_message(position))
+            heappush(self.bodiless, self.stashed_message(position))
             self._watch_expiry(position, self.progress.stash[position])
 
     def stashed_message(self, position: int) -> Message:
@@ -227,5 +256,7 @@ class Lane:
         self.window.clear()
         self.window_bytes = 0
         self.returned.clear()
+        self._latest.clear()
         self.bodiless.clear()
+        self.reloading = None
         return count

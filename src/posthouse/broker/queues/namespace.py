@@ -325,7 +325,7 @@ class Namespace:
         limited = [queue for queue in queues if queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
-            if overflow is not Overflow.DROP_HEAD and not queue.has_room_for(size):
+            if overflow is not Overflow.DROP_HEAD and not queue.room.is_there_for(size):
                 if overflow is not Overflow.BLOCK:
                     refusing.append(queue)
                 elif waits:

@@ -19,8 +19,8 @@ from posthouse.broker.queues.reading import QueueGone
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.retention import QueueRetention
 from posthouse.broker.queues.settling import Settling
-from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.streams import QUEUE_TOPIC, Stream
+from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
 from posthouse.broker.routing.exchange import Exchange

@@ -14,11 +14,18 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
     """Batches of references say when the first of them expires; where none does, nothing is read."""
     end = lane.end
     first = await storage.find_timestamp(lane.log, 0)
-    position = end if first is None else max(first.offset, lane.progress.floor)
+    # The log may begin in the middle of a batch, whose timestamp is that of a position that is gone.
+    await _find_between(storage, lane, lane.progress.floor, min(lane.progress.floor + 1, end), 1)
+    if first is not None:
+        await _find_between(storage, lane, first.offset, end, _SCAN_BYTES)
+
+
+async def _find_between(storage: Storage, lane: Lane, position: int, end: int, read_bytes: int) -> None:
+    """Watch the batches that hold these positions; neighbours together, as when they arrived."""
     span: tuple[int, int, int] | None = None
     while (position := max(position, lane.progress.floor)) < end:
         try:
-            found = await storage.read(lane.log, position, _SCAN_BYTES)
+            found = await storage.read(lane.log, position, read_bytes)
         except OffsetOutOfRange:
             if position >= lane.progress.floor:
                 raise

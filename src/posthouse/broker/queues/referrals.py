@@ -27,7 +27,7 @@ class Referrals:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._lanes: "dict[Lane, list[Run]]" = {}
+        self._lanes: dict[Lane, list[Run]] = {}
 
     def operations(self) -> list[Refer]:
         """To be committed at once: a queue may be deleted at any time."""

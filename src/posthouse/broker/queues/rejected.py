@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from posthouse.broker.queues.dead_letters import Reason, dead_letter
+from posthouse.broker.queues.dead_letters import Reason, publish_dead_letter
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
 from posthouse.records.references import NEVER
@@ -21,4 +21,4 @@ def dead_letter_rejected(
     message = Message(
         queue, lane, -1, lane.log, queue.stream.name, -1, now_ms, key, value, envelope.headers, NEVER
     )
-    dead_letter(queue, message, Reason.TOO_LONG, now_ms, wave)
+    publish_dead_letter(queue, message, Reason.TOO_LONG, now_ms, wave)

@@ -50,16 +50,16 @@ class Writer(Protocol):
 class Wave:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._entries: list[tuple[Stream, "tuple[Queue, ...]", bytes, bytes, "Envelope"]] = []
+        self._entries: list[tuple[Stream, tuple[Queue, ...], bytes, bytes, Envelope]] = []
         self._settled: list[Message] = []
         self._puts: list[Put] = []
         self.scheduled: list[Scheduled] = []
         self.size = 0
         self._callbacks: list[OnEnd] = []
-        self._lanes: "dict[Lane, list[Run]]" = {}
+        self._lanes: dict[Lane, list[Run]] = {}
         self._taken_back: list[Message] = []
         """Settled in memory; to be unsettled if the wave fails."""
-        self._expected: "dict[Queue, tuple[int, int]]" = {}
+        self._expected: dict[Queue, tuple[int, int]] = {}
 
     def add(
         self, stream: Stream, queues: "tuple[Queue, ...]", key: bytes, value: bytes, envelope: "Envelope"
@@ -80,7 +80,7 @@ class Wave:
 
     def expect(self, queue: "Queue", size: int) -> None:
         """One more message is on its way to a queue that counts them before they are there."""
-        queue.expect(1, size)
+        queue.room.expect(1, size)
         count, total = self._expected.get(queue, (0, 0))
         self._expected[queue] = count + 1, total + size
 
@@ -110,7 +110,7 @@ class Wave:
     def _expect_no_more(self) -> None:
         expected, self._expected = self._expected, {}
         for queue, (count, size) in expected.items():
-            queue.expect(-count, -size)
+            queue.room.expect(-count, -size)
 
     def missing_streams(self) -> list[Stream]:
         """Whose topics have to be made before this can be written."""

@@ -32,6 +32,8 @@ async def read_piece(storage: Storage, partition: PartitionId, offset: int, end:
     for position, header in iter_headers(view):
         if header.base_offset >= end:
             break
+        if header.next_offset <= offset:
+            continue  # what follows it is damaged, so it is the one that is nearest
         batches.append((header, body_of(view[position : position + header.length], header)))
         following = header.next_offset
     return Piece(batches, min(following, end))

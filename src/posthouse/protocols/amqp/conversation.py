@@ -267,7 +267,7 @@ class Conversation:
         self.blocking.add(Reason.QUEUE)
         queue = blocked.queue
         assert isinstance(queue, Queue)
-        queue.on_room(self._room_made)
+        queue.room.wait(self._room_made)
 
     def _room_made(self) -> None:
         """Not now: whoever made it is in the middle of something."""

@@ -1,0 +1,75 @@
+"""What is too much in a queue whose oldest messages go when it is full."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from posthouse.broker.queues.dead_letters import Reason
+from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.message import Message
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.host import QueuesHost
+    from posthouse.broker.queues.loading import Loading
+    from posthouse.broker.queues.queue import Queue
+
+AT_ONCE = 256
+"""So many go in one step."""
+
+
+class Excess:
+    def __init__(self, queue: "Queue", host: "QueuesHost", loading: "Loading") -> None:
+        self._queue = queue
+        self._host = host
+        self._loading = loading
+        self.going: asyncio.Task[None] | None = None
+        """Nothing is handed out while something goes."""
+
+    def drop(self) -> None:
+        """Let the oldest go if there are more than may be."""
+        definition = self._queue.definition
+        if not definition.is_limited or definition.overflow is not Overflow.DROP_HEAD:
+            return
+        if self.going is None and not self._queue.is_deleted and self.count():
+            self.going = self._host.start(self._drop())
+            self.going.add_done_callback(self._dropped)
+
+    def count(self) -> int:
+        """How many have to go; for a limit in bytes one by one."""
+        queue, definition = self._queue, self._queue.definition
+        ready = sum(lane.ready for lane in queue.lanes)
+        if definition.max_length is not None and ready > definition.max_length:
+            return ready - definition.max_length
+        if definition.max_bytes is not None and queue.ready_bytes > definition.max_bytes:
+            return min(ready, 1)
+        return 0
+
+    def _dropped(self, task: asyncio.Task[None]) -> None:
+        self.going = None
+        if task.cancelled() or self._queue.is_deleted:
+            return
+        if task.exception() is None:
+            self.drop()
+        else:
+            asyncio.get_running_loop().call_later(self._queue.retry_seconds, self.drop)
+        self._queue.plan_pump()
+
+    async def _drop(self) -> None:
+        while (excess := self.count()) and not self._queue.is_deleted:
+            oldest = await self._oldest(min(excess, AT_ONCE))
+            if not oldest:
+                return
+            await self._queue.die(oldest, Reason.TOO_LONG)
+
+    async def _oldest(self, most: int) -> list[Message]:
+        """Of the lowest priority first."""
+        queue = self._queue
+        for lane in queue.lanes:
+            if lane.ready <= 0:
+                continue
+            queue.free_keys()  # those that wait for others of their key may be the oldest
+            while lane.is_drained and not queue.is_deleted:
+                await self._loading.filled(lane)
+            self._loading.plan_reservation()
+            await self._loading.reserved()
+            return lane.take(most)
+        return []

@@ -1,0 +1,80 @@
+"""Messages whose time has come, wherever in the queue they are."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from posthouse.broker.queues.dead_letters import Reason
+from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.reading import LaneReader
+from posthouse.records.references import NEVER
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.host import QueuesHost
+    from posthouse.broker.queues.queue import Queue
+
+
+class Expiring:
+    def __init__(self, queue: "Queue", host: "QueuesHost", new_reader: Callable[[Lane], LaneReader]) -> None:
+        self._queue = queue
+        self._host = host
+        self._new_reader = new_reader
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_under_way = False
+
+    def plan(self) -> None:
+        """Look at the queue when the next message may have to go."""
+        if self._is_under_way or self._queue.is_deleted:
+            return
+        self.stop()
+        times = (lane.expiries.earliest for lane in self._queue.lanes)
+        earliest = min((at for at in times if at is not None), default=None)
+        if earliest is not None:
+            seconds = max(0, earliest - self._host.clock.now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self) -> None:
+        self._timer = None
+        if not self._is_under_way and not self._queue.is_deleted:
+            self._is_under_way = True
+            self._host.start(self.expire()).add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._is_under_way = False
+        self.plan()
+
+    async def expire(self) -> None:
+        """Look at every span of messages whose time may have come."""
+        for lane in self._queue.lanes:
+            while (span := lane.expiries.due(now := self._host.clock.now_ms())) is not None:
+                try:
+                    await self._expire_span(lane, *span, now)
+                except BaseException:
+                    lane.expiries.add_span(now + int(self._queue.retry_seconds * 1000), *span)
+                    raise
+
+    async def _expire_span(self, lane: Lane, first: int, end: int, now: int) -> None:
+        await self._queue.die(lane.expired_in_stash(first, end, now), Reason.EXPIRED)
+        reader = self._new_reader(lane)
+        reader.seek(max(first, lane.progress.floor))
+        earliest = NEVER
+        kept = first
+        while (run := await reader.next_run(end)) is not None:
+            position, reference = run
+            if reference.expires_ms == NEVER or reference.expires_ms > now:
+                if reference.expires_ms and (earliest == NEVER or reference.expires_ms < earliest):
+                    earliest, kept = reference.expires_ms, min(kept, position)
+                continue
+            messages = [
+                message
+                for message in await reader.load(position, reference)
+                if message.position not in lane.leased and not lane.progress.is_settled(message.position)
+            ]
+            await self._queue.die(messages, Reason.EXPIRED)
+        if earliest != NEVER:
+            lane.expiries.add_span(earliest, max(kept, lane.progress.floor), end)
