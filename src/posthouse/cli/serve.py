@@ -77,7 +77,8 @@ def _hints(settings: Settings, listeners: Mapping[str, Address]) -> str:
     rabbits = "" if amqp is None else f", for RabbitMQ clients on amqp://guest:guest@{amqp}"
     place = "in memory" if settings.memory else f"in {settings.data}"
     return (
-        f"\nPosthouse is ready for Kafka clients on {kafka}{rabbits}; records are kept {place}; Ctrl-C stops it.\n"
+        f"\nPosthouse is ready for Kafka clients on {kafka}{rabbits}; "
+        f"records are kept {place}; Ctrl-C stops it.\n"
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
         f"  {program} consume greetings --from-beginning\n\n"

@@ -141,7 +141,10 @@ class Ledger:
                     self.settle(entry)
         for queue, unsure in self.unsure.items():
             for identity, entry in unsure.items():
-                if identity in found[queue]:
+                grave = identity[0], queue  # it may have come back and died since
+                if identity in found[queue] or (
+                    grave in found["graves"] and grave not in self.alive["graves"]
+                ):
                     self.alive[queue][identity] = entry
             unsure.clear()
         for entries in self.alive.values():

@@ -409,6 +409,23 @@ async def test_what_could_not_be_reserved_is_handed_out_later() -> None:
         await taker.has(1)
 
 
+async def test_nothing_spins_while_storage_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue(max_priority=1)
+        await rig.publish(b"urgent", priority=1)
+        await rig.publish(b"other")
+        started = []
+        start = rig.broker.namespaces.start
+        monkeypatch.setattr(rig.broker.namespaces, "start", lambda work: started.append(work) or start(work))
+        storage.gate = asyncio.Event()
+        taker = Taker()
+        queue.subscribe(taker)
+        await settle_turns(500)
+        assert len(started) < 10
+        storage.gate.set()
+        await taker.has(2)
+
+
 @pytest.mark.usefixtures("soon")
 async def test_getting_says_that_storage_is_full() -> None:
     async with lazy() as (rig, storage):

@@ -128,7 +128,7 @@ async def test_a_log_that_does_not_fit_is_not_asked_for_again_and_again(office: 
 
 async def test_a_log_of_a_long_period_that_was_loaded_is_not_moved(office: Office) -> None:
     """It had few entries, but more came when the clock was set back, and then there was no room for them."""
-    office.schedule._window.limit = 80
+    office.schedule._window.limit = 50
     due = office.clock.now_ms() + 2 * HOUR
     few = [message(due + number, b"few %d" % number) for number in range(5)]
     await office.publish(few)
@@ -138,9 +138,9 @@ async def test_a_log_of_a_long_period_that_was_loaded_is_not_moved(office: Offic
     office.clock.jump(-HOUR)
     more = [message(due + 5 + number, b"more %d" % number) for number in range(30)]
     await office.publish(more)
-    soon = await office.delay(*range(100, 200))
+    soon = await office.delay(*range(100, 120))
     await office.schedule.fire_due()
-    assert bucket.read_to == 35 and bucket.misses_something and bucket.loaded < 35
+    assert bucket.read_to == 35 and bucket.misses_something and 0 < bucket.loaded < 35
     await office.advance(3 * HOUR)
     assert await office.sent() == [*soon, *(entry.value for entry in few + more)]
 

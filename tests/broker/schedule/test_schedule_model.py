@@ -20,7 +20,9 @@ from tests.broker.schedule.office import DAY, HOUR, MINUTE, SECOND, YEAR, Killed
 
 T = TypeVar("T")
 
-WINDOW = 8
+WINDOWS = st.sampled_from([2, 8, 40])
+"""With the largest one, some logs of longer periods are loaded as they are; with the others, they are moved
+to shorter ones."""
 SPANS = (20, SECOND, MINUTE, 3 * MINUTE, HOUR, 3 * HOUR, DAY, 20 * DAY, 3 * YEAR)
 TIMES = st.sampled_from(SPANS).flatmap(lambda span: st.integers(0, span))
 DELAYS = st.lists(TIMES | st.integers(-2 * SECOND, 100), min_size=1, max_size=15)
@@ -43,13 +45,13 @@ class ScheduleMachine(RuleBasedStateMachine):
 
         return self.loop.run_until_complete(wrap())
 
-    @initialize(on_files=st.booleans(), journal_bytes=st.sampled_from([600, 8192]))
-    def begin(self, on_files: bool, journal_bytes: int) -> None:
+    @initialize(on_files=st.booleans(), journal_bytes=st.sampled_from([600, 8192]), window=WINDOWS)
+    def begin(self, on_files: bool, journal_bytes: int, window: int) -> None:
         self.clock = ManualClock()
         self.office = Office(
             self.clock,
             self.root / "data" if on_files else None,
-            window=WINDOW,
+            window=window,
             most_at_once=5,
             most_bytes_at_once=400,
             journal_bytes=journal_bytes,
@@ -100,13 +102,15 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.office.refuse_with = None
 
     @precondition(lambda self: self.office.directory is not None)
-    @rule()
-    def restart(self) -> None:
+    @rule(window=WINDOWS)
+    def restart(self, window: int) -> None:
+        self.office.window = window
         self.run(self.office.close_and_open())
 
     @precondition(lambda self: self.office.directory is not None)
-    @rule()
-    def crash(self) -> None:
+    @rule(window=WINDOWS)
+    def crash(self, window: int) -> None:
+        self.office.window = window
         self.run(self.office.crash())
 
     @precondition(lambda self: self.office.directory is not None)
@@ -128,7 +132,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         sent = self.run(self.office.sent())
         assert len(sent) == len(set(sent)), "sent once"
         assert self.office.schedule.waiting == len(self.due) - len(sent), "none is lost"
-        assert self.office.schedule.loaded <= WINDOW
+        assert self.office.schedule.loaded <= self.office.window
         if self.everything_due_is_sent:
             now = self.clock.now_ms()
             missing = {body for body, due in self.due.items() if due <= now} - set(sent)

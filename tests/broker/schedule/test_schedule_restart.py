@@ -68,6 +68,23 @@ async def test_latecomers_over_a_restart(file_office: Office) -> None:
     assert (await office.sent())[27:] == [b"z"]
 
 
+async def test_a_restart_with_a_smaller_window(place: Path, clock: ManualClock) -> None:
+    """What was few enough to be loaded is too much now; but some of it has been sent already."""
+    office = await Office(clock, place / "data").open()
+    start = clock.now_ms() + DAY
+    bodies = [b"%d" % number for number in range(5)]
+    await office.publish([message(start + number * 1000, body) for number, body in enumerate(bodies)])
+    [bucket] = office.schedule._buckets
+    await office.advance(DAY + 2000)
+    assert bucket.fired == 3 and not bucket.period.is_finest
+    office.window = 4
+    await office.close_and_open()
+    assert office.schedule.waiting == 2
+    await office.advance(MINUTE)
+    assert await office.sent() == bodies
+    await office.close()
+
+
 async def test_many_days_of_downtime(file_office: Office) -> None:
     office = file_office
     delays = [SECOND, 3 * HOUR, 5 * MINUTE, 2 * DAY, 9 * DAY, 400 * DAY]

@@ -13,6 +13,7 @@ class Attributes:
 
     headers: Mapping[str, object]
     priority: int = 0
+    more_keys: tuple[bytes, ...] = ()
 
 
 ReadAttributes = Callable[[bytes], Attributes | None]

@@ -67,6 +67,12 @@ class Consumers:
     def all(self) -> list[Consumer]:
         return [each.consumer for each in self._subscribed]
 
+    @property
+    def credit(self) -> int:
+        """How many messages would be taken at once."""
+        subscribed = self._subscribed[:1] if self._single_active else self._subscribed
+        return sum(max(each.consumer.credit, 0) for each in subscribed)
+
     def next_in_turn(self) -> list[Consumer]:
         """Those with the highest priority that have credit, from the one whose turn it is."""
         subscribed = self._subscribed[:1] if self._single_active else self._subscribed

@@ -1,8 +1,8 @@
 """Where messages go that nobody took: a copy for another exchange, with the story of its deaths.
 
-The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason, with a
-count. A message that would come to a queue where it died before, and that no consumer rejected in between, goes
-round in circles: it is dropped.
+The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason, with
+a count. A message that would come to a queue where it died before, and that no consumer rejected in between,
+goes round in circles: it is dropped.
 """
 
 import json
@@ -45,15 +45,18 @@ def publish_dead_letter(
         headers = decode_section(message.headers)
     except CorruptBatch:
         headers = []
-    deaths = _with_death(_deaths(headers), queue, message, reason, now_ms)
+    attributes = namespace.attributes_of(message.headers)
+    earlier = _deaths(headers)
+    more_keys = attributes.more_keys if not any(death.get("rekeyed") for death in earlier) else ()
+    deaths = _with_death(earlier, queue, message, more_keys, reason, now_ms)
     headers = [(name, value) for name, value in headers if name not in (DEATHS, EXCHANGE)]
     headers.insert(0, (EXCHANGE, exchange.name.encode()))
     headers.append((DEATHS, json.dumps(deaths).encode()))
-    attributes = namespace.attributes_of(message.headers)
     envelope = Envelope(
         headers=encode_section(headers),
         attributes=attributes.headers,
         priority=attributes.priority,
+        more_keys=more_keys if definition.dead_letter_key is None else (),
     )
     barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
     try:
@@ -74,7 +77,12 @@ def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
 
 
 def _with_death(
-    deaths: list[dict[str, Any]], queue: "Queue", message: "Message", reason: Reason, now_ms: int
+    deaths: list[dict[str, Any]],
+    queue: "Queue",
+    message: "Message",
+    more_keys: tuple[bytes, ...],
+    reason: Reason,
+    now_ms: int,
 ) -> list[dict[str, Any]]:
     for death in deaths:
         if death.get("queue") == queue.name and death.get("reason") == reason:
@@ -86,9 +94,11 @@ def _with_death(
         "reason": reason,
         "count": 1,
         "exchange": queue.namespace.exchange_of(message),
-        "keys": [(message.key or b"").decode(errors="replace")],
+        "keys": [key.decode(errors="replace") for key in (message.key or b"", *more_keys)],
         "time": now_ms // 1000,
     }
+    if queue.definition.dead_letter_key is not None:
+        new["rekeyed"] = True  # it goes by that key alone from now on
     return [new, *deaths]
 
 

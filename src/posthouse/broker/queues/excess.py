@@ -36,11 +36,11 @@ class Excess:
     def count(self) -> int:
         """How many have to go; for a limit in bytes one by one."""
         queue, definition = self._queue, self._queue.definition
-        ready = sum(lane.ready for lane in queue.lanes)
-        if definition.max_length is not None and ready > definition.max_length:
-            return ready - definition.max_length
+        waiting = queue.waiting
+        if definition.max_length is not None and waiting > definition.max_length:
+            return waiting - definition.max_length
         if definition.max_bytes is not None and queue.ready_bytes > definition.max_bytes:
-            return min(ready, 1)
+            return min(waiting, 1)
         return 0
 
     def _dropped(self, task: asyncio.Task[None]) -> None:

@@ -38,16 +38,15 @@ class Loading:
 
     def plan(self) -> None:
         """Load more where little is left in memory."""
-        if self.filling is None and any(
-            lane.is_drained
-            or (
-                lane.loaded_to < lane.end
-                and len(lane.window) < LOW_WINDOW
-                and lane.window_bytes < WINDOW_BYTES // 2
-            )
-            for lane in self._queue.lanes
-        ):
-            self._start_filling(None)
+        if self.filling is not None:
+            return
+        for lane in reversed(self._queue.lanes):
+            is_low = len(lane.window) < LOW_WINDOW and lane.window_bytes < WINDOW_BYTES // 2
+            if lane.is_drained or (is_low and lane.loaded_to < lane.end):
+                self._start_filling(None)
+                return
+            if lane.window:
+                return  # no others are loaded before these are handed out
 
     async def filled(self, only: Lane | None = None) -> None:
         """Return when more is in memory, if there is more. Raises Unavailable."""

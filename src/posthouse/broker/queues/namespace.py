@@ -265,15 +265,16 @@ class Namespace:
     ) -> bool:
         """Whether any queue gets it. It is durable when the wave that it joins has ended.
 
-        Raises QueueFull where a queue takes no more and wants its publishers to know; other queues get the message
-        all the same. Raises QueueBlocked, before anything has happened, where the publisher is to wait; what
+        Raises QueueFull where a queue takes no more and wants its publishers to know; other queues get the
+        message all the same. Raises QueueBlocked, before anything has happened, where the publisher is to wait; what
         cannot wait, because it is in the broker already, goes in all the same.
         """
         queues = exchange.routes.get(key)
         if queues is None:
             queues = self.router.route(exchange, key, lambda: envelope.attributes)
         if envelope.more_keys:
-            queues = self._with_more(queues, exchange, envelope)
+            keys = (key, *envelope.more_keys)
+            queues = self.router.route_all(exchange, keys, lambda: envelope.attributes)
         if barred:
             queues = tuple(queue for queue in queues if queue.name not in barred)
         if exchange is self.router.default:
@@ -299,14 +300,6 @@ class Namespace:
                     dead_letter_rejected(queue, key, value, envelope, self._host.clock.now_ms(), wave)
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
-
-    def _with_more(
-        self, queues: tuple[Queue, ...], exchange: Exchange, envelope: Envelope
-    ) -> tuple[Queue, ...]:
-        found = dict.fromkeys(queues)
-        for key in envelope.more_keys:
-            found.update(dict.fromkeys(self.router.route(exchange, key, lambda: envelope.attributes)))
-        return tuple(found)
 
     def _check_size(self, stream: object, key: bytes, value: bytes, envelope: Envelope) -> None:
         assert isinstance(stream, Stream)

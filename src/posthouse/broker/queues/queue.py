@@ -121,6 +121,18 @@ class Queue:
         return self._bytes - self._leased_bytes
 
     @property
+    def waiting(self) -> int:
+        """Ready, and not about to be taken: what a free consumer gets is no queue."""
+        return self.waiting_with(0)
+
+    def waiting_with(self, more: int) -> int:
+        """The same if so many more were there."""
+        ready = sum(lane.ready for lane in self.lanes) + more
+        if not ready or not len(self._consumers) or self._keys is not None:
+            return ready  # those that wait for others of their key are taken by nobody
+        return max(ready - self._consumers.credit, 0)
+
+    @property
     def leased_count(self) -> int:
         return sum(len(lane.leased) for lane in self.lanes)
 
@@ -203,6 +215,7 @@ class Queue:
             self._let_bodies_go(messages)
             self.room.tell()
             self.plan_pump()  # there may be more, for these or for others
+        self._excess.drop()
         self._plan_filling()
 
     def _plan_filling(self) -> None:
@@ -431,10 +444,11 @@ class Queue:
 
     async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
         try:
-            there: list[Message] = []
-            for message in messages:
-                if message.value is not None or await reload(self._host.storage, message):
-                    there.append(message)
+            there = [
+                message
+                for message in messages
+                if message.value is not None or await reload(self._host.storage, message)
+            ]
             wave = self._host.transaction()
             now = self._host.clock.now_ms()
             for message in there:

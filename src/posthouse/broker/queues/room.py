@@ -18,12 +18,10 @@ class Room:
     def is_there_for(self, size: int) -> bool:
         """Whether one more message of so many bytes may come."""
         queue, definition = self._queue, self._queue.definition
-        if (
-            definition.max_length is not None
-            and sum(lane.ready for lane in queue.lanes) + self._expected >= definition.max_length
-        ):
+        waiting = queue.waiting_with(self._expected)
+        if definition.max_length is not None and waiting >= definition.max_length:
             return False
-        if definition.max_bytes is None:
+        if definition.max_bytes is None or not waiting:
             return True
         return queue.ready_bytes + self._expected_bytes + size <= definition.max_bytes
 

@@ -1,6 +1,6 @@
 """The exchanges and bindings of one namespace, and which queues a message goes to."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -141,7 +141,7 @@ class Router(Generic[Q]):
             return exchange.route_of_all
         if exchange.is_deleted:
             raise UnknownExchange(f"exchange {exchange.name!r} has been deleted")
-        queues, reads = self._follow(exchange, key, headers)
+        queues, reads = self._follow(exchange, (key,), headers)
         route = self._cache.one(tuple(queues))
         if reads is Reads.KEY:
             self._cache.keep(exchange, key, route)
@@ -149,7 +149,17 @@ class Router(Generic[Q]):
             self._cache.keep_for_all(exchange, route)
         return route
 
-    def _follow(self, exchange: Exchange, key: bytes, headers: Headers | None) -> tuple[Iterable[Q], Reads]:
+    def route_all(
+        self, exchange: Exchange, keys: Sequence[bytes], headers: Headers | None = None
+    ) -> tuple[Q, ...]:
+        """Of a message with several keys: an alternate exchange takes part where none of them matched."""
+        if exchange.is_deleted:
+            raise UnknownExchange(f"exchange {exchange.name!r} has been deleted")
+        return tuple(self._follow(exchange, keys, headers)[0])
+
+    def _follow(
+        self, exchange: Exchange, keys: Sequence[bytes], headers: Headers | None
+    ) -> tuple[Iterable[Q], Reads]:
         """All queues that can be reached, and what of the message has been looked at on the way."""
         queues: dict[Any, None] = {}
         reads = Reads.NOTHING
@@ -162,7 +172,9 @@ class Router(Generic[Q]):
                 reads = matcher.reads
                 if reads is Reads.HEADERS and headers is not None:
                     table = headers()
-            matched = matcher.match(key, table)
+            matched = matcher.match(keys[0], table)
+            if len(keys) > 1:
+                matched = [*matched, *(bound for key in keys[1:] for bound in matcher.match(key, table))]
             onward = []
             for bound in matched:
                 if bound.binding.to_exchange:

@@ -32,9 +32,13 @@ class Loading:
             await self._read_on(bucket)
 
     def can_load(self, bucket: Bucket) -> bool:
-        """Those of long periods only if they have few entries; else their parts are loaded one by one."""
-        few = self.window.limit // FEW_OF_WINDOW
-        return bucket.is_open or bucket.period.is_finest or self._buckets.count(bucket) <= few
+        """Those of long periods only if they have few entries; else their parts are loaded one by one.
+
+        Once something of a bucket has been loaded or fired, it is never moved.
+        """
+        if bucket.period.is_finest or bucket.is_open or bucket.fired:
+            return True
+        return self._buckets.count(bucket) <= self.window.limit // FEW_OF_WINDOW
 
     def is_needed(self, bucket: Bucket) -> bool:
         """Whether nothing in the window is to be fired before what this bucket still misses."""

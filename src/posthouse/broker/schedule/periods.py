@@ -15,6 +15,8 @@ COARSEST_BITS = FINEST_BITS + 5 * FAN_OUT_BITS
 MOST_PARTS = (1 << FAN_OUT_BITS) + 1
 """More parts a period is never moved to."""
 
+NEAR_PAST_MS = 60_000
+
 
 class Period(NamedTuple):
     bits: int
@@ -42,9 +44,10 @@ class Period(NamedTuple):
 def period_for(due_ms: int, now_ms: int) -> Period:
     """Where something goes that comes in now: the shortest periods that reach so far.
 
-    What is due already goes where the present is. A longer period is not chosen once its time has come.
+    What was due long ago goes where the near past is, or it could need any number of periods. A longer
+    period is not chosen once its time has come.
     """
-    due_ms = max(due_ms, now_ms)
+    due_ms = max(due_ms, now_ms - NEAR_PAST_MS)
     bits = FINEST_BITS
     while bits < COARSEST_BITS and due_ms - now_ms >= 1 << bits + FAN_OUT_BITS:
         bits += FAN_OUT_BITS

@@ -22,7 +22,7 @@ class Ending:
 async def commit_ends(
     storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = (), references: Sequence[Refer] = ()
 ) -> list[Append]:
-    """All of them with `others` and `references` in one durable step. Returns the markers that were written."""
+    """All of them with `others` and `references` in one durable step. Returns the markers written."""
     markers: list[Append] = []
     puts = list(others)
     for ending in endings:

@@ -123,7 +123,11 @@ class TestFromElsewhere:
         assert parse(raw).headers["a"] == "1"
 
     def test_ours_in_another_order(self) -> None:
-        headers: Headers = [(b"a", b"1"), (b"amqp.properties", b"\x08\x00\x05"), (b"posthouse.exchange", b"e")]
+        headers: Headers = [
+            (b"a", b"1"),
+            (b"amqp.properties", b"\x08\x00\x05"),
+            (b"posthouse.exchange", b"e"),
+        ]
         assert delivered(headers) == Delivery(b"e", b"\x08\x00\x05")
         assert delivered([headers[2], headers[0], headers[1]]) == Delivery(b"e", b"\x08\x00\x05")
 

@@ -17,8 +17,8 @@ from posthouse.protocols.amqp.codec.tables import encode_table
 from posthouse.protocols.amqp.mapping import envelopes
 from posthouse.protocols.amqp.mapping.envelopes import Envelopes
 from posthouse.protocols.amqp.mapping.errors import InvalidProperty, MalformedProperties
-from posthouse.records.header_section import decode_section, encode_section
 from posthouse.records.builder import BatchBuilder
+from posthouse.records.header_section import decode_section, encode_section
 from posthouse.records.record import decode_batches
 from tests.protocols.amqp.codec.amqp_cases import few, properties
 

@@ -2,6 +2,7 @@
 
 from posthouse.broker.queues.attributes import Attributes
 from posthouse.model.errors import CorruptBatch
+from posthouse.protocols.amqp.mapping.envelopes import copy_keys
 from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import parse
 from posthouse.protocols.amqp.mapping.readable import PROPERTIES
@@ -16,7 +17,11 @@ def read_attributes(headers: bytes) -> Attributes | None:
         for name, value in decode_section(headers):
             if name == PROPERTIES:
                 properties = parse(value or b"")
-                return Attributes(headers=properties.headers, priority=properties.priority or 0)
+                return Attributes(
+                    headers=properties.headers,
+                    priority=properties.priority or 0,
+                    more_keys=copy_keys(properties.headers),
+                )
     except (CorruptBatch, PropertyError):
         return None
     return None

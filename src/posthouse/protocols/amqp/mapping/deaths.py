@@ -1,13 +1,15 @@
 """Dead letters: what the broker noted in `posthouse.deaths`, as the headers that AMQP consumers look at.
 
-The note is JSON: a list, newest first, of objects with queue, reason, count, exchange, keys and time (seconds).
+The note is JSON: a list, newest first, of objects with queue, reason, count, exchange, keys and time (seconds),
+and `rekeyed` where the queue gave the message another key.
 """
 
 import json
 from typing import Any
 
 from posthouse.protocols.amqp.codec.tables import Timestamp
-from posthouse.protocols.amqp.mapping.changes import set_headers, without_expiration
+from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers, without_expiration
+from posthouse.protocols.amqp.mapping.envelopes import COPY_KEYS
 from posthouse.protocols.amqp.mapping.properties import parse
 
 
@@ -23,6 +25,8 @@ def with_deaths(properties: bytes, note: bytes) -> bytes:
         if expiration is not None:
             first["original-expiration"] = expiration.decode()
         headers: dict[str, object] = {"x-death": entries}
+        if any(death.get("rekeyed") for death in deaths):
+            headers[COPY_KEYS] = REMOVE  # its queue gave it another key: it goes by that alone
         for which, entry in (("first", first), ("last", entries[0])):
             for name in ("queue", "reason", "exchange"):
                 headers[f"x-{which}-death-{name}"] = entry[name]

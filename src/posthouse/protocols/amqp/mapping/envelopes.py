@@ -14,6 +14,7 @@ MAX_CACHED: Final = 4096
 LONGEST_CACHED: Final = 512
 MAX_EXPIRATION_MS: Final = 10 * 365 * 24 * 3600 * 1000
 
+COPY_KEYS: Final = "CC"
 _HIDDEN_KEYS: Final = "BCC"
 
 
@@ -42,7 +43,7 @@ class Envelopes:
 def envelope_of(exchange: bytes, properties: bytes) -> Envelope:
     parsed = parse(properties)
     headers = parsed.headers
-    more_keys = (*_keys(headers, "CC"), *_keys(headers, _HIDDEN_KEYS))
+    more_keys = (*copy_keys(headers), *_keys(headers, _HIDDEN_KEYS))
     if _HIDDEN_KEYS in headers:
         properties = set_headers(properties, {_HIDDEN_KEYS: REMOVE})
         del headers[_HIDDEN_KEYS]
@@ -69,6 +70,11 @@ def _section(exchange: bytes, properties: bytes, parsed: Properties) -> bytes:
         section.append((PROPERTIES, properties))
         section += readable_headers(parsed)
     return encode_section(section)
+
+
+def copy_keys(headers: Table) -> tuple[bytes, ...]:
+    """Further routing keys that consumers may see."""
+    return _keys(headers, COPY_KEYS)
 
 
 def _keys(headers: Table, name: str) -> tuple[bytes, ...]:
