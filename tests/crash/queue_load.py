@@ -30,8 +30,8 @@ def declare(address: str, queues: tuple[str, ...]) -> None:
 
 
 class QueueLoad:
-    """One life of the broker. Publishers confirm every message; one consumer settles in transactions, the other
-    by plain acknowledgements."""
+    """One life of the broker. Publishers confirm every message; one consumer settles in transactions, the
+    other by plain acknowledgements."""
 
     def __init__(self, address: str, history: QueueHistory, life: int) -> None:
         self._address = address

@@ -29,7 +29,7 @@ class RawRecord(NamedTuple):
 
 
 def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator[RawRecord]:
-    """The records with offsets from `first` to before `end` in `data`, the body of the batch with `header`."""
+    """The records with offsets from `first` to before `end` in `data`, the body of a batch with `header`."""
     # Numbers are read in line through tables: this runs for every message that a queue hands out.
     small, wide, base_offset, base_timestamp = (
         _ONE_BYTE,

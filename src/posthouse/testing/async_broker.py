@@ -9,8 +9,8 @@ from posthouse.settings import Address, Settings
 
 
 class AsyncBroker:
-    """`async with AsyncBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp` where
-    RabbitMQ's do.
+    """`async with AsyncBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp`
+    where RabbitMQ's do.
 
     Everything is kept in memory unless `data` names a directory. Other arguments are settings, as in
     `posthouse.settings.Settings`.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ async def count(queue: Queue, expected: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def with_dead_letters(rig: Rig, **options: object) -> tuple[Queue, Queue]:
+async def with_dead_letters(rig: Rig, **options: Any) -> tuple[Queue, Queue]:
     await rig.exchange("dead")
     dead = await rig.queue("dead-letters")
     await rig.bind("dead", "dead-letters")

@@ -1,8 +1,8 @@
 """Where messages go that nobody took: a copy for another exchange, with the story of its deaths.
 
-The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason, with
-a count. A message that would come to a queue where it died before, and that no consumer rejected in between,
-goes round in circles: it is dropped.
+The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason,
+with a count. A message that would come to a queue where it died before, and that no consumer rejected in
+between, goes round in circles: it is dropped.
 """
 
 import json

@@ -1,8 +1,8 @@
 """When the messages of a lane expire, without remembering each of them.
 
 Messages that arrive one after the other share a span with the earliest of their times. When that time comes,
-the references of the span are read again and say which of its messages it is. One span stands for thousands of
-messages, so that a long backlog costs little memory.
+the references of the span are read again and say which of its messages it is. One span stands for thousands
+of messages, so that a long backlog costs little memory.
 """
 
 from heapq import heappop, heappush

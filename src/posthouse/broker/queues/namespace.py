@@ -266,8 +266,8 @@ class Namespace:
         """Whether any queue gets it. It is durable when the wave that it joins has ended.
 
         Raises QueueFull where a queue takes no more and wants its publishers to know; other queues get the
-        message all the same. Raises QueueBlocked, before anything has happened, where the publisher is to wait; what
-        cannot wait, because it is in the broker already, goes in all the same.
+        message all the same. Raises QueueBlocked, before anything has happened, where the publisher is to
+        wait; what cannot wait, because it is in the broker already, goes in all the same.
         """
         queues = exchange.routes.get(key)
         if queues is None:

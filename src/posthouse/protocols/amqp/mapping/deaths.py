@@ -1,6 +1,6 @@
 """Dead letters: what the broker noted in `posthouse.deaths`, as the headers that AMQP consumers look at.
 
-The note is JSON: a list, newest first, of objects with queue, reason, count, exchange, keys and time (seconds),
+The note is JSON: a list, newest first, of objects with queue, reason, count, exchange, keys, time (seconds),
 and `rekeyed` where the queue gave the message another key.
 """
 
