@@ -264,6 +264,26 @@ async def test_what_comes_back_may_be_too_much() -> None:
         assert await queue.get() is None
 
 
+@pytest.mark.parametrize("how", ["leaves", "is busy"])
+async def test_what_a_consumer_was_expected_to_take_may_be_too_much(how: str) -> None:
+    async with running() as rig:
+        queue = await rig.queue(max_length=1)
+        taker = Taker(credit=5)
+        queue.subscribe(taker)
+
+        def ended(error: PosthouseError | None) -> None:
+            if how == "leaves":
+                queue.unsubscribe(taker)
+            else:
+                taker._credit = 0
+
+        rig.broker.publishing.wave.on_end(ended)
+        await rig.publish(b"a", b"b", b"c")
+        await settle_turns()
+        assert sum(lane.ready for lane in queue.lanes) == 1
+        assert (await get(queue)).value == b"c"
+
+
 async def test_both_limits_count() -> None:
     async with running() as rig:
         queue = await rig.queue(max_length=100, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)

@@ -180,6 +180,7 @@ class Queue:
         self.touch()
         if not self._consumers and self.definition.auto_delete and not self.is_deleted:
             self.namespace.delete_unused(self)
+        self._excess.drop()
         self.plan_pump()
 
     def touch(self) -> None:
@@ -203,6 +204,7 @@ class Queue:
             return
         consumers = self._consumers.next_in_turn()
         if not consumers:
+            self._excess.drop()  # what they were expected to take
             return
         self._loading.plan_reservation()
         credit = (
