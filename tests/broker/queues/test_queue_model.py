@@ -715,6 +715,13 @@ class QueueMachine(RuleBasedStateMachine):
             for publish in many:
                 self.publish_to(publish, wave, group)
             self.settle_in(wave, group, name, count)
+            open_groups = [group]
+
+            def ended(error: PosthouseError | None) -> None:
+                if error is None:
+                    self.ended(open_groups.pop(), None)
+
+            wave.on_end(ended)
             committing = wave.commit()
             committing.add_done_callback(lambda done: done.exception())
             for _ in range(turns):
@@ -731,7 +738,7 @@ class QueueMachine(RuleBasedStateMachine):
             await self.start()
             await self.still()
             found = await self.found()
-            self.ledger.crashed([group], found)
+            self.ledger.crashed(open_groups, found)
             await self.quiet()
 
         self.run(work())

@@ -1,12 +1,14 @@
 """What may go wrong between two steps of a queue: a full disk, a deleted queue, a message that must wait."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues import lane as lane_module
@@ -18,11 +20,15 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.model.errors import PosthouseError, QueueBlocked, RecordTooLarge, StorageFull
+from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT
+from posthouse.records.compression import Codec
 from posthouse.records.header_section import encode_section
 from posthouse.storage.interface import Append
 from tests.broker.queues.lazy_storage import LazyStorage
 from tests.broker.queues.rig import PLAIN, SESSION, Rig, Taker, running, settle_turns, values_of
 from tests.broker.queues.test_queue_interop import batch
+
+HEADER_COUNT = Struct(">i")
 
 
 @asynccontextmanager
@@ -434,9 +440,14 @@ async def test_nothing_spins_while_storage_takes_its_time(monkeypatch: pytest.Mo
         queue = await rig.queue(max_priority=1)
         await rig.publish(b"urgent", priority=1)
         await rig.publish(b"other")
-        started = []
+        started: list[object] = []
         start = rig.broker.namespaces.start
-        monkeypatch.setattr(rig.broker.namespaces, "start", lambda work: started.append(work) or start(work))
+
+        def counted(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            started.append(work)
+            return start(work)
+
+        monkeypatch.setattr(rig.broker.namespaces, "start", counted)
         storage.gate = asyncio.Event()
         taker = Taker()
         queue.subscribe(taker)
@@ -697,6 +708,60 @@ async def test_positions_are_counted_in_the_order_of_commits() -> None:
         clock.advance(1)
         await until(lambda: queue.message_count == 1)
         assert (await get(queue)).value == b"stays"
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+async def test_a_batch_that_has_fewer_records_than_it_says(codec: Codec) -> None:
+    async with running() as rig:
+        queue = await rig.queue("orders")
+        await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        topic = rig.broker.topic("orders")
+        data = bytearray(batch((b"k", b"v", []), codec=codec))
+        HEADER_COUNT.pack_into(data, 57, 2**31 - 1)
+        HEADER_COUNT.pack_into(data, 23, 2**31 - 2)
+        data[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(data)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+        await rig.broker.append([Produced(topic, 0, memoryview(data))]).wait()
+        assert queue.message_count == 0, "it is in no queue"
+        many = batch(*[(b"", b"", [])] * 1000, codec=codec)
+        await rig.broker.append([Produced(topic, 0, many)]).wait()
+        assert queue.message_count == 1000
+
+
+async def test_records_that_nobody_can_read_are_lost_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as rig:
+        queue = await rig.queue("orders")
+        await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        topic = rig.broker.topic("orders")
+        data = bytearray(batch(*[(b"k", b"value", [])] * 500))
+        data[61 + 3000 :] = b"\xff" * len(data[61 + 3000 :])
+        data[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(data)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+        await rig.broker.append([Produced(topic, 0, memoryview(data))]).wait()
+        await rig.publish(b"after", key=b"orders")
+        found = await values_of(queue)
+        assert 100 < len(found) < 300 and found[-1] == b"after"
+        assert queue.message_count == 0
+        assert len(caplog.messages) < 5
+
+
+async def test_a_message_that_cannot_be_read_again_is_lost_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_module, "LEASED_BYTES", 0)
+    async with running() as rig:
+        queue = await rig.queue()
+        await rig.publish(b"one", b"two")
+        taker = Taker(credit=2)
+        queue.subscribe(taker)
+        await taker.has(2)
+        [stored] = rig.storage._logs[rig.partition("q")].batches  # type: ignore[attr-defined]
+        damaged = bytearray(stored.data)
+        damaged[61:] = b"\xff" * len(damaged[61:])
+        stored.data = bytes(damaged)
+        queue.release(taker.taken)
+        taker.raise_credit(queue, 10)
+        await rig.publish(b"three")
+        await taker.has(3)
+        assert taker.values[2] == b"three"
 
 
 # Told that it is new

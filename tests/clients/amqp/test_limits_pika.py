@@ -120,6 +120,8 @@ def test_queue_that_refuses_by_its_size(channel: Any, name: str) -> None:
     """What would make it larger than it may be, not only what comes after that."""
     arguments = {"x-max-length-bytes": 18, "x-overflow": "reject-publish"}
     channel.queue_declare(name, exclusive=True, arguments=arguments)
+    with pytest.raises(NackError):
+        publish(channel, name, b"larger than the queue")
     publish(channel, name, b"a" * 14)
     with pytest.raises(NackError):
         publish(channel, name, b"b" * 14)

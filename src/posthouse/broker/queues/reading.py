@@ -170,10 +170,15 @@ class LaneReader:
         """Positions whose records are not there any more: compacted away, or damaged."""
         if len(messages) == end - first:
             return
+        progress = self._lane.progress
         there = {message.position for message in messages}
-        for position in range(first, end):
-            if position not in there and not self._lane.progress.is_settled(position):
-                self._lose(position, position + 1, "its record is not there any more")
+        missing = -1
+        for position in range(first, end + 1):
+            if position < end and position not in there and not progress.is_settled(position):
+                missing = position if missing < 0 else missing
+            elif missing >= 0:
+                self._lose(missing, position, "the records are not there any more")
+                missing = -1
 
     def _lose(self, first: int, end: int, reason: str) -> None:
         if end <= self._lane.progress.floor:
@@ -196,15 +201,15 @@ async def reload(storage: Storage, message: Message) -> bool:
 async def _read_again(storage: Storage, message: Message, source: PartitionId, offset: int) -> bool:
     try:
         found = await storage.read(source, offset, 1)
-    except (OffsetOutOfRange, NotFound, DataDamaged):
+        view = memoryview(found.data)
+        for place, header in iter_headers(view):
+            body = body_of(view[place : place + header.length], header)
+            for raw in iter_raw(body, header, offset, offset + 1):
+                message.key, message.value, message.headers = raw.key, raw.value, raw.headers
+                message.timestamp = raw.timestamp
+                return True
+    except (OffsetOutOfRange, NotFound, DataDamaged, CorruptBatch):
         return False
-    view = memoryview(found.data)
-    for place, header in iter_headers(view):
-        body = body_of(view[place : place + header.length], header)
-        for raw in iter_raw(body, header, offset, offset + 1):
-            message.key, message.value, message.headers = raw.key, raw.value, raw.headers
-            message.timestamp = raw.timestamp
-            return True
     return False
 
 

@@ -12,7 +12,7 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import ROUTING_KEY
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import CorruptBatch
-from posthouse.records.record import Record, iter_records
+from posthouse.records.record import Record, body_in, iter_records
 from posthouse.storage.interface import Append, Refer, Run
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.namespace import Namespace
 
 _ROUTING_KEY = ROUTING_KEY.decode()
+_LEAST_RECORD = 7
+"""Bytes of a record without anything in it."""
 
 
 class Referrals:
@@ -41,6 +43,8 @@ class Referrals:
     def add(self, namespace: "Namespace", target: Exchange | Queue, append: Append) -> None:
         """A batch that is about to be appended."""
         count = append.header.last_offset_delta + 1
+        if not _can_hold(append):
+            return
         if isinstance(target, Queue):
             self._refer((target,), append, 0, count, append.header.length)
         elif target.route_of_all is not None:
@@ -78,6 +82,18 @@ class Referrals:
                 last.size += size
             else:
                 runs.append(Run(partition, first, count, size, expires_ms, placed))
+
+
+def _can_hold(append: Append) -> bool:
+    """Whether the records that a batch says it has can be in it: nobody has looked, and queues count them."""
+    header = append.header
+    least = header.count * _LEAST_RECORD
+    if least <= header.length:
+        return True
+    try:
+        return least <= len(body_in(append.batch, header))
+    except CorruptBatch:
+        return False
 
 
 def routing_key(record: Record) -> bytes:

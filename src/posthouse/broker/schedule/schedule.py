@@ -185,7 +185,9 @@ class Schedule:
     def _lacking(self, now_ms: int) -> list[Bucket]:
         """Those whose time comes, and that have something that is not in the window."""
         return [
-            bucket for bucket in self._buckets if bucket.misses_something and bucket.period.opens_ms <= now_ms
+            bucket
+            for bucket in self._buckets
+            if bucket.misses_something and (bucket.is_open or bucket.period.opens_ms <= now_ms)
         ]
 
     def _is_over(self, bucket: Bucket, now_ms: int) -> bool:
