@@ -80,7 +80,7 @@ class Broker:
         )
         self.groups.offsets.is_share_group = self.shares.__contains__
         self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
-        self._schedule = Schedule(storage, clock, self.namespaces.fire)
+        self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics, clock, self._append_together, self.create_topics, self._schedule
         )

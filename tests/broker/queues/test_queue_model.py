@@ -123,8 +123,9 @@ class Holder:
     def deliver(self, messages: Sequence[Message]) -> None:
         assert 0 < len(messages) <= self.credit, "more than there is credit for"
         self.credit -= len(messages)
-        for message in messages:
-            self.take(message)
+        if not self.machine.is_dying:
+            for message in messages:
+                self.take(message)
 
     def take(self, message: Message) -> None:
         assert message.value is not None
@@ -150,6 +151,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.getters = {name: Holder(self, name, 0) for name in QUEUES}
         self.numbers = 0
         self.is_full = False
+        self.is_dying = False
+        """What happens is not known to those who come after."""
         self.has_begun = False
         self.failures: list[BaseException] = []
         self.loop.set_exception_handler(self.note_failure)
@@ -718,7 +721,7 @@ class QueueMachine(RuleBasedStateMachine):
             open_groups = [group]
 
             def ended(error: PosthouseError | None) -> None:
-                if error is None:
+                if error is None and not self.is_dying:
                     self.ended(open_groups.pop(), None)
 
             wave.on_end(ended)
@@ -730,9 +733,11 @@ class QueueMachine(RuleBasedStateMachine):
             for getter in self.getters.values():
                 getter.held.clear()
             before = self.broker
+            self.is_dying = True
             after = await self.crashed_storage(unconfirmed)
             with suppress(PosthouseError):
                 await before.stop()
+            self.is_dying = False
             self.is_full = False
             self.storage = after
             await self.start()

@@ -27,7 +27,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
-from posthouse.model.errors import NotFound, QueueFull, Unavailable, UnknownNamespace
+from posthouse.model.errors import BadRequest, NotFound, Unavailable, UnknownNamespace
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.interface import Append, Operation, Outcome, Put, Space, Storage
@@ -226,7 +226,7 @@ class Namespaces:
                 )
             except NotFound as error:
                 log.warning("a delayed message has nowhere to go: %s", error)
-            except QueueFull as error:
+            except BadRequest as error:  # it would be refused each time, and everything behind it would wait
                 log.warning("a delayed message is refused: %s", error)
         for put in puts:
             wave.put(put)
