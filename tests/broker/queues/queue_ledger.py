@@ -68,8 +68,8 @@ class Ledger:
         self.unsure: dict[str, dict[Identity, Entry]] = {name: {} for name in QUEUES}
         """Settled, but a crash may yet bring them back."""
         self._numbers = 0
-        self.last_first: dict[tuple[str, int, bytes], int] = {}
-        """The last number of those that were delivered for the first time."""
+        self.last_first: dict[tuple[str, int, bytes, object], int] = {}
+        """The last number of those that were delivered for the first time, to one holder and to any."""
 
     def entry(self, queue: str, value: bytes, **options: Any) -> Entry:
         self._numbers += 1
@@ -116,13 +116,26 @@ class Ledger:
             assert entry.was_delivered, f"{identity} of {queue} is new"
         if not entry.was_delivered and not entry.is_displaced:
             group = queue, entry.lane, entry.key if message.queue.definition.ordered_by_key else b""
-            assert self.last_first.get(group, -1) < entry.number, f"{identity} of {queue} is out of order"
-            self.last_first[group] = entry.number
+            for line in ((*group, holder), (*group, None)):
+                last = self.last_first.get(line, -1)
+                assert line[3] is None or last < entry.number, f"{identity} of {queue} is out of order"
+                self.last_first[line] = max(last, entry.number)
         low, high = entry.returns
         assert low <= message.deliveries <= high, (message.deliveries, entry.returns)
         entry.returns = message.deliveries, message.deliveries
         entry.was_delivered = True
         entry.holder = holder
+
+    def passed_over(self, queue: str) -> list[Entry]:
+        """Never delivered, though later ones were. Several consumers are dealt messages hand by hand."""
+        keyed = bool(QUEUES[queue].get("ordered_by_key"))
+        return [
+            entry
+            for entry in self.ready(queue)
+            if not entry.was_delivered
+            and not entry.is_displaced
+            and entry.number < self.last_first.get((queue, entry.lane, entry.key if keyed else b"", None), -1)
+        ]
 
     def crashed(self, groups: list[Group], found: dict[str, dict[Identity, Message]]) -> None:
         """Nobody holds anything any more. What is found decides what was not sure."""

@@ -300,6 +300,7 @@ class QueueMachine(RuleBasedStateMachine):
             if self.is_full:
                 continue
             assert queue.message_count == len(ready), name
+            assert not self.ledger.passed_over(name)
             assert queue.leased_count == len(self.ledger.alive[name]) - len(ready)
             leased = sum(message.size for each in queue.lanes for message in each.leased.values())
             assert queue._leased_bytes == leased
@@ -832,5 +833,5 @@ class FileMachine(QueueMachine):
 
 def test_queues_on_files() -> None:
     run_state_machine_as_test(
-        FileMachine, settings=settings(max_examples=8, stateful_step_count=30, **LIMITS)
+        FileMachine, settings=settings(max_examples=20, stateful_step_count=30, **LIMITS)
     )

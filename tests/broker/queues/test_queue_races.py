@@ -245,6 +245,22 @@ async def test_what_was_leased_when_its_time_came_expires_when_it_comes_back() -
         assert (queue.message_count, queue.leased_count) == (0, 0)
 
 
+async def test_many_times_of_expiry_do_not_mean_reading_everything_as_often() -> None:
+    clock = ManualClock()
+    async with lazy(clock) as (rig, _):
+        queue = await rig.queue()
+        for number in range(300):
+            await rig.publish(b"%d" % number, expires_in_ms=10_000 + number)
+        clock.advance(10.1)
+        await queue._expiring.expire()
+        assert queue.message_count == 199
+        spans = queue.lanes[0].expiries._spans
+        assert [end - first for _, first, end in sorted(spans)] == [64, 64, 64, 7]
+        clock.advance(0.198)
+        await queue._expiring.expire()
+        assert await values_of(queue) == [b"299"]
+
+
 # Length and bytes
 
 

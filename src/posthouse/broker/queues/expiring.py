@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.host import QueuesHost
     from posthouse.broker.queues.queue import Queue
 
+_SHORT = 64
+"""So many positions a span has at the most when it was looked at once, unless they expire together."""
+_REFERENCE = 128
+"""Bytes of a batch with one reference, roughly: of a short span no more is read than that."""
+
 
 class Expiring:
     def __init__(self, queue: "Queue", host: "QueuesHost", new_reader: Callable[[Lane], LaneReader]) -> None:
@@ -62,13 +67,13 @@ class Expiring:
         await self._queue.die(lane.expired_in_stash(first, end, now), Reason.EXPIRED)
         reader = self._new_reader(lane)
         reader.seek(max(first, lane.progress.floor))
-        earliest = NEVER
-        kept = first
+        reader.read_no_more_than((end - first) * _REFERENCE)
+        left: list[tuple[int, int, int]] = []
         while (run := await reader.next_run(end)) is not None:
             position, reference = run
             if reference.expires_ms == NEVER or reference.expires_ms > now:
-                if reference.expires_ms and (earliest == NEVER or reference.expires_ms < earliest):
-                    earliest, kept = reference.expires_ms, min(kept, position)
+                if reference.expires_ms != NEVER:
+                    _leave(left, reference.expires_ms, position, position + reference.count)
                 continue
             messages = [
                 message
@@ -76,5 +81,14 @@ class Expiring:
                 if message.position not in lane.leased and not lane.progress.is_settled(message.position)
             ]
             await self._queue.die(messages, Reason.EXPIRED)
-        if earliest != NEVER:
-            lane.expiries.add_span(earliest, max(kept, lane.progress.floor), end)
+        for span in left:
+            lane.expiries.add_span(*span)
+
+
+def _leave(spans: list[tuple[int, int, int]], expires_ms: int, first: int, end: int) -> None:
+    """What is left of a span is short: it may be looked at as often as it has messages."""
+    if spans and end - spans[-1][1] <= _SHORT:
+        earliest, begin, _ = spans[-1]
+        spans[-1] = min(earliest, expires_ms), begin, end
+    else:
+        spans.append((expires_ms, first, end))

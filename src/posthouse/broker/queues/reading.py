@@ -51,6 +51,11 @@ class LaneReader:
         self._runs: deque[tuple[int, Reference]] = deque()
         """What is known of what comes next: position and reference."""
         self._read_to = start
+        self._read_bytes = _REFERENCE_BYTES
+
+    def read_no_more_than(self, size: int) -> None:
+        """At a time, of references."""
+        self._read_bytes = min(size, _REFERENCE_BYTES)
 
     def seek(self, position: int) -> None:
         self._runs.clear()
@@ -90,7 +95,7 @@ class LaneReader:
 
     async def _read_references(self) -> None:
         try:
-            found = await self._storage.read(self._lane.log, self._read_to, _REFERENCE_BYTES)
+            found = await self._storage.read(self._lane.log, self._read_to, self._read_bytes)
         except OffsetOutOfRange:
             if self._read_to >= self._lane.progress.floor:
                 raise
