@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import re
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,7 +17,8 @@ from tools.conformance.workspace import PIKA_VERSION, SetupError, Workspace, unp
 
 NAME = "pika"
 ARCHIVE = f"python-pika_{PIKA_VERSION}.orig.tar.gz"
-PLACE = f"https://deb.debian.org/debian/pool/main/p/python-pika/{ARCHIVE}"
+PACKAGE = "python3-pika"
+"""The binary package; its source lies beside it."""
 SHA256 = "5eb71b9a0047c77d99378e525a2041fc50aae4a177b060f9825b3e2fdcc96fc4"
 
 GROUPS = {
@@ -44,15 +47,30 @@ def prepare(workspace: Workspace, say: Callable[[str], None]) -> Path:
 def _download(workspace: Workspace) -> Path:
     archive = workspace.downloads / ARCHIVE
     if not archive.exists():
+        place = f"{_pool()}/{ARCHIVE}"
         try:
-            with urllib.request.urlopen(PLACE, timeout=60) as response:
+            with urllib.request.urlopen(place, timeout=60) as response:
                 content: bytes = response.read()
         except (urllib.error.URLError, TimeoutError) as error:
-            raise SetupError(f"{PLACE} could not be fetched: {error}") from error
+            raise SetupError(f"{place} could not be fetched: {error}") from error
         if hashlib.sha256(content).hexdigest() != SHA256:
-            raise SetupError(f"{PLACE} is not the file that it was when its checksum was noted down.")
+            raise SetupError(f"{place} is not the file that it was when its checksum was noted down.")
         archive.write_bytes(content)
     return archive
+
+
+def _pool() -> str:
+    """Where the package archive that this machine uses keeps the package, as apt tells it."""
+    try:
+        told = subprocess.run(
+            ["apt-get", "download", "--print-uris", PACKAGE], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SetupError(f"apt does not know {PACKAGE}, beside which the tests lie: {error}") from error
+    found = re.match(r"'([^']+)/[^/']+'", told)
+    if found is None:
+        raise SetupError(f"apt does not say where {PACKAGE} comes from; try apt-get update")
+    return found[1]
 
 
 def run(

@@ -21,8 +21,8 @@ class Room:
         waiting = queue.waiting_with(self._expected)
         if definition.max_length is not None and waiting >= definition.max_length:
             return False
-        if definition.max_bytes is None or not waiting:
-            return True
+        if definition.max_bytes is None or not queue.waiting_with(self._expected + 1):
+            return True  # somebody would take it at once
         return queue.ready_bytes + self._expected_bytes + size <= definition.max_bytes
 
     def expect(self, count: int, size: int) -> None:
