@@ -17,7 +17,7 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import EXCHANGE
 from posthouse.broker.queues.rejected import dead_letter_rejected
 from posthouse.broker.queues.streams import EXCHANGE_TOPIC, QUEUE_TOPIC, Stream
-from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
+from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.broker.routing.encoding import binding_key, encode_binding, encode_exchange, exchange_key
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
@@ -39,15 +39,6 @@ from posthouse.storage.interface import Operation, Put, Space
 if TYPE_CHECKING:
     from posthouse.broker.queues.wave import Wave
 
-PREDECLARED = (
-    ExchangeDefinition(name="amq.direct", kind=ExchangeKind.DIRECT),
-    ExchangeDefinition(name="amq.fanout", kind=ExchangeKind.FANOUT),
-    ExchangeDefinition(name="amq.topic", kind=ExchangeKind.TOPIC),
-    ExchangeDefinition(name="amq.headers", kind=ExchangeKind.HEADERS),
-    ExchangeDefinition(name="amq.match", kind=ExchangeKind.HEADERS),
-)
-"""There in every namespace from the beginning."""
-
 _RECORD_OVERHEAD = 128
 """More than a batch of one record takes besides key, value and headers."""
 
@@ -62,8 +53,6 @@ class Namespace:
         self.queues: dict[str, Queue] = {}
         self._limited: set[Queue] = set()
         self._changing = asyncio.Lock()
-        for definition in PREDECLARED:
-            self._add_exchange(definition)
 
     @property
     def undisturbed(self) -> asyncio.Lock:

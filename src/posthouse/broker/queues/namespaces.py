@@ -22,6 +22,7 @@ from posthouse.broker.queues.settling import Settling
 from posthouse.broker.queues.streams import QUEUE_TOPIC, Stream
 from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.wave import Wave
+from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
@@ -58,6 +59,7 @@ class Namespaces:
         self._publishing: Publishing | None = None
         self._work: set[asyncio.Task[None]] = set()
         self._expiring: set[Queue] = set()
+        self._predeclared: Sequence[ExchangeDefinition] = ()
         self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
         self.retention = QueueRetention(
             storage, topics, clock, self.settling, self.sources, self._queues, self._delete_forsaken
@@ -83,6 +85,18 @@ class Namespaces:
 
     def __iter__(self) -> Iterable[Namespace]:
         return iter(self._by_name.values())
+
+    def predeclare(self, exchanges: Sequence[ExchangeDefinition]) -> None:
+        """Let every namespace have them. Before anything is loaded: bindings may need them."""
+        self._predeclared = exchanges
+        for namespace in self._by_name.values():
+            self._predeclare(namespace)
+
+    def _predeclare(self, namespace: Namespace) -> None:
+        there = {exchange.name for exchange in namespace.router.exchanges()}
+        for definition in self._predeclared:
+            if definition.name not in there:
+                namespace.restore_exchange(definition)
 
     # Loading
 
@@ -122,6 +136,7 @@ class Namespaces:
         name = namespace_of(key)
         if name not in self._by_name:
             self._by_name[name] = Namespace(name, self)
+            self._predeclare(self._by_name[name])
         return self._by_name[name]
 
     def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> Queue:

@@ -78,7 +78,6 @@ class Queue:
         """Of all that is not settled, roughly: nobody knows the bytes of each record in a batch."""
         self._leased_bytes = 0
         self.room = Room(self)
-        self.was_used = False
         self.used_at = host.clock.monotonic()
         self.is_deleted = False
         self._leases = Leases(host.clock, self._leases_ended)
@@ -169,7 +168,6 @@ class Queue:
     def subscribe(self, consumer: Consumer, *, exclusive: bool = False, priority: int = 0) -> None:
         """Raises InUse where one of the consumers wants to be alone."""
         self._consumers.add(consumer, exclusive=exclusive, priority=priority)
-        self.was_used = True
         self.touch()
         self.plan_pump()
 

@@ -26,6 +26,7 @@ from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.negotiation import Authenticate, LoginRefused, guest_only
 from posthouse.protocols.amqp.outbox import Outbox
+from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.listener import Listener
@@ -47,6 +48,7 @@ class AmqpConnections:
         authenticate: Authenticate = guest_only,
         random: RandomBytes = os.urandom,
     ) -> None:
+        namespaces.predeclare(PREDECLARED)
         self.shared = Shared(
             namespaces,
             publishing,
