@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -22,22 +23,20 @@ TEN_MEGABYTES = 10 * 1024 * 1024
 def produce(kafka: str, topic: str, values: list[bytes], **config: Any) -> list[Any]:
     if config.get("acks", "all") != "all":
         config["enable_idempotence"] = False
-    producer = KafkaProducer(bootstrap_servers=kafka, **config)
-    futures = [
-        producer.send(
-            topic,
-            value,
-            key=b"key-%d" % index,
-            partition=0,
-            headers=[("number", b"%d" % index)],
-            timestamp_ms=BASE + index,
-        )
-        for index, value in enumerate(values)
-    ]
-    producer.flush(30)
-    results = [future.get(30) for future in futures]
-    producer.close()
-    return results
+    with closing(KafkaProducer(bootstrap_servers=kafka, **config)) as producer:
+        futures = [
+            producer.send(
+                topic,
+                value,
+                key=b"key-%d" % index,
+                partition=0,
+                headers=[("number", b"%d" % index)],
+                timestamp_ms=BASE + index,
+            )
+            for index, value in enumerate(values)
+        ]
+        producer.flush(30)
+        return [future.get(30) for future in futures]
 
 
 def make_consumer(kafka: str, **config: Any) -> Any:

@@ -1,7 +1,6 @@
 """Bytes that change or vanish: never wrong data, never more lost than was hit, never an untyped error."""
 
 import asyncio
-import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from posthouse.storage.disk import OsDisk
 from posthouse.storage.interface import Bounds, Put, Space, Trim
 from posthouse.storage.journal import PutEntry, _frames, journal_files
 from posthouse.storage.segment import parse_segment_name
+from tests.alarms import alarms
 from tests.storage.batches import append, make_batch, make_topic, read_all
 from tests.storage.stores import Ledger, crash_copy, opened
 
@@ -151,7 +151,7 @@ async def test_without_damage_everything_is_there(store: Store, caplog: pytest.L
     for source in (store.clean, store.crashed):
         lost, state = await lost_after(store, source, source / "lock", lambda data: data)
         assert not lost and state == b"2"
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not alarms(caplog)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

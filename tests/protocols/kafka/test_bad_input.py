@@ -8,6 +8,7 @@ import pytest
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
 from posthouse.protocols.kafka.codec.headers import encode_request_header
 from posthouse.testing import AsyncBroker
+from tests.alarms import alarms
 from tests.protocols.kafka.wire import Wire, batch, framed
 
 METADATA, PRODUCE, INIT_PRODUCER_ID = 3, 0, 22
@@ -41,7 +42,7 @@ async def test_the_connection_closes_with_one_line(
             sender.writer.write(bad)
             assert await sender.reader.read() == b""
             peer = sender.writer.get_extra_info("sockname")
-    [record] = caplog.records
+    [record] = alarms(caplog)
     assert record.levelname == "WARNING"
     assert f"{peer[0]}:{peer[1]}" in record.getMessage()
     assert (await wire.produce(topic, batch(b"still here"))).error_code == 0
@@ -65,7 +66,7 @@ async def test_half_a_frame_then_close(
         sender.writer.write_eof()
         assert await sender.reader.read() == b""
     await wire.create_topic()
-    [record] = caplog.records
+    [record] = alarms(caplog)
     assert "in the middle of a request" in record.getMessage()
 
 
@@ -79,7 +80,7 @@ async def test_a_bug_in_a_handler_is_an_error_response(
 
     monkeypatch.setattr(broker.app.broker, "append", broken)
     assert (await wire.produce(topic, batch(b"x"))).error_code == -1
-    [record] = caplog.records
+    [record] = alarms(caplog)
     assert record.exc_info
     monkeypatch.undo()
     assert (await wire.produce(topic, batch(b"x"))).error_code == 0

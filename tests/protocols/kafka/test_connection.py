@@ -10,6 +10,7 @@ from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, 
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.connection import KafkaConnection
 from posthouse.testing import AsyncBroker
+from tests.alarms import alarms
 from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
 
 MIB = 1024 * 1024
@@ -144,7 +145,7 @@ async def test_more_connections_than_allowed_are_closed(caplog: pytest.LogCaptur
             async with Wire(broker.kafka) as third:
                 assert await third.reader.read() == b""
             await first.ask(MetadataRequest(), MetadataResponse)
-        [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+        [record] = alarms(caplog)
         assert "all 2 are taken" in record.message
         while len(broker.app._kafka):
             await asyncio.sleep(0.001)
