@@ -135,7 +135,7 @@ class ForgetfulDisk:
     def sync_directory(self, path: str) -> None:
         with self._lock:
             self._check()
-            if path not in self._directories:
+            if path not in self._directories and path != "/":
                 raise FileNotFoundError(errno.ENOENT, "no such directory", path)
             inside = [name for name in self._durable_names if os.path.dirname(name) == path]  # noqa: PTH120
             for name in inside:

@@ -13,6 +13,7 @@ import pytest
 from posthouse.model.errors import StorageFenced
 from posthouse.storage.catalog import Catalog
 from posthouse.storage.disk import Buffer
+from posthouse.storage.home import OsHome
 from posthouse.storage.verify import Verification
 from tests.storage.compacted import put
 from tests.storage.compacted_store import (
@@ -188,7 +189,7 @@ async def test_a_restored_catalog_and_a_crash_before_its_first_checkpoint(memory
     await storage.compact()
     await storage.close()
     (memory_path / "data" / "catalog.sqlite").unlink()
-    catalog = Catalog(memory_path / "data")
+    catalog = Catalog(OsHome(memory_path / "data"))
     catalog.open(lambda: "never needed")
     catalog.close()
     await check_opens(memory_path / "data")

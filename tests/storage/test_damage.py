@@ -2,8 +2,10 @@
 
 import asyncio
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers, stamp
+from posthouse.storage.catalog import BACKUP
 from posthouse.storage.disk import OsDisk
 from posthouse.storage.interface import Bounds, Put, Space, Trim
 from posthouse.storage.journal import PutEntry, _frames, journal_files
@@ -281,6 +284,20 @@ async def test_every_part_of_the_catalog_is_guarded(store: Store) -> None:
     for position in used[::29]:
         lost, state = await lost_after(store, store.clean, path, at(flip, position))
         assert not lost and state == b"2", position
+
+
+async def test_a_backup_that_is_damaged_while_it_is_used_is_made_again(tmp_path: Path) -> None:
+    backup = tmp_path / BACKUP
+    async with opened(tmp_path) as storage:
+        await storage.create_topics([make_topic("before")])
+        catalog = storage._catalog
+        assert catalog._backup is not None
+        catalog._backup.close()
+        backup.write_bytes(b"x" * 8192)
+        catalog._backup = sqlite3.connect(backup, isolation_level=None, check_same_thread=False)
+        await storage.create_topics([make_topic("after")])
+    with closing(sqlite3.connect(backup)) as found:
+        assert {name for (name,) in found.execute("SELECT name FROM topics")} == {"before", "after"}
 
 
 @pytest.mark.parametrize("change", [lambda _: None, lambda _: b"", lambda data: b"x" * len(data)])

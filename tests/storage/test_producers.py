@@ -58,6 +58,26 @@ def test_a_batch_is_recognised_while_it_is_still_being_written() -> None:
     assert table.repeated(header(0)) is None, "it was not written after all"
 
 
+def test_when_the_first_batch_of_a_producer_fails_the_next_one_does_not_take_its_place() -> None:
+    table = ProducerTable()
+    table.place(header(0), 5, 0)
+    table.place(header(1), 6, 0)
+    table.roll_back()
+    with pytest.raises(OutOfOrderSequence):
+        table.repeated(header(1))
+    write(table, header(0), 5)
+    write(table, header(1), 6)
+
+
+def test_a_producer_that_was_forgotten_goes_on_where_it_failed() -> None:
+    table = ProducerTable()
+    table.place(header(40), 5, 0)
+    table.roll_back()
+    assert table.repeated(header(40)) is None
+    assert table.repeated(header(0, epoch=1)) is None, "or it begins anew"
+    assert table.repeated(marker()) is None
+
+
 def test_only_the_last_five_are_remembered() -> None:
     table = ProducerTable()
     for number in range(REMEMBERED_BATCHES + 1):

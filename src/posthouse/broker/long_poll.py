@@ -65,7 +65,8 @@ class LongPoll:
 
     def __init__(self, bounds: Callable[[PartitionId], Bounds]) -> None:
         self._bounds = bounds
-        self._waiters: defaultdict[PartitionId, set[Waiter]] = defaultdict(set)
+        self._waiters: defaultdict[PartitionId, dict[Waiter, None]] = defaultdict(dict)
+        """In the order in which they came, and so they are woken."""
 
     async def wait(
         self, partitions: Iterable[PartitionId], missing: int, seconds: float, *, stable_only: bool = False
@@ -80,7 +81,7 @@ class LongPoll:
         if stable_only:
             waiter = StableWaiter(missing, waiter.woken, self._bounds, watched)
         for partition in watched:
-            self._waiters[partition].add(waiter)
+            self._waiters[partition][waiter] = None
         deadline = loop.call_later(seconds, waiter.wake)
         try:
             await waiter.woken
@@ -88,7 +89,7 @@ class LongPoll:
             deadline.cancel()
             for partition in watched:
                 waiters = self._waiters[partition]
-                waiters.discard(waiter)
+                waiters.pop(waiter, None)
                 if not waiters:
                     del self._waiters[partition]
 

@@ -18,7 +18,6 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TypeAlias
 
 from posthouse.model.errors import DataDamaged, StorageFull, Unavailable
@@ -40,11 +39,15 @@ from posthouse.storage.catalog_rows import (
     put_state,
     put_topics,
 )
+from posthouse.storage.home import CATALOG, Home
 
 log = logging.getLogger(__name__)
 
 Write: TypeAlias = Callable[[sqlite3.Connection], None]
 
+BACKUP = "catalog.backup.sqlite"
+DAMAGED = "catalog.damaged"
+RESERVE = "reserve"
 RESERVE_BYTES = 1024 * 1024
 
 _NO_DAMAGE = frozenset(
@@ -62,13 +65,15 @@ _NO_DAMAGE = frozenset(
 
 
 class Catalog:
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / "catalog.sqlite"
-        self._backup_path = directory / "catalog.backup.sqlite"
-        self._reserve = directory / "reserve"
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._path = home.directory / CATALOG
+        self._backup_path = home.directory / BACKUP
         self._main: sqlite3.Connection | None = None
         self._backup: sqlite3.Connection | None = None
         self._version = 0
+        self._is_behind = False
+        """The backup lacks something that the catalog has."""
 
     def open(self, new_cluster_id: Callable[[], str]) -> Contents:
         """Open or create; a damaged catalog is put aside and restored from its backup."""
@@ -87,25 +92,21 @@ class Catalog:
         return contents
 
     def _open_main(self) -> Contents:
-        self._main = _connect(self._path)
+        self._main = _connect(self._home, CATALOG)
         [[verdict]] = self._main.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok":
             raise DataDamaged(f"{self._path}: {verdict}")
         contents = load_contents(self._main)
         if self._backup_version() > contents.version:
             raise DataDamaged(f"{self._path} lacks what its backup has")
-        if not contents.cluster_id and self._has_topics():
+        if not contents.cluster_id and self._home.has_topics():
             raise DataDamaged(f"{self._path} is empty, but there are topics")
         return contents
-
-    def _has_topics(self) -> bool:
-        topics = self._path.parent / "topics"
-        return topics.is_dir() and any(topics.iterdir())
 
     def _backup_version(self) -> int:
         """The backup is written second: it is never ahead, unless the catalog has lost something."""
         try:
-            with closing(_connect(self._backup_path)) as backup:
+            with closing(_connect(self._home, BACKUP)) as backup:
                 # Its state is looked at when it is needed: there may be a million entries.
                 return load_contents(backup, with_state=False).version
         except (sqlite3.DatabaseError, DataDamaged) as error:
@@ -117,18 +118,29 @@ class Catalog:
         assert self._main is not None
         version = self._backup_version()
         if version < 0:
-            log.error("%s is damaged and is made again", self._backup_path)
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self._backup_path}{suffix}").unlink(missing_ok=True)
-        backup = _connect(self._backup_path)
+            return self._made_again()
+        backup = _connect(self._home, BACKUP)
         if version < self._version:
-            self._main.backup(backup)
+            try:
+                self._main.backup(backup)
+            except sqlite3.OperationalError as error:
+                log.warning("the catalog's backup stays behind for now: %s", error)
+                self._is_behind = True
+        return backup
+
+    def _made_again(self) -> sqlite3.Connection:
+        assert self._main is not None
+        log.error("%s is damaged and is made again", self._backup_path)
+        for suffix in ("", "-wal", "-shm"):
+            self._home.remove(f"{BACKUP}{suffix}")
+        backup = _connect(self._home, BACKUP)
+        self._main.backup(backup)
         return backup
 
     def _restore(self, damage: Exception) -> Contents:
         self._close_main()
         try:
-            backup = _connect(self._backup_path)
+            backup = _connect(self._home, BACKUP)
             contents = load_contents(backup)
             if not contents.cluster_id:
                 raise DataDamaged("the backup is empty")
@@ -138,13 +150,12 @@ class Catalog:
                 f"{self._path} is damaged ({damage}) and so is {self._backup_path.name} ({error}). "
                 "The records are still under topics/; restore either file from a copy to serve them."
             ) from error
-        aside = self._path.with_suffix(".damaged")
         for suffix in ("-wal", "-shm"):
-            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-        if self._path.exists():
-            self._path.replace(aside)
-        log.error("%s is damaged (%s): kept as %s, restored from its backup", self._path, damage, aside.name)
-        self._main = _connect(self._path)
+            self._home.remove(f"{CATALOG}{suffix}")
+        if self._home.has(CATALOG):
+            self._home.replace(CATALOG, DAMAGED)
+        log.error("%s is damaged (%s): kept as %s, restored from its backup", self._path, damage, DAMAGED)
+        self._main = _connect(self._home, CATALOG)
         with backup, self._main:
             backup.backup(self._main)
             # A backup that was made from a whole catalog has rows of files that may be long gone.
@@ -216,21 +227,36 @@ class Catalog:
             write_version(connection)
 
         self._write(write_catalog)
-        assert self._backup is not None
+        self._follow(write_version)
+
+    def _follow(self, write: Write) -> None:
+        """The catalog has the change, so it counts; a backup that is damaged or behind is copied from it."""
+        assert self._main is not None
         try:
-            with _transaction(self._backup):
-                write_version(self._backup)
+            if self._backup is None:
+                self._backup = self._made_again()
+            elif self._is_behind:
+                self._main.backup(self._backup)
+            else:
+                with _transaction(self._backup):
+                    write(self._backup)
+            self._is_behind = False
         except sqlite3.Error as error:
             log.warning("the catalog's backup could not be written: %s", error)
+            self._is_behind = True
+            if self._backup is not None and _primary_code(error) not in _NO_DAMAGE:
+                self._backup.close()
+                self._backup = None
+                self._follow(write)
 
     def _write(self, write: Write) -> None:
         try:
             self._try(write)
         except StorageFull:
             # Deleting must work on a full disk, and it begins with a note in the catalog.
-            if not self._reserve.exists():
+            if not self._home.has(RESERVE):
                 raise
-            self._reserve.unlink()
+            self._home.remove(RESERVE)
             self._try(write)
 
     def _try(self, write: Write) -> None:
@@ -244,15 +270,15 @@ class Catalog:
             raise Unavailable(f"the catalog could not be written: {error}") from error
 
     def _keep_reserve(self) -> None:
-        if not self._reserve.exists():
+        if not self._home.has(RESERVE):
             try:
-                self._reserve.write_bytes(b"\1" * RESERVE_BYTES)
+                self._home.write(RESERVE, b"\1" * RESERVE_BYTES)
             except OSError:
-                self._reserve.unlink(missing_ok=True)
+                self._home.remove(RESERVE)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+def _connect(home: Home, name: str) -> sqlite3.Connection:
+    connection = home.connect(name)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     if not _schema(connection):

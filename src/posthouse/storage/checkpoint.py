@@ -5,6 +5,7 @@ done on another thread while commits go on. When it is done, the journal up to t
 any more. If it fails half way, nothing was promised: the next one covers the same ground.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from posthouse.model.ids import PartitionId
@@ -62,7 +63,9 @@ class Checkpoint:
             segment.index_size = segment.indexed_to = 0
 
 
-def take(frame: int, logs: set[PartitionLog], state: dict[tuple[int, bytes], bytes | None]) -> Checkpoint:
+def take(
+    frame: int, logs: Collection[PartitionLog], state: dict[tuple[int, bytes], bytes | None]
+) -> Checkpoint:
     checkpoint = Checkpoint(Snapshot(frame=frame, state=dict(state)), list(logs), [])
     snapshot = checkpoint.snapshot
     for owner in logs:

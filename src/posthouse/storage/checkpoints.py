@@ -43,7 +43,8 @@ class Checkpoints:
         self._journal = journal
         self._journal_bytes = journal_bytes
         self._seconds = seconds
-        self.changed: set[PartitionLog] = set()
+        self.changed: dict[PartitionLog, None] = {}
+        """In the order of their first change: that of a set differs from run to run."""
         self.state: dict[tuple[int, bytes], bytes | None] = {}
         self.frame = 0
         """The last frame whose effects are known here."""
@@ -56,6 +57,10 @@ class Checkpoints:
     @property
     def has_work(self) -> bool:
         return bool(self.changed or self.state)
+
+    def touch(self, owner: PartitionLog) -> None:
+        """The next checkpoint is to look at it."""
+        self.changed[owner] = None
 
     def written(self, frame: int, journalled: int, data: int) -> None:
         """A group is durable; make a checkpoint if it is time."""
@@ -94,7 +99,7 @@ class Checkpoints:
     async def make(self) -> bool:
         """Make everything that is committed independent of the journal; whether that succeeded."""
         async with self.one_at_a_time:  # one that fails must not be overtaken by one that counts on it
-            changed, self.changed = self.changed, set()
+            changed, self.changed = self.changed, {}
             state, self.state = self.state, {}
             taken = checkpoint.take(self.frame, changed, state)
             self._journalled = self._data_written = 0
@@ -112,12 +117,12 @@ class Checkpoints:
     def _give_up(
         self,
         taken: checkpoint.Checkpoint,
-        changed: set[PartitionLog],
+        changed: dict[PartitionLog, None],
         state: dict[tuple[int, bytes], bytes | None],
         error: Exception,
     ) -> None:
         taken.undo()
-        self.changed |= {owner for owner in changed if self._host.has(owner)}
+        self.changed |= {owner: None for owner in changed if self._host.has(owner)}
         self.state = state | self.state
         if isinstance(error, SyncFailed):
             self._host.fence(str(error))

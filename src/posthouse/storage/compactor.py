@@ -8,7 +8,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -25,6 +24,7 @@ from posthouse.storage.interface import Needed, nothing_needed
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.segment import Segment
+from posthouse.storage.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +51,21 @@ class Host:
 
 class Compactor:
     def __init__(
-        self, disk: Disk, files: OpenFiles, clock: Clock, host: Host, *, map_bytes: int = MAP_BYTES
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        clock: Clock,
+        host: Host,
+        workers: Workers,
+        *,
+        map_bytes: int = MAP_BYTES,
     ) -> None:
         self._disk = disk
         self._files = files
         self._clock = clock
         self._host = host
         self._map_bytes = map_bytes
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="posthouse-compaction")
+        self._worker = workers.pool("posthouse-compaction", 1)
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._current: PartitionLog | None = None

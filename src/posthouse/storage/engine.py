@@ -9,7 +9,7 @@ import base64
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -32,6 +32,7 @@ from posthouse.storage.checkpoints import Checkpoints
 from posthouse.storage.compactor import MAP_BYTES, Compactor, Host
 from posthouse.storage.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.flusher import Commit, Flusher, Step, Trimming, Written
+from posthouse.storage.home import Home, OsHome
 from posthouse.storage.interface import (
     PUT_DONE,
     Append,
@@ -51,13 +52,13 @@ from posthouse.storage.interface import (
     nothing_needed,
 )
 from posthouse.storage.journal import Journal
-from posthouse.storage.lock import DirectoryLock
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog, Placement, Repetition
 from posthouse.storage.producers import AbortedTransaction, Producer, partition_key
 from posthouse.storage.reads import Reads
 from posthouse.storage.recovery import Recovered, Recovery, topic_directory
 from posthouse.storage.segment import Segment
+from posthouse.storage.workers import Threads, Workers
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEADER_EPOCH = 0
+_LOGS_PER_TURN = 500
+"""So many partitions are looked at by retention before others get the event loop."""
 
 
 class FileStorage:
@@ -80,6 +83,8 @@ class FileStorage:
         producer_expiry_ms: int = 24 * 3600 * 1000,
         compaction_map_bytes: int = MAP_BYTES,
         disk: Disk | None = None,
+        home: Home | None = None,
+        workers: Workers | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._directory = directory
@@ -88,23 +93,30 @@ class FileStorage:
         self._producer_expiry_ms = producer_expiry_ms
         self._random_bytes = random_bytes
         self._disk = disk or OsDisk()
+        self._home = home or OsHome(directory)
+        workers = workers or Threads()
         self._files = OpenFiles(self._disk, open_files)
         self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
-        self._flusher = Flusher(self._disk, self._files, self._journal, self._on_written)
-        self._reads = Reads(self._disk, self._files, lambda owner: self._checkpoints.changed.add(owner))
-        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="posthouse-clerk")
-        self._catalog = Catalog(directory)
-        self._lock = DirectoryLock(directory)
+        self._flusher = Flusher(self._disk, self._files, self._journal, self._on_written, workers)
+        self._reads = Reads(self._disk, self._files, lambda owner: self._checkpoints.touch(owner), workers)
+        self._clerk = workers.pool("posthouse-clerk", 1)
+        self._catalog = Catalog(self._home)
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, PartitionLog] = {}
         self._recovered_state: dict[int, dict[bytes, bytes]] = {}
         self._gathered: list[Commit] = []
+        self._unwritten_bytes = 0
         self._generation = 0
         self._checkpoints = Checkpoints(
             self, self._flusher, self._journal, journal_bytes=journal_bytes, seconds=checkpoint_seconds
         )
         self._compactor = Compactor(
-            self._disk, self._files, clock, self._compaction_host(), map_bytes=compaction_map_bytes
+            self._disk,
+            self._files,
+            clock,
+            self._compaction_host(),
+            workers,
+            map_bytes=compaction_map_bytes,
         )
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
@@ -132,11 +144,13 @@ class FileStorage:
         self._checkpoints.schedule()
 
     def _recover(self) -> Recovered:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()
+        self._home.acquire()
         try:
             for name in ("journal", "topics"):
                 self._disk.make_directory(str(self._directory / name))
+            # Also where nothing is new: a process that was killed may have made what is in them.
+            for path in (self._directory, self._directory / "topics"):
+                self._disk.sync_directory(str(path))
             contents = self._catalog.open(self._new_cluster_id)
             self._cluster_id = contents.cluster_id
             self._finish_deleting([row.id for row in contents.topics if row.deleted])
@@ -150,7 +164,7 @@ class FileStorage:
             self._catalog.set_clean(False)
         except BaseException as error:
             self._catalog.close()
-            self._lock.release()
+            self._home.release()
             if isinstance(error, OSError | SyncFailed):
                 raise Unavailable(f"{self._directory} cannot be opened: {error}") from error
             raise
@@ -185,7 +199,7 @@ class FileStorage:
         finally:
             self._catalog.close()
             self._files.close()
-            self._lock.release()
+            self._home.release()
 
     async def create_topics(self, topics: Sequence[Topic]) -> None:
         self._check_writable()
@@ -234,7 +248,8 @@ class FileStorage:
             for owner in logs.values():
                 owner.roll_back()  # it was not there when others were
             raise
-        self._checkpoints.changed -= set(logs.values())
+        for owner in logs.values():
+            self._checkpoints.changed.pop(owner, None)
         self._checkpoints.state |= {(int(Space.PRODUCERS), partition_key(id)): None for id in logs}
         for owner in logs.values():
             owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
@@ -281,6 +296,7 @@ class FileStorage:
         if not self._gathered:
             self._loop.call_soon(self._submit)
         self._gathered.append(Commit(steps, size, self._generation, done))
+        self._unwritten_bytes += size
         return done
 
     def _place(self, append: Append, now_ms: int) -> Placement | Repetition:
@@ -320,6 +336,7 @@ class FileStorage:
             size += commit.size
             if not commit.done.done():
                 commit.done.set_result(outcomes)
+        self._unwritten_bytes -= size
         self._checkpoints.written(written.frame, written.journalled, size)
 
     def _completed(self, step: Step) -> Outcome:
@@ -329,7 +346,7 @@ class FileStorage:
         owner = step.log
         if isinstance(step, Repetition):
             return Outcome(step.base_offset, owner.start)
-        self._checkpoints.changed.add(owner)
+        self._checkpoints.changed[owner] = None
         if isinstance(step, Placement):
             step.durable()
             return Outcome(step.base_offset, owner.start)
@@ -348,6 +365,7 @@ class FileStorage:
         else:
             void = []
         for commit in [*written.commits, *void]:
+            self._unwritten_bytes -= commit.size
             if not commit.done.done():
                 commit.done.set_exception(error)
 
@@ -366,6 +384,10 @@ class FileStorage:
 
     def bounds(self, partition: PartitionId) -> Bounds:
         return self._log(partition).bounds
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return self._unwritten_bytes
 
     def size(self, partition: PartitionId) -> int:
         return self._log(partition).size
@@ -401,19 +423,23 @@ class FileStorage:
     ) -> dict[PartitionId, int]:
         self._check_writable()
         now = self._clock.now_ms()
-        trims: list[Operation] = []
         held_back: dict[PartitionId, int] = {}
-        for id, owner in self._logs.items():
-            owner.producers.expire(now - self._producer_expiry_ms)
-            start = wanted = owner.expired_before(now, archived(id))
-            if wanted > owner.start and (lowest := needed(id)) is not None:
-                start = min(wanted, owner.whole_segments_before(lowest))
-            if start < wanted:
-                held_back[id] = wanted
-            if start > owner.start:
-                trims.append(Trim(id, start))
-        if trims:
-            await self.commit(trims)
+        logs = list(self._logs.values())
+        for first in range(0, len(logs), _LOGS_PER_TURN):
+            trims: list[Operation] = []
+            for owner in filter(self.has, logs[first : first + _LOGS_PER_TURN]):
+                owner.producers.expire(now - self._producer_expiry_ms)
+                start = wanted = owner.expired_before(now, archived(owner.id))
+                if wanted > owner.start and (lowest := needed(owner.id)) is not None:
+                    start = min(wanted, owner.whole_segments_before(lowest))
+                if start < wanted:
+                    held_back[owner.id] = wanted
+                if start > owner.start:
+                    trims.append(Trim(owner.id, start))
+            if trims:  # in the turn in which it was decided: later a queue might need them
+                await self.commit(trims)
+            else:
+                await asyncio.sleep(0)
         return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
@@ -429,7 +455,7 @@ class FileStorage:
             one_checkpoint=self._checkpoints.one_at_a_time,
             replace_rows=replace_rows,
             has=self.has,
-            changed=lambda owner: self._checkpoints.changed.add(owner),
+            changed=lambda owner: self._checkpoints.touch(owner),
             let_go=self._let_go,
             fence=self.fence,
         )

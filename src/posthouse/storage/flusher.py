@@ -12,9 +12,8 @@ as harmless; if the segments cannot be written, the frame is taken back before a
 import asyncio
 import logging
 import queue
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -35,6 +34,7 @@ from posthouse.storage.journal import (
 from posthouse.storage.open_files import OpenFile, OpenFiles
 from posthouse.storage.partition_log import PartitionLog, Placement, Repetition
 from posthouse.storage.segment import Segment
+from posthouse.storage.workers import Server, Workers
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Flusher:
         files: OpenFiles,
         journal: Journal,
         on_written: Callable[[Written], None],
+        workers: Workers,
     ) -> None:
         self._disk = disk
         self._files = files
@@ -93,20 +94,25 @@ class Flusher:
         self._fenced: StorageFenced | None = None
         self._stopping = False
         self._frame = 0
-        self._thread: threading.Thread | None = None
-        self._helper = ThreadPoolExecutor(1, thread_name_prefix="posthouse-segments")
-        self._fresh_directories: set[str] = set()
+        self._workers = workers
+        self._server: Server | None = None
+        self._helper = workers.pool("posthouse-segments", 1)
+        self._fresh_directories: dict[str, None] = {}
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="posthouse-flusher", daemon=True)
-        self._thread.start()
+        self._server = self._workers.serve("posthouse-flusher", self._turn, self._queue.empty)
 
     def submit(self, commits: list[Commit]) -> None:
-        self._queue.put(commits)
+        self._put(commits)
 
     def run(self, job: Job) -> None:
         """Do `job` on this thread, after everything that was submitted before it."""
-        self._queue.put(job)
+        self._put(job)
+
+    def _put(self, item: list[Commit] | Job) -> None:
+        self._queue.put(item)
+        if self._server is not None:
+            self._server.wake()
 
     async def perform(self, job: Job) -> None:
         """`run` it and wait for it; raises what it raises."""
@@ -132,22 +138,22 @@ class Flusher:
 
     def stop(self) -> None:
         """Write what was submitted, then end. Blocks until that is done."""
-        if self._thread is not None:
+        if self._server is not None:
             self._queue.put(self._stop)
-            self._thread.join()
-            self._thread = None
+            self._server.join()
+            self._server = None
         self._helper.shutdown()
 
     def _stop(self) -> None:
         self._stopping = True
 
-    def _run(self) -> None:
-        while not self._stopping:
-            group, job = self._gather()
-            if group:
-                self._write(group)
-            if job is not None:
-                job()
+    def _turn(self) -> bool:
+        group, job = self._gather()
+        if group:
+            self._write(group)
+        if job is not None:
+            job()
+        return not self._stopping
 
     def _gather(self) -> tuple[list[Commit], Job | None]:
         """Wait for something to do; then everything that waits, up to a full group or the next job."""
@@ -278,15 +284,15 @@ class Flusher:
         return self._files.acquire(segment.path, create=True)
 
     def _create(self, segment: Segment, owner: PartitionLog) -> OpenFile:
-        self._fresh_directories.update(self._disk.make_directory(owner.directory))
-        self._fresh_directories.add(owner.directory)
+        for directory in (*self._disk.make_directory(owner.directory), owner.directory):
+            self._fresh_directories[directory] = None
         self._cut_segment(segment.path, 0)  # a crash may have left one that was never counted
         return self._files.acquire(segment.path, create=True)
 
     def sync_fresh_directories(self) -> None:
         """Make the names of new files durable. On this thread only."""
         while self._fresh_directories:
-            directory = self._fresh_directories.pop()
+            directory, _ = self._fresh_directories.popitem()
             try:
                 self._disk.sync_directory(directory)
             except FileNotFoundError:

@@ -107,6 +107,9 @@ class Space(IntEnum):
     SHARE_GROUPS = 13
     SHARE_PROGRESS = 14
     GROUP_CONFIGS = 15
+    USERS = 16
+    ACLS = 17
+    QUOTAS = 18
 
 
 @dataclass(slots=True)
@@ -205,6 +208,10 @@ class Storage(Protocol):
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]: ...
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes of batches that were committed and are not durable yet."""
 
     async def create_topics(self, topics: Sequence[Topic]) -> None:
         """Durably and all or none. The caller has checked names and ids."""

@@ -47,10 +47,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from posthouse.model.errors import DataDamaged
 from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed, synced
 
 log = logging.getLogger(__name__)
@@ -327,10 +329,20 @@ def _frame_size(data: memoryview, position: int, at_least: int, salt: bytes) -> 
 
 
 def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntry]:
+    """Raises DataDamaged where they do not end where the frame does, although its checksum is right."""
+    begin, end = position + FRAME_HEADER.size, position + size
+    try:
+        entries, position = _read_entries(data[:end], begin)
+    except StructError:
+        position = -1
+    if position != end:
+        raise DataDamaged(f"the operations of the journal's frame at byte {begin} cannot be read")
+    return entries
+
+
+def _read_entries(data: memoryview, position: int) -> tuple[list[Entry | PutEntry], int]:
     entries: list[Entry | PutEntry] = []
-    end = position + size
-    position += FRAME_HEADER.size
-    while position < end:
+    while position < len(data):
         if data[position] == PUT:
             entry, position = _put_entry(data, position)
             entries.append(entry)
@@ -343,7 +355,7 @@ def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntr
             batch = data[position : position + length]
             position += length
         entries.append(Entry._make((*fields, batch)))
-    return entries
+    return entries, position
 
 
 def _put_entry(data: memoryview, position: int) -> tuple[PutEntry, int]:

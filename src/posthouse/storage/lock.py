@@ -26,8 +26,14 @@ class DirectoryLock:
                 f"{self._directory} is in use by another broker (process {holder}); "
                 "stop that one, or choose another directory with --data"
             ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        holder = f"{os.getpid()}\n"
+        try:
+            # Not emptied first: on a full disk its block would be gone to somebody else.
+            os.pwrite(handle, holder.encode(), 0)
+            os.ftruncate(handle, len(holder))
+        except OSError as error:
+            os.close(handle)
+            raise Unavailable(f"{self._directory} cannot be locked: {error}") from error
         self._handle = handle
 
     def release(self) -> None:

@@ -8,13 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import OffsetOutOfRange, PosthouseError, StorageClosed, UnknownPartition
+from posthouse.model.errors import (
+    CorruptBatch,
+    OffsetOutOfRange,
+    PosthouseError,
+    RecordTooLarge,
+    StorageClosed,
+    UnknownPartition,
+)
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.records.batch import stamp
+from posthouse.records.batch import Readable, stamp
 from posthouse.records.control import is_commit
-from posthouse.records.record import iter_records
+from posthouse.records.record import Record, iter_records
 from posthouse.storage.interface import (
     PUT_DONE,
     Append,
@@ -127,6 +134,10 @@ class MemoryStorage:
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._topics
 
+    @property
+    def unwritten_bytes(self) -> int:
+        return 0
+
     async def create_topics(self, topics: Sequence[Topic]) -> None:
         self._check_open()
         for topic in topics:
@@ -226,7 +237,7 @@ class MemoryStorage:
         for batch in log.batches:
             if batch.header.max_timestamp < timestamp:
                 continue
-            for record in iter_records(batch.data):
+            for record in _readable(batch.data):
                 if record.timestamp >= timestamp and record.offset >= log.start:
                     return TimestampedOffset(record.offset, record.timestamp)
         return None
@@ -237,7 +248,7 @@ class MemoryStorage:
         times = [
             record.timestamp
             for batch in log.batches
-            for record in iter_records(batch.data)
+            for record in _readable(batch.data)
             if record.offset >= log.start
         ]
         return await self.find_timestamp(partition, max(times)) if times else None
@@ -299,3 +310,11 @@ def _expired_before(log: _Log, topic: Topic, now: int, archived: int) -> int:
         excess -= batch.header.length
         local_excess -= batch.header.length
     return start
+
+
+def _readable(batch: Readable) -> Iterator[Record]:
+    """The records, if a producer did not send something that nobody can read."""
+    try:
+        yield from iter_records(batch)
+    except (CorruptBatch, RecordTooLarge):
+        return

@@ -17,9 +17,10 @@ from bisect import bisect_left
 from collections.abc import Collection
 from dataclasses import dataclass
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
-from posthouse.model.errors import OutOfOrderSequence, ProducerFenced
+from posthouse.model.errors import DataDamaged, OutOfOrderSequence, ProducerFenced
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import BatchHeader
 
@@ -59,11 +60,14 @@ class AbortedTransaction:
 
 
 class ProducerTable:
-    __slots__ = ("_aborted", "_durable", "_open", "_placed", "is_changed")
+    __slots__ = ("_aborted", "_awaited", "_durable", "_open", "_placed", "is_changed")
 
     def __init__(self) -> None:
         self._durable: dict[int, Producer] = {}
         self._placed: dict[int, Producer] = {}
+        self._awaited: dict[int, tuple[int, int]] = {}
+        """Epoch and sequence of the first batch of producers of whom nothing is durable. If that batch fails,
+        it is sent again, and the ones behind it must not be taken before."""
         self._aborted: list[AbortedTransaction] = []
         self._open: dict[int, int] = {}
         self.is_changed = False
@@ -79,7 +83,13 @@ class ProducerTable:
         """The offset that this batch got before, None if it is new. Raises if it must not be taken."""
         known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
         if known is None:
-            return None  # never seen, or forgotten with the records it wrote: any sequence may follow
+            # Never seen, or forgotten with the records it wrote: any sequence may follow.
+            epoch, awaited = self._awaited.get(header.producer_id, (-1, -1))
+            if header.producer_epoch == epoch and header.base_sequence != awaited and not header.is_control:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} sent sequence {header.base_sequence}; {awaited} failed"
+                )
+            return None
         if header.producer_epoch < known.epoch:
             raise ProducerFenced(
                 f"producer {header.producer_id} has epoch {known.epoch}; {header.producer_epoch} is over"
@@ -105,6 +115,8 @@ class ProducerTable:
     def place(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer:
         """The batch has been given an offset; what is returned counts when `written` is told of it."""
         known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
+        if known is None:
+            self._awaited[header.producer_id] = (header.producer_epoch, header.base_sequence)
         after = self._placed[header.producer_id] = _after(known, header, base_offset, now_ms)
         return after
 
@@ -113,6 +125,8 @@ class ProducerTable:
         known = self._durable.get(producer_id)
         if aborts and known is not None and known.open_since != NOT_OPEN:
             self._aborted.append(AbortedTransaction(producer_id, known.open_since, base_offset))
+        if known is None:
+            self._awaited.pop(producer_id, None)
         self._durable[producer_id] = after
         self._note_open(producer_id, after)
         if self._placed.get(producer_id) is after:
@@ -182,6 +196,13 @@ class ProducerTable:
 
     @classmethod
     def decode(cls, data: bytes) -> "ProducerTable":
+        try:
+            return cls._decoded(data)
+        except StructError as error:
+            raise DataDamaged("what a partition remembers of its producers cannot be read") from error
+
+    @classmethod
+    def _decoded(cls, data: bytes) -> "ProducerTable":
         table = cls()
         [count] = _COUNT.unpack_from(data)
         position = _COUNT.size

@@ -3,8 +3,8 @@ thread where they must be fetched from the device or have not been checked since
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from posthouse.model.errors import (
@@ -12,6 +12,7 @@ from posthouse.model.errors import (
     DataDamaged,
     OffsetOutOfRange,
     PosthouseError,
+    RecordTooLarge,
     StorageClosed,
     Unavailable,
 )
@@ -24,19 +25,28 @@ from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.segment import Damage, Segment
 from posthouse.storage.segment_reader import Checked, Reader, build_index, header_at, read_checked, walk
+from posthouse.storage.workers import Workers
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_RECORDS_AT_ONCE = 1000
+
 
 class Reads:
-    def __init__(self, disk: Disk, files: OpenFiles, on_stale_index: Callable[[PartitionLog], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        on_stale_index: Callable[[PartitionLog], None],
+        workers: Workers,
+    ) -> None:
         self._disk = disk
         self._files = files
         self._on_stale_index = on_stale_index
         self._closed = False
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="posthouse-reader")
+        self._workers = workers.pool("posthouse-reader", 4)
 
     def close(self) -> None:
         """Wait for reads that have begun; those that go on later find it closed."""
@@ -47,12 +57,13 @@ class Reads:
         self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool, stable_only: bool
     ) -> Slice:
         stable = owner.bounds.stable
-        if stable_only and stable < owner.end:
-            if owner.start <= stable <= offset <= owner.end:
-                return Slice(b"", owner.bounds)
-            found = await self._read(owner, offset, max_bytes, at_least_one)
-            return Slice(_below(found.data, stable), found.bounds)
-        return await self._read(owner, offset, max_bytes, at_least_one)
+        if stable_only and owner.start <= stable <= offset <= owner.end and stable < owner.end:
+            return Slice(b"", owner.bounds)
+        found = await self._read(owner, offset, max_bytes, at_least_one)
+        # As of now: a transaction may have begun while the reading waited for the device.
+        if stable_only and found.bounds.stable < found.bounds.end:
+            return Slice(_below(found.data, found.bounds.stable), found.bounds)
+        return found
 
     async def _read(self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool) -> Slice:
         while True:
@@ -311,14 +322,16 @@ def _first_record(batch: memoryview, timestamp: int | None, log_start: int) -> T
     """The first record at or after `timestamp`; with None the latest of the batch."""
     best: TimestampedOffset | None = None
     try:
-        for record in iter_records(batch):
+        for number, record in enumerate(iter_records(batch)):
+            if not number % _RECORDS_AT_ONCE:
+                time.sleep(0)  # lets go of the interpreter: a small batch may hold millions
             if record.offset < log_start or (timestamp is not None and record.timestamp < timestamp):
                 continue
             if timestamp is not None:
                 return TimestampedOffset(record.offset, record.timestamp)
             if best is None or record.timestamp > best.timestamp:
                 best = TimestampedOffset(record.offset, record.timestamp)
-    except CorruptBatch as error:
+    except (CorruptBatch, RecordTooLarge) as error:
         # The producer sent it like this: its checksum is right, its records are not.
         log.warning("a batch holds records that cannot be read: %s", error)
     return best

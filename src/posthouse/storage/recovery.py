@@ -32,7 +32,7 @@ NO_END = 2**63 - 1
 class Recovered:
     logs: dict[PartitionId, PartitionLog]
     next_frame: int = 1
-    changed: set[PartitionLog] = field(default_factory=set)
+    changed: dict[PartitionLog, None] = field(default_factory=dict)
     state: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     state_changes: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Recovery:
         self._directory = directory
         self._now_ms = now_ms
         self._result = Recovered(empty_logs(directory, topics))
-        self._fresh_directories: set[str] = set()
+        self._fresh_directories: dict[str, None] = {}
         self._segment_files: dict[str, dict[int, dict[int, SegmentName]]] = {}
         self._doubts: list[tuple[PartitionLog, int, str]] = []
 
@@ -147,7 +147,7 @@ class Recovery:
             self._trim(owner, row.start)
 
     def _trim(self, owner: PartitionLog, offset: int) -> None:
-        self._result.changed.add(owner)
+        self._result.changed[owner] = None
         for segment in owner.trim(offset):
             self._disk.remove(segment.path)
             self._disk.remove(segment.index_path)
@@ -156,7 +156,7 @@ class Recovery:
         owner = self._result.logs.get(PartitionId(TopicId(entry.topic), entry.partition))
         if owner is None:
             return  # its topic was deleted later
-        self._result.changed.add(owner)
+        self._result.changed[owner] = None
         if entry.kind == TRIM:
             owner.end = max(owner.end, entry.offset)  # no trim goes beyond what there was
             self._trim(owner, entry.offset)
@@ -194,9 +194,9 @@ class Recovery:
         assert entry.batch is not None
         header = header_at(entry.batch, 0)
         assert header is not None, "the frame's checksum covers the batch"
-        self._fresh_directories.update(self._disk.make_directory(owner.directory))
+        self._fresh_directories |= dict.fromkeys(self._disk.make_directory(owner.directory))
         if entry.position == 0:
-            self._fresh_directories.add(owner.directory)
+            self._fresh_directories[owner.directory] = None
         file = self._files.acquire(segment.path, create=True)
         try:
             self._disk.write(file.handle, [entry.batch], entry.position)
@@ -216,7 +216,7 @@ class Recovery:
             for step in walk(read, segment.size, end, first_offset, end_offset):
                 if step.header is not None:
                     header = step.header
-                    self._result.changed.add(owner)
+                    self._result.changed[owner] = None
                     owner.found(segment, step.position, step.batch, header, self._now_ms)
                 elif step.damage is not None and step.damage.next_offset != NO_END:
                     segment.add_damage(step.damage)

@@ -191,10 +191,13 @@ def build_index(
 ) -> list[Damage]:
     """Extend `index` over the bytes it does not cover yet."""
     damage = []
-    for step in walk(read, index.covered, end, base_offset, end_offset):
+    covered = index.covered
+    # Which offset comes behind what is covered is known only by walking there from the last entry.
+    start = index.boundary_before(covered)
+    for step in walk(read, start, end, index.offset_at(start, base_offset), end_offset):
         if step.damage is not None:
             damage.append(step.damage)
-        else:
+        elif step.position >= covered:
             header = step.header
             assert header is not None
             index.add(header.base_offset, step.position, header.length, header.max_timestamp)

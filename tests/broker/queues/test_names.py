@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.broker.queues.names import topic_name
+from posthouse.broker.queues.names import topic_name, topic_prefixes
 from posthouse.model.topics import check_topic_name
 
 # Names that come close to each other and to the forms that we make.
@@ -61,3 +61,14 @@ def test_no_made_up_name_can_be_taken(namespace: str, name: str) -> None:
     topic = topic_name(namespace, name)
     if (namespace, name) != ("/", topic):
         assert topic_name("/", topic) != topic
+
+
+@given(_awkward, _awkward)
+def test_the_topics_of_a_namespace_begin_in_a_few_ways(namespace: str, name: str) -> None:
+    assert topic_name(namespace, name).startswith(topic_prefixes(namespace))
+
+
+def test_namespaces_begin_differently() -> None:
+    assert topic_prefixes("/") == ("",)
+    assert topic_prefixes("other") == ("other..", "x.other")
+    assert topic_prefixes("/strange one") == ("/strange one..", "x.strange-one")

@@ -41,10 +41,13 @@ def _encoded(committed: CommittedOffset) -> bytes:
 
 
 def _decoded(value: bytes) -> CommittedOffset:
-    version, offset, leader_epoch, committed_ms = _VALUE.unpack_from(value)
+    try:
+        version, offset, leader_epoch, committed_ms = _VALUE.unpack_from(value)
+        metadata = value[_VALUE.size :].decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise DataDamaged(f"a committed offset cannot be read: {error}") from None
     if version != _VERSION:
         raise DataDamaged(f"a committed offset of the unknown version {version}")
-    metadata = value[_VALUE.size :].decode()
     return CommittedOffset(
         offset=offset, leader_epoch=leader_epoch, metadata=metadata, committed_ms=committed_ms
     )

@@ -69,6 +69,8 @@ def decode_definition(data: bytes) -> QueueDefinition:
             raise DataDamaged("a queue of an unknown version")
         values["overflow"] = Overflow(values["overflow"])
         values["arguments"] = from_json(values["arguments"])
+        if not isinstance(values["arguments"], dict):
+            raise DataDamaged("the arguments of a queue are no table")
         return QueueDefinition(**values)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataDamaged(f"the definition of a queue cannot be read: {error}") from None

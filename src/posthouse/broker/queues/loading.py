@@ -133,7 +133,7 @@ class Loading:
     async def _reserve(self, lanes: Sequence[Lane]) -> None:
         marks = {lane: at + RESERVATION for lane in lanes if (at := lane.next_in_memory) is not None}
         puts = [put for lane, to in marks.items() for put in lane.progress.reserve(to)]
-        await asyncio.shield(self._host.settling.store(set(marks), puts))
+        await asyncio.shield(self._host.settling.store(marks, puts))
         for lane, to in marks.items():
             lane.progress.reserved_to = max(to, lane.progress.reserved_to)
 

@@ -35,6 +35,13 @@ def topic_name(namespace: str, name: str) -> str:
     return f"{_MADE_UP}{slug}.{sha256(identity).hexdigest()[:12]}"
 
 
+def topic_prefixes(namespace: str) -> tuple[str, ...]:
+    """How the topics of a namespace begin, plain names and others. Some of other namespaces do so, too."""
+    if namespace == DEFAULT_NAMESPACE:
+        return ("",)
+    return (namespace + _SEPARATOR, _MADE_UP + _OTHERS.sub("-", namespace)[:_SLUG_LENGTH].strip("-"))
+
+
 def _is_plain(name: str) -> bool:
     return _SEPARATOR not in name and not name.startswith(_MADE_UP) and _is_legal(name)
 

@@ -20,6 +20,7 @@ it never takes what was not.
 
 from collections.abc import Iterator
 from struct import Struct
+from struct import error as StructError
 
 from posthouse.broker.queues.stash import KEY_SIZE as STASH_KEY_SIZE
 from posthouse.broker.queues.stash import Stash, Stashed
@@ -102,6 +103,9 @@ class _Chunk:
         chunk = cls()
         [ranges] = _COUNT.unpack_from(data)
         pairs = list(_PAIR.iter_unpack(data[_COUNT.size :]))
+        edges = [edge for first, last in pairs[:ranges] for edge in (first, last + 1)]
+        if edges != sorted(edges) or edges[-1:] > [CHUNK] or any(at >= CHUNK for at, _ in pairs[ranges:]):
+            raise DataDamaged("settled ranges of a queue that do not rise, or go beyond their chunk")
         for first, last in pairs[:ranges]:
             chunk.settled[first : last + 1] = b"\x01" * (last + 1 - first)
             chunk.count += last + 1 - first
@@ -344,6 +348,12 @@ class Progress:
 
     def load(self, key: bytes, value: bytes) -> None:
         """Take in one stored entry of this lane."""
+        try:
+            self._load(key, value)
+        except StructError as error:
+            raise DataDamaged(f"the progress of a queue cannot be read: {error}") from None
+
+    def _load(self, key: bytes, value: bytes) -> None:
         if len(key) == STASH_KEY_SIZE:
             self.stash.load(key, value)
             return
@@ -351,6 +361,8 @@ class Progress:
             version, self.floor, self.handed_out_to = _VALUE.unpack(value)
             if version != _VERSION:
                 raise DataDamaged(f"the progress of a queue has the unknown version {version}")
+            if self.floor < 0:
+                raise DataDamaged(f"the progress of a queue begins at {self.floor}")
             self.reserved_to = self._reserving_to = self.handed_out_to
             return
         number = _CHUNK_KEY.unpack(key)[2]

@@ -41,6 +41,8 @@ class Publishing:
         self._append_all = append_all
         self._create_topics = create_topics
         self._schedule = schedule
+        self.is_behind: Callable[[], bool] = lambda: False
+        """Says whether much waits for the disk: then it helps nobody to publish more."""
         self._current: Wave | None = None
         self._line: deque[Wave] = deque()
         self._preparing: asyncio.Task[None] | None = None

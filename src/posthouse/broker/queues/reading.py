@@ -1,5 +1,6 @@
 """From references to messages: what a lane has on disk, into memory."""
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -12,10 +13,12 @@ from posthouse.model.errors import (
     NotFound,
     OffsetOutOfRange,
     PosthouseError,
+    RecordTooLarge,
     UnknownPartition,
 )
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.records.batch import iter_headers
+from posthouse.records.batch import BatchHeader, iter_headers
+from posthouse.records.compression import Codec
 from posthouse.records.raw import iter_raw
 from posthouse.records.record import body_of
 from posthouse.records.references import Reference, iter_references
@@ -34,6 +37,10 @@ class QueueGone(PosthouseError):
 
 _REFERENCE_BYTES = 64 * 1024
 _RECORD_BYTES = 1024 * 1024
+_UNPACKED_BYTES = 4 * 1024 * 1024
+"""Whoever compresses well gets no more into memory than others."""
+_QUICKLY_UNPACKED = 4096
+"""Bytes that hardly become more than some megabytes, whatever they are."""
 _RECORD_OVERHEAD = 120
 """What a record takes besides its value, roughly: only as much is read as will be used."""
 
@@ -144,12 +151,8 @@ class LaneReader:
         topic = self._topic_name(run.partition.topic)
         queue, lane, source, expires_ms = self._queue, self._lane, run.partition, run.expires_ms
         progress = lane.progress
-        view = memoryview(found.data)
-        for place, header in iter_headers(view):
-            if header.base_offset >= end:
-                break
+        for header, body in await self._unpacked(memoryview(found.data), end):
             try:
-                body = body_of(view[place : place + header.length], header)
                 for offset, timestamp, key, value, headers in iter_raw(body, header, reached, end):
                     at = offset + shift
                     if progress.settled_above and progress.is_settled(at):
@@ -170,6 +173,23 @@ class LaneReader:
             self._runs.appendleft((reached + shift, _split(run, reached - run.first)[1]))
         self._lose_missing(messages, position, reached + shift)
         return messages
+
+    async def _unpacked(self, view: memoryview, end: int) -> list[tuple[BatchHeader, bytes]]:
+        """The batches that begin before `end`, as many as are worth unpacking at once; without records where
+        those cannot be unpacked."""
+        batches = []
+        size = 0
+        for place, header in iter_headers(view):
+            if header.base_offset >= end or size >= _UNPACKED_BYTES:
+                break
+            try:
+                body = await unpacked(view[place : place + header.length], header)
+            except (CorruptBatch, RecordTooLarge) as error:
+                log.warning("queue %s: a batch cannot be read: %s", self._queue.name, error)
+                header, body = header._replace(count=0), b""
+            batches.append((header, body))
+            size += len(body)
+        return batches
 
     def _lose_missing(self, messages: list[Message], first: int, end: int) -> None:
         """Positions whose records are not there any more: compacted away, or damaged."""
@@ -193,6 +213,13 @@ class LaneReader:
         self._queue.progressed(self._lane)
 
 
+async def unpacked(batch: memoryview, header: BatchHeader) -> bytes:
+    """Its records, decompressed; on another thread where that may take long."""
+    if header.codec is Codec.NONE or header.length < _QUICKLY_UNPACKED:
+        return body_of(batch, header)
+    return await asyncio.to_thread(body_of, batch, header)
+
+
 async def reload(storage: Storage, message: Message) -> bool:
     """Read again what a message says; whether it was still there."""
     while True:
@@ -208,12 +235,12 @@ async def _read_again(storage: Storage, message: Message, source: PartitionId, o
         found = await storage.read(source, offset, 1)
         view = memoryview(found.data)
         for place, header in iter_headers(view):
-            body = body_of(view[place : place + header.length], header)
+            body = await unpacked(view[place : place + header.length], header)
             for raw in iter_raw(body, header, offset, offset + 1):
                 message.key, message.value, message.headers = raw.key, raw.value, raw.headers
                 message.timestamp = raw.timestamp
                 return True
-    except (OffsetOutOfRange, NotFound, DataDamaged, CorruptBatch):
+    except (OffsetOutOfRange, NotFound, DataDamaged, CorruptBatch, RecordTooLarge):
         return False
     return False
 

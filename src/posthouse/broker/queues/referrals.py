@@ -11,7 +11,8 @@ from posthouse.broker.queues.attributes import as_text
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import ROUTING_KEY
 from posthouse.broker.routing.exchange import Exchange
-from posthouse.model.errors import CorruptBatch
+from posthouse.model.errors import CorruptBatch, RecordTooLarge
+from posthouse.records.batch import SMALLEST_RECORD, BatchHeader
 from posthouse.records.record import Record, body_in, iter_records
 from posthouse.storage.interface import Append, Refer, Run
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.namespace import Namespace
 
 _ROUTING_KEY = ROUTING_KEY.decode()
-_LEAST_RECORD = 7
-"""Bytes of a record without anything in it."""
+_MAX_RECORDS = 65_536
+"""Of one batch. They are routed and counted one by one, and a few bytes can say that they are millions."""
 
 
 class Referrals:
@@ -52,7 +53,7 @@ class Referrals:
         else:
             try:
                 self._route_each(namespace, target, append)
-            except CorruptBatch:
+            except (CorruptBatch, RecordTooLarge):
                 return  # its producer sent records that nobody can read; they are in the log, and in no queue
 
     def _route_each(self, namespace: "Namespace", exchange: Exchange, append: Append) -> None:
@@ -87,13 +88,22 @@ class Referrals:
 def _can_hold(append: Append) -> bool:
     """Whether the records that a batch says it has can be in it: nobody has looked, and queues count them."""
     header = append.header
-    least = header.count * _LEAST_RECORD
+    least = header.count * SMALLEST_RECORD
     if least <= header.length:
         return True
     try:
-        return least <= len(body_in(append.batch, header))
+        body_in(append.batch, header, max_output=least - 1)
+    except RecordTooLarge:
+        return True  # there is more in it, and that is all that matters
     except CorruptBatch:
         return False
+    return False
+
+
+def check_referable(header: BatchHeader) -> None:
+    """Raises RecordTooLarge for a batch that queues cannot refer to."""
+    if header.count > _MAX_RECORDS:
+        raise RecordTooLarge(f"a batch of {header.count} records, where queues take {_MAX_RECORDS} at a time")
 
 
 def routing_key(record: Record) -> bytes:

@@ -148,7 +148,7 @@ class QueueRetention:
                 changed[lane] = progress.floor, progress.stash.gone, progress.failures
                 puts += progress.puts()
         if changed:
-            await asyncio.shield(self._settling.store(set(changed), puts))
+            await asyncio.shield(self._settling.store(dict.fromkeys(changed), puts))
         stored = set()
         for lane, (floor, gone, failures) in changed.items():
             # Otherwise an earlier commit has failed, when this one was on its way.

@@ -5,7 +5,7 @@ that one is lost.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -28,26 +28,29 @@ class Settling:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._changed: set[Progressing] = set()
+        self._changed: dict[Progressing, None] = {}
+        """In the order of their first change."""
         self._timer: asyncio.TimerHandle | None = None
 
     def changed(self, lane: Progressing) -> None:
-        self._changed.add(lane)
+        self._changed[lane] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._store)
 
     def forget(self, lane: Progressing) -> None:
-        self._changed.discard(lane)
+        self._changed.pop(lane, None)
 
     def _store(self) -> None:
         self._timer = None
-        lanes, self._changed = self._changed, set()
+        lanes, self._changed = self._changed, {}
         operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
         if operations:
             with suppress(PosthouseError):  # fenced or closed: what was settled comes again after a restart
                 self.store(lanes, operations)
 
-    def store(self, lanes: set[Progressing], puts: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+    def store(
+        self, lanes: Collection[Progressing], puts: Sequence[Operation]
+    ) -> asyncio.Future[list[Outcome]]:
         """Commit what the progress of these has to store. What fails is stored with what comes next."""
         try:
             storing = self._storage.commit(puts)
@@ -57,14 +60,14 @@ class Settling:
         storing.add_done_callback(lambda done: self._stored(lanes, done))
         return storing
 
-    def _stored(self, lanes: set[Progressing], done: asyncio.Future[list[Outcome]]) -> None:
+    def _stored(self, lanes: Collection[Progressing], done: asyncio.Future[list[Outcome]]) -> None:
         if not done.cancelled() and done.exception() is not None:
             self._again(lanes)
 
-    def _again(self, lanes: set[Progressing]) -> None:
+    def _again(self, lanes: Collection[Progressing]) -> None:
         for lane in lanes:
             lane.progress.not_stored()
-        self._changed |= lanes
+        self._changed |= dict.fromkeys(lanes)
 
     async def close(self, lanes: Iterable[Progressing]) -> None:
         """Store how far all of them are, exactly."""

@@ -39,11 +39,16 @@ def aborted_in(transactions: Sequence[AbortedTransaction]) -> Aborted:
 
 
 def found_in(
-    partition: SharePartition, data: Readable, position: int, is_aborted: Aborted = nothing_aborted
+    partition: SharePartition,
+    data: Readable,
+    position: int,
+    is_aborted: Aborted = nothing_aborted,
+    most: int | None = None,
 ) -> Iterator[tuple[int, Found | None]]:
     """Each batch of `data`, which was read from `position`: where the next begins, and what can be had.
 
-    What is not there for the group is passed over for good: markers, gaps, aborted records.
+    Of one batch that is `most` records at most. What is not there for the group is passed over for good:
+    markers, gaps, aborted records.
     """
     view = memoryview(data)
     for at, header in iter_headers(data):
@@ -57,11 +62,11 @@ def found_in(
         if header.is_control or not header.count or is_aborted(header):
             partition.pass_over(first, end)
         elif header.count == header.last_offset_delta + 1:
-            found = Found(batch, partition.ready(range(first, end)))
+            found = Found(batch, partition.ready(range(first, end), most))
         else:
             present = _present(batch, header, first)
             _pass_over_gaps(partition, present, first, end)
-            found = Found(batch, partition.ready(present))
+            found = Found(batch, partition.ready(present, most))
         position = end
         yield position, found if found and found.offsets else None
 

@@ -184,7 +184,7 @@ class Fetching:
             if stable_only:
                 is_aborted = aborted_in(self._storage.aborted(partition, offset, _BEYOND))
             before = offset
-            for following, found in found_in(share, slice_.data, offset, is_aborted):
+            for following, found in found_in(share, slice_.data, offset, is_aborted, leases_left):
                 offset = following
                 if found is not None:
                     leases_left -= harvest.add(partition, share, found, leases_left)

@@ -12,6 +12,7 @@ records are read elsewhere.
 import math
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 from posthouse.broker.queues.progress import Progress
 from posthouse.broker.shares.leases import Acknowledgement, Lease, Run, Terms, Verdict
@@ -56,12 +57,15 @@ class SharePartition:
             self._ready_from = found
         return found
 
-    def ready(self, offsets: Iterable[int]) -> list[int]:
+    def ready(self, offsets: Iterable[int], most: int | None = None) -> list[int]:
+        """The first `most` of them: a batch may say that it has millions."""
         leases, progress = self._leases, self.progress
         if not leases and not progress.settled_above:
             floor = progress.floor
-            return [offset for offset in offsets if offset >= floor]
-        return [offset for offset in offsets if offset not in leases and not progress.is_settled(offset)]
+            found = (offset for offset in offsets if offset >= floor)
+        else:
+            found = (offset for offset in offsets if offset not in leases and not progress.is_settled(offset))
+        return list(islice(found, most))
 
     def acquire(
         self, offsets: Iterable[int], member: MemberId, now: float, terms: Terms, run_size: int

@@ -236,16 +236,22 @@ class Transactions:
 
     async def abort_expired(self) -> None:
         """Give up what has been open for too long; its producer finds itself fenced."""
-        now = self._clock.now_ms()
         for transaction in self.ids.open():
             work = transaction.work
             if work is None or transaction.is_busy:
                 continue
-            if now - work.started_ms >= transaction.timeout_ms:
+            if self._seconds_open(work) * 1000 >= transaction.timeout_ms:
                 log.warning("the transaction of %r took too long and is aborted", transaction.id)
                 await self._give_up(transaction)
             elif work.is_doubtful:
                 await self._give_up(transaction)
+
+    def _seconds_open(self, work: Work) -> float:
+        """By the clock that does not jump. Of the time before a restart only the other one knows."""
+        now = self._clock.monotonic()
+        if work.since is None:
+            work.since = now - max(self._clock.now_ms() - work.started_ms, 0) / 1000
+        return now - work.since
 
     async def expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
@@ -280,7 +286,7 @@ class Transactions:
     def _begun(self, transaction: Transaction) -> Work:
         if transaction.work is None:
             transaction.changed_ms = self._clock.now_ms()
-            transaction.work = Work(transaction.changed_ms)
+            transaction.work = Work(transaction.changed_ms, since=self._clock.monotonic())
             self.ids.keep(transaction)
         return transaction.work
 

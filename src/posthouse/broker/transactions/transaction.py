@@ -22,6 +22,7 @@ everywhere or nowhere.
 from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
+from struct import error as StructError
 
 from posthouse.broker.transactions.origins import Line
 from posthouse.model.errors import DataDamaged
@@ -73,6 +74,8 @@ class Work:
     committing: Line = field(default_factory=Line)
     is_doubtful: bool = False
     """It may hold something that belongs to another transaction: all that is left is to give it up."""
+    since: float | None = None
+    """When it began by the clock that does not jump; None: before the broker started."""
 
     @property
     def is_stored(self) -> bool:
@@ -129,6 +132,13 @@ class Transaction:
 
 
 def decode_transaction(key: bytes, value: bytes) -> Transaction:
+    try:
+        return _decoded(key, value)
+    except (StructError, ValueError) as error:
+        raise DataDamaged(f"the transaction {key!r} cannot be read: {error}") from None
+
+
+def _decoded(key: bytes, value: bytes) -> Transaction:
     version, *numbers, timeout, state, started, changed, count = _HEAD.unpack_from(value)
     if version != VERSION:
         raise DataDamaged(f"the transaction {key!r} is stored in a form that is not known here")
