@@ -10,7 +10,7 @@ AMQP   ?= 127.0.0.1:5672
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest explore torture bench bench-queues bench-spark conformance demo codec clean
+.PHONY: help run test lint types layers pytest explore torture torture-spark simulate fuzz bench bench-queues bench-scale bench-spark conformance demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ $(BIN)/.dev: $(BUILT_FROM)
 	@echo "installing posthouse and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(BIN)/.runtime $@
+
+$(BIN)/.fuzz: $(BIN)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	@touch $@
 
 $(BIN)/.demo: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -57,18 +61,34 @@ layers: $(BIN)/.dev
 pytest: $(BIN)/.dev
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-ROUNDS ?= 20
+explore: ROUNDS ?= 20
 explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS times (20)
 	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -q -n 2 --hypothesis-profile new \
 	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
 	    tests/broker/groups tests/broker/transactions tests/broker/queues tests/broker/routing \
 	    tests/broker/schedule tests/broker/shares tests/records || exit 1; done
 
-KILLS ?= 25
+torture: MINUTES ?= 10
+KINDS ?=
 SEED ?= 1
-torture: $(BIN)/.dev  ## Spark, archive, queues and broker killed KILLS times (25): every order comes out once
+torture: $(BIN)/.dev  ## faults of all KINDS for MINUTES (10), or ROUNDS=kill:1000,...: docs/reliability.md
+	$(BIN)/python -m tests.torture --minutes $(MINUTES) --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
+	    --seed $(SEED) --report docs/reliability.md
+
+KILLS ?= 25
+torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
 	POSTHOUSE_QUEUE_KILLS=$(KILLS) $(BIN)/pytest tests/crash/test_queue_kill.py
 	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once
+
+SEEDS ?= 2000
+JOBS ?= 2
+simulate: $(BIN)/.dev  ## SEEDS (2000) lives of a broker on simulated time, disk and network, from SEED (1) on
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
+
+TARGET ?=
+fuzz: MINUTES ?= 2
+fuzz: $(BIN)/.fuzz  ## the decoders, guided by coverage, MINUTES (2) each; TARGET names some of them
+	$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(MINUTES)
 
 bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 	$(BIN)/python -m bench
@@ -77,6 +97,10 @@ bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 BENCH_QUEUES ?=
 bench-queues: $(BIN)/.dev  ## queues beside RabbitMQ and Redis, docs/benchmarks-queues.md
 	$(BIN)/python -m bench.queues $(BENCH_QUEUES)
+
+BENCH_SCALE ?=
+bench-scale: $(BIN)/.dev  ## very many connections, topics, records; overload; docs/benchmarks-scale.md
+	$(BIN)/python -m bench.scale $(BENCH_SCALE)
 
 BENCH_SPARK ?= --connector 4.0.0
 bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md

@@ -35,6 +35,10 @@ def _smallest_element(kind: str, flexible: bool) -> int:
     return 2 if kind == "string" else 4
 
 
+def has_arrays(struct: Struct) -> bool:
+    return any(field.array or (field.struct and has_arrays(field.struct)) for field in struct.fields)
+
+
 class DecoderWriter:
     def __init__(self, source: Source, types: dict[str, Type]) -> None:
         self._source = source
@@ -43,13 +47,18 @@ class DecoderWriter:
         self._locals = Locals(set())
         self._flexible = False
         self._tag_depth = 0
+        self._counts = False
 
     def write(self, function: str, struct: Struct) -> None:
         self._flexible = struct.flexible
         self._locals = Locals(variable_names(struct))
         variable = "request" if struct.name.endswith("Request") else "response"
+        # Answers are as long as their topics are many; requests come from anybody.
+        self._counts = variable == "request" and has_arrays(struct)
         with self._source.block(f"def {function}(buf: memoryview, pos: int) -> {struct.name}:"):
             self._line("size = len(buf)")
+            if self._counts:
+                self._line("left = MAX_ELEMENTS")
             with self._block("try:"):
                 self._new(variable, struct)
                 self._struct_fields(variable, struct, struct.name)
@@ -128,7 +137,9 @@ class DecoderWriter:
 
     def _content(self, target: str, kind: str, path: str) -> None:
         self._line("end = pos + n")
-        with self._block("if n < 0 or end > size:"):
+        # Compact strings could be longer, but in Kafka no string is.
+        beyond = "n > MAX_STRING or end > size" if kind == "string" and self._flexible else "end > size"
+        with self._block(f"if n < 0 or {beyond}:"):
             self._line(f'raise bad_length("{path}", n, size - pos)')
         if kind == "string":
             # A `try` costs nothing until it catches.
@@ -154,8 +165,13 @@ class DecoderWriter:
         struct = field.struct
         least = smallest(struct) if struct else _smallest_element(field.kind, self._flexible)
         needed = "n" if least == 1 else f"n * {least}"
-        with self._block(f"if n < 0 or {needed} > size - pos:"):
-            self._line(f'raise bad_count("{path}", n, size - pos)')
+        if self._counts:
+            with self._block(f"if n < 0 or {needed} > size - pos or n > left:"):
+                self._line(f'raise bad_count("{path}", n, size - pos, left)')
+            self._line("left -= n")
+        else:
+            with self._block(f"if n < 0 or {needed} > size - pos:"):
+                self._line(f'raise bad_count("{path}", n, size - pos)')
         if field.kind == "uuid":
             self._line(f"{target} = [bytes(buf[at : at + 16]) for at in range(pos, pos + n * 16, 16)]")
             self._line("pos += n * 16")

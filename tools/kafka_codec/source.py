@@ -26,8 +26,8 @@ def width(codes: list[str]) -> int:
 
 
 _TAKEN = {
-    "buf", "chunks", "end", "error", "item", "marker", "n", "out", "pack", "pos", "request", "response",
-    "size", "tag", "tag_end", "tagged", "tags", "text", "unpack_from", "uvarint",
+    "buf", "chunks", "end", "error", "item", "left", "marker", "n", "out", "pack", "pos", "request",
+    "response", "size", "tag", "tag_end", "tagged", "tags", "text", "unpack_from", "uvarint",
 }  # fmt: skip
 
 

@@ -24,6 +24,11 @@ PosthouseError
 │   ├── QueueLocked            exclusive to another session
 │   ├── InUse                  it has consumers or bindings
 │   ├── NotEmpty
+│   ├── InvalidCredential      a user name, password or verifier that must not be kept
+│   ├── InvalidAcl
+│   ├── InvalidQuota
+│   ├── LoginFailed            not who they say they are, or one too many
+│   ├── Forbidden              known, and not permitted
 │   └── QueueFull              the queue takes no more messages
 │       └── QueueBlocked       until there is room; the publisher is to wait
 ├── NotFound
@@ -32,6 +37,7 @@ PosthouseError
 │   ├── UnknownTransaction
 │   ├── UnknownNamespace
 │   ├── UnknownExchange
+│   ├── UnknownUser
 │   └── UnknownQueue
 └── Unavailable                the broker is at fault, or busy; it may be different in a moment
     ├── ConcurrentTransaction  the one before is just ending
@@ -183,6 +189,26 @@ class NotEmpty(BadRequest):
     pass
 
 
+class InvalidCredential(BadRequest):
+    pass
+
+
+class InvalidAcl(BadRequest):
+    pass
+
+
+class InvalidQuota(BadRequest):
+    pass
+
+
+class LoginFailed(BadRequest):
+    """Its text must not help those who guess."""
+
+
+class Forbidden(BadRequest):
+    pass
+
+
 class QueueFull(BadRequest):
     pass
 
@@ -220,6 +246,10 @@ class UnknownNamespace(NotFound):
 
 
 class UnknownExchange(NotFound):
+    pass
+
+
+class UnknownUser(NotFound):
     pass
 
 

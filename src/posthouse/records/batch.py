@@ -40,7 +40,7 @@ from posthouse.model.errors import (
     RecordTooLarge,
     UnsupportedFormat,
 )
-from posthouse.records.compression import Codec
+from posthouse.records.compression import Codec, output_limit
 
 Readable: TypeAlias = bytes | bytearray | memoryview
 Writable: TypeAlias = bytearray | memoryview
@@ -61,6 +61,8 @@ COUNT_AT = 57
 RECORDS_AT = 61
 
 HEADER_SIZE = 61
+# Length, attributes, two deltas, two lengths, header count: one byte each.
+SMALLEST_RECORD = 7
 LOG_OVERHEAD = 12
 MAGIC = 2
 
@@ -217,6 +219,12 @@ def _check_count(header: BatchHeader) -> None:
         raise InvalidRecord(f"batch of {count} records")
     if count != header.last_offset_delta + 1:
         raise InvalidRecord(f"{count} records but a last offset delta of {header.last_offset_delta}")
+    size = header.length - HEADER_SIZE
+    if count * SMALLEST_RECORD > size and (
+        not header.attributes & CODEC_MASK or count * SMALLEST_RECORD > output_limit(size)
+    ):
+        # A count is an appointment with everybody who walks over offsets: queues, share groups, clients.
+        raise InvalidRecord(f"{count} records cannot be in {size} bytes")
 
 
 def _check_attributes(header: BatchHeader) -> None:

@@ -13,7 +13,8 @@ from posthouse.model.errors import CorruptBatch
 from posthouse.records import columns_pure
 from posthouse.records.arrow_layout import BinaryColumn, DecodedColumns, HeaderColumn
 from posthouse.records.batch import BatchHeader, Readable
-from posthouse.records.record import DEFAULT_MAX_OUTPUT, body_in
+from posthouse.records.compression import MAX_OUTPUT
+from posthouse.records.record import body_in
 
 _MAX_INT64 = (1 << 63) - 1
 
@@ -99,7 +100,7 @@ class ColumnBuffers:
         first: int = 0,
         end: int | None = None,
         *,
-        max_output: int = DEFAULT_MAX_OUTPUT,
+        max_output: int = MAX_OUTPUT,
     ) -> None:
         """The records of one whole batch with first <= offset < end; all of them or, on an error, none.
 

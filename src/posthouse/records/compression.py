@@ -1,14 +1,14 @@
 """The four codecs that clients use, with a hard cap on what decompressing may produce.
 
-Sizes that the compressed bytes declare are never trusted further than the cap: output grows step by
-step, so a bomb costs at most the cap, and a few bytes that promise gigabytes cost nothing.
+Sizes that the compressed bytes declare are never trusted: output grows step by step, so a bomb costs at most
+the cap, and a few bytes that promise gigabytes cost nothing.
 """
 
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import lz4.frame
 import zstandard
@@ -30,9 +30,19 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-# Output is first asked for in this size, which then doubles: small batches allocate little, and the
-# number of steps stays logarithmic for large ones.
+MAX_OUTPUT: Final = 128 * 1024 * 1024
+"""What one batch may become in the hands of somebody who asked for it."""
+
+# What a stranger's batch may become in the broker. Most real batches shrink to a tenth at best, and a batch
+# whose records fit the first number may be as repetitive as it likes; one of 1 MiB, the usual largest size,
+# gets to 20 MiB.
+_ALWAYS_ALLOWED: Final = 16 * 1024 * 1024
+_MAX_RATIO: Final = 20
+
+# Output is first asked for in this size, which then doubles up to the other one: small batches allocate
+# little, and large ones never much at once.
 _FIRST_STEP = 64 * 1024
+_LARGEST_STEP = 1024 * 1024
 
 # `unused_data` copies what is left of the input, once per gzip member; small slices keep a batch of
 # many tiny members from costing the square of its size.
@@ -43,6 +53,8 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 * 1024
 _UINT32 = Struct(">I")
+# Three bytes of a raw block become 64 at most, so a block that declares more than that lies.
+_SNAPPY_RATIO = 22
 
 _LEVELS = {Codec.GZIP: range(1, 10), Codec.LZ4: range(18), Codec.ZSTD: range(-131072, 23)}
 _DEFAULT_LEVEL = {Codec.GZIP: 6, Codec.LZ4: 0, Codec.ZSTD: 3}
@@ -61,6 +73,43 @@ def decompress(codec: Codec, data: _Data, *, max_output: int) -> bytes:
     """Raises CorruptBatch for bytes that are not exactly what the codec writes, RecordTooLarge when the
     output would exceed `max_output`."""
     return _DECOMPRESS[codec](memoryview(data), max_output)
+
+
+def output_limit(size: int) -> int:
+    """What `size` compressed bytes may become where the broker unpacks them without having been asked to."""
+    return min(max(_ALWAYS_ALLOWED, size * _MAX_RATIO), MAX_OUTPUT)
+
+
+class _Output:
+    """Pieces, joined at the end: a buffer that grows is copied on its way, also for what turns out to be too
+    much."""
+
+    __slots__ = ("_max", "_pieces", "_room", "_step")
+
+    def __init__(self, max_output: int) -> None:
+        self._pieces: list[bytes] = []
+        self._max = self._room = max_output
+        self._step = _FIRST_STEP
+
+    @property
+    def next_step(self) -> int:
+        """How much to ask for: one byte more than fits tells "full" from "too much"."""
+        return min(self._step, self._room + 1)
+
+    @property
+    def largest_step(self) -> int:
+        """The same for those who allocate only what they need of it."""
+        return min(_LARGEST_STEP, self._room + 1)
+
+    def add(self, chunk: bytes) -> None:
+        self._room -= len(chunk)
+        if self._room < 0:
+            raise _too_large(self._max)
+        self._pieces.append(chunk)
+        self._step = min(self._step * 2, _LARGEST_STEP)
+
+    def taken(self) -> bytes:
+        return b"".join(self._pieces)
 
 
 def _too_large(max_output: int) -> RecordTooLarge:
@@ -82,27 +131,33 @@ def _compress_gzip(data: _Data, level: int) -> bytes:
 
 
 def _decompress_gzip(data: memoryview, max_output: int) -> bytes:
-    chunks = []
-    room, pos, end = max_output, 0, len(data)
+    output = _Output(max_output)
+    pos, end = 0, len(data)
     member = zlib.decompressobj(_GZIP_WRAPPER)
     while pos < end:
         if member.eof:
             member = zlib.decompressobj(_GZIP_WRAPPER)
         step = data[pos : pos + _GZIP_INPUT_STEP]
         try:
-            # One byte more than fits: 0 would mean "no limit", and the extra byte tells "full" from
-            # "too much".
-            chunk = member.decompress(step, room + 1)
+            _inflate(member, step, output)
         except zlib.error as error:
             raise CorruptBatch(f"gzip: {error}") from None
-        room -= len(chunk)
-        if room < 0:
-            raise _too_large(max_output)
-        chunks.append(chunk)
         pos += len(step) - len(member.unused_data)
     if not member.eof:
         raise CorruptBatch("gzip: stream is cut off")
-    return b"".join(chunks)
+    return output.taken()
+
+
+def _inflate(member: "zlib._Decompress", step: memoryview, output: _Output) -> None:
+    """All that `step` gives. A full chunk may not be all of it, even where no input is left."""
+    left: memoryview | bytes = step
+    is_full = True
+    while is_full and not member.eof:
+        asked = output.largest_step
+        chunk = member.decompress(left, asked)
+        output.add(chunk)
+        left = member.unconsumed_tail
+        is_full = len(chunk) == asked
 
 
 def _compress_snappy(data: _Data, level: int) -> bytes:
@@ -117,9 +172,9 @@ def _compress_snappy(data: _Data, level: int) -> bytes:
 
 def _decompress_snappy(data: memoryview, max_output: int) -> bytes:
     if data[:8] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_output, max_output)
-    blocks = []
-    room, pos, end = max_output, 0, len(data)
+        return _decompress_snappy_block(data, max_output)
+    output = _Output(max_output)
+    pos, end = 0, len(data)
     while pos < end:
         # Streams may be concatenated; no block is as long as the magic would be when read as a length.
         if data[pos : pos + 8] == _XERIAL_MAGIC:
@@ -133,16 +188,17 @@ def _decompress_snappy(data: memoryview, max_output: int) -> bytes:
         pos = start + _UINT32.unpack_from(data, pos)[0]
         if pos > end:
             raise CorruptBatch("snappy: block is cut off")
-        block = _decompress_snappy_block(data[start:pos], room, max_output)
-        room -= len(block)
-        blocks.append(block)
-    return b"".join(blocks)
+        output.add(_decompress_snappy_block(data[start:pos], max_output))
+    return output.taken()
 
 
-def _decompress_snappy_block(block: memoryview, room: int, max_output: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, max_output: int) -> bytes:
     try:
-        if snappy.decompress_raw_len(block) > room:
+        size = snappy.decompress_raw_len(block)
+        if size > max_output:
             raise _too_large(max_output)
+        if size > len(block) * _SNAPPY_RATIO:
+            raise CorruptBatch(f"snappy: a block of {len(block)} bytes cannot hold {size}")
         return bytes(snappy.decompress_raw(block))
     except DecompressionError as error:
         raise CorruptBatch(f"snappy: {error}") from None
@@ -155,25 +211,19 @@ def _compress_lz4(data: _Data, level: int) -> bytes:
 
 
 def _decompress_lz4(data: memoryview, max_output: int) -> bytes:
-    chunks = []
-    room, pos, end, step, at_end = max_output, 0, len(data), _FIRST_STEP, False
+    output = _Output(max_output)
+    pos, end, at_end = 0, len(data), False
     context = lz4.frame.create_decompression_context()
     while pos < end or not at_end:
         try:
-            chunk, read, at_end = lz4.frame.decompress_chunk(
-                context, data[pos:], max_length=min(step, room + 1)
-            )
+            chunk, read, at_end = lz4.frame.decompress_chunk(context, data[pos:], max_length=output.next_step)
         except RuntimeError as error:
             raise CorruptBatch(f"lz4: {error}") from None
         if not at_end and not chunk and not read:
             raise CorruptBatch("lz4: frame is cut off")
-        room -= len(chunk)
-        if room < 0:
-            raise _too_large(max_output)
-        chunks.append(chunk)
+        output.add(chunk)
         pos += read
-        step *= 2
-    return b"".join(chunks)
+    return output.taken()
 
 
 def _compress_zstd(data: _Data, level: int) -> bytes:
@@ -185,19 +235,14 @@ def _decompress_zstd(data: memoryview, max_output: int) -> bytes:
     # be found beforehand.
     if not are_whole_frames(data):
         raise CorruptBatch("zstd: not a whole number of frames")
-    chunks = []
-    room, step = max_output, _FIRST_STEP
+    output = _Output(max_output)
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
         try:
-            while chunk := reader.read(min(step, room + 1)):
-                room -= len(chunk)
-                if room < 0:
-                    raise _too_large(max_output)
-                chunks.append(chunk)
-                step *= 2
+            while chunk := reader.read(output.next_step):
+                output.add(chunk)
         except zstandard.ZstdError as error:
             raise CorruptBatch(f"zstd: {error}") from None
-    return b"".join(chunks)
+    return output.taken()
 
 
 _COMPRESS: dict[Codec, Callable[[_Data, int], bytes]] = {

@@ -49,6 +49,9 @@ def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator
             else:
                 length, pos = read_varint(data, pos)
             record_end, pos = pos + length, pos + 1
+            # Whoever steps over records must not be led back.
+            if pos > record_end or record_end > size:
+                raise CorruptBatch(f"a record of {length} bytes")
             if (timestamp := small[data[pos]]) is None:
                 timestamp, pos = read_varlong(data, pos)
             else:
@@ -80,7 +83,7 @@ def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator
             value = b""
             if length > 0:
                 value, pos = data[pos : pos + length], pos + length
-            if pos >= record_end or record_end > size:
+            if pos >= record_end:
                 raise CorruptBatch(f"record with offset delta {delta} is malformed")
             yield _new(
                 RawRecord,

@@ -17,7 +17,7 @@ from posthouse.records.batch import (
     Readable,
 )
 from posthouse.records.compression import Codec, compress
-from posthouse.records.record import DEFAULT_MAX_OUTPUT, body_of
+from posthouse.records.record import body_of
 
 STORED_CODEC: Mapping[CompressionType, Codec] = {
     CompressionType.UNCOMPRESSED: Codec.NONE,
@@ -36,7 +36,7 @@ def recompressed(batch: Readable, header: BatchHeader, codec: Codec, *, max_byte
     cannot be decompressed.
     """
     # What is to be stored uncompressed need not be unpacked beyond what may be stored.
-    max_output = max_bytes if codec is Codec.NONE else DEFAULT_MAX_OUTPUT
+    max_output = max_bytes if codec is Codec.NONE else None
     body = compress(codec, body_of(batch, header, max_output=max_output))
     size = HEADER_SIZE + len(body)
     if size > max_bytes:

@@ -17,12 +17,10 @@ from typing import NamedTuple, TypeAlias
 
 from posthouse.model.errors import CorruptBatch
 from posthouse.records.batch import HEADER_SIZE, BatchHeader, Readable, iter_headers, parse_header
-from posthouse.records.compression import Codec, decompress
+from posthouse.records.compression import Codec, decompress, output_limit
 from posthouse.records.varint import read_varint, read_varlong
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-
-DEFAULT_MAX_OUTPUT = 128 * 1024 * 1024
 
 _MIN_INT64 = -(1 << 63)
 _MAX_INT64 = (1 << 63) - 1
@@ -43,25 +41,26 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-def iter_records(batch: Readable, *, max_output: int = DEFAULT_MAX_OUTPUT) -> Iterator[Record]:
+def iter_records(batch: Readable, *, max_output: int | None = None) -> Iterator[Record]:
     """The records of one whole batch, with absolute offsets and timestamps.
 
-    `max_output` caps the size of the records after decompression. Does not verify the checksum.
+    `max_output` caps their size after decompression; see `body_in`. Does not verify the checksum.
     """
     header = parse_header(batch)
     data = body_of(batch, header, max_output=max_output)
     return iter_body(data, header)
 
 
-def body_of(batch: Readable, header: BatchHeader, *, max_output: int = DEFAULT_MAX_OUTPUT) -> bytes:
+def body_of(batch: Readable, header: BatchHeader, *, max_output: int | None = None) -> bytes:
     """The bytes of one whole batch's records, decompressed."""
     return bytes(body_in(batch, header, max_output=max_output))
 
 
-def body_in(
-    batch: Readable, header: BatchHeader, *, max_output: int = DEFAULT_MAX_OUTPUT
-) -> bytes | memoryview:
-    """The same without a copy: where nothing was compressed, it is the place in `batch`."""
+def body_in(batch: Readable, header: BatchHeader, *, max_output: int | None = None) -> bytes | memoryview:
+    """The same without a copy: where nothing was compressed, it is the place in `batch`.
+
+    Raises RecordTooLarge beyond `max_output`, by default what the broker allows a stranger (`output_limit`).
+    """
     if header.length > len(batch):
         raise CorruptBatch(f"batch of {header.length} bytes is cut off after {len(batch)}")
     body = memoryview(batch)[HEADER_SIZE : header.length]
@@ -70,11 +69,13 @@ def body_in(
     if header.count == 0 and not body:
         # Compaction may leave a batch without records; then there is nothing that was compressed.
         return b""
-    return decompress(header.codec, body, max_output=max_output)
+    return decompress(
+        header.codec, body, max_output=output_limit(len(body)) if max_output is None else max_output
+    )
 
 
 def decode_batches(
-    buf: Readable, *, include_control: bool = False, max_output: int = DEFAULT_MAX_OUTPUT
+    buf: Readable, *, include_control: bool = False, max_output: int | None = None
 ) -> Iterator[Record]:
     """The records of consecutive batches; ends quietly before a batch that is cut off.
 

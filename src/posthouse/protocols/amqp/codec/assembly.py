@@ -20,6 +20,8 @@ from posthouse.protocols.amqp.codec.framing import (
 
 # Channels share a connection's memory: so many messages of full size may be under way at once.
 _FULL_BODIES = 4
+# A publish of 17 bytes begins a message, on any of 65,535 channels that nobody has opened.
+_MAX_UNDER_WAY = 2048
 _HEADER_SIZE = CONTENT_HEADER.size + 2
 
 
@@ -47,11 +49,12 @@ class Assembly:
         self.max_body = max_body
         self.unusual: dict[int, _Message | None] = {}
         """Channels with a message under way, or None for those whose frames are discarded."""
-        self._held = 0
+        self.held = 0
+        """Bytes of bodies that are not complete."""
 
     def discard(self, channel: int) -> None:
         if (message := self.unusual.get(channel)) is not None:
-            self._held -= len(message.body)
+            self.held -= len(message.body)
         self.unusual[channel] = None
 
     def accept(self, channel: int) -> None:
@@ -90,6 +93,9 @@ class Assembly:
             ) from None
         if end + 1 != len(payload):
             raise FrameError(SYNTAX_ERROR, "Basic.Publish: bytes behind its arguments", BASIC_PUBLISH)
+        if len(self.unusual) >= _MAX_UNDER_WAY:
+            # Not a channel's error: the rest of such a stream is not worth looking at.
+            raise FrameError(FRAME_ERROR, "messages on too many channels at once", BASIC_PUBLISH)
         self.unusual[channel] = _Message(payload[7 : key_at - 1], payload[key_at:end], flags)
 
     def header(self, channel: int, payload: bytes) -> Event | None:
@@ -127,12 +133,12 @@ class Assembly:
             return message.event(channel, data[start:end])
         message.body += memoryview(data)[start:end]
         message.remaining -= size
-        self._held += size
+        self.held += size
         if not message.remaining:
             del self.unusual[channel]
-            self._held -= len(message.body)
+            self.held -= len(message.body)
             return message.event(channel, bytes(message.body))
-        if self._held > self.max_body * _FULL_BODIES:
+        if self.held > self.max_body * _FULL_BODIES:
             raise FrameError(FRAME_ERROR, "too many large messages at once", BASIC_PUBLISH)
         return None
 

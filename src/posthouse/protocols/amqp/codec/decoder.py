@@ -62,6 +62,20 @@ class Decoder:
         self._need = len(PROTOCOL)
         self._next = 0
 
+    @property
+    def max_body(self) -> int:
+        """May change at any time, and then counts from the next message on: 0 until a client is known."""
+        return self._assembly.max_body
+
+    @max_body.setter
+    def max_body(self, size: int) -> None:
+        self._assembly.max_body = size
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame and of messages that are not complete."""
+        return len(self._rest) + self._assembly.held
+
     def discard(self, channel: int) -> None:
         """Forget the message under way, and ignore what comes on `channel` but its close and close-ok.
 
@@ -76,6 +90,12 @@ class Decoder:
         """From now on, give only the peer's connection.close and close-ok. Any FrameError calls it, too."""
         if self._stage is not _Stage.DEAF:
             self._stage = _Stage.CLOSING
+
+    def forget(self) -> None:
+        """Nothing more comes, and what is not complete is of no use any more."""
+        self._stage = _Stage.DEAF
+        self._rest = bytearray()
+        self._assembly = Assembly(0)
 
     def feed(self, data: bytes) -> list[Event]:
         """Every event that is complete with `data`."""

@@ -13,6 +13,12 @@ NULL16: Final = b"\xff\xff"
 NULL32: Final = b"\xff\xff\xff\xff"
 # Tagged fields that one struct may carry, known and unknown together.
 MAX_TAGS: Final = 64
+# Bytes of a string, as in Kafka.
+MAX_STRING: Final = 0x7FFF
+# Elements of all arrays of one request together. A byte or two can declare one, and then it takes some
+# hundred bytes as an object: this keeps that factor away from large frames. Enough to name a quarter of a
+# million partitions.
+MAX_ELEMENTS: Final = 1 << 18
 # Records below this are cheaper to copy into the chunk at hand than to send as a chunk of their own.
 SMALL_RECORDS: Final = 512
 
@@ -121,12 +127,16 @@ def bad_text(path: str) -> DecodeError:
 def bad_length(path: str, length: int, remaining: int) -> DecodeError:
     if length == -1:
         return DecodeError(f"{path} must not be null")
+    if MAX_STRING < length <= remaining:
+        return DecodeError(f"{path} declares {length} bytes where a string may have {MAX_STRING}")
     return DecodeError(f"{path} declares {length} bytes where {remaining} remain")
 
 
-def bad_count(path: str, count: int, remaining: int) -> DecodeError:
+def bad_count(path: str, count: int, remaining: int, left: int = MAX_ELEMENTS) -> DecodeError:
     if count == -1:
         return DecodeError(f"{path} must not be null")
+    if left < count <= remaining:
+        return DecodeError(f"{path} declares {count} elements where {left} of {MAX_ELEMENTS} are left")
     return DecodeError(f"{path} declares {count} elements where {remaining} bytes remain")
 
 

@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_STRING,
     Buffer,
     Message,
     bad_length,
@@ -98,7 +99,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddOffsetsToTxnRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("AddOffsetsToTxnRequest.transactional_id", n, size - pos)
         try:
             request.transactional_id = str(buf[pos:end], "utf-8")
@@ -111,7 +112,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddOffsetsToTxnRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("AddOffsetsToTxnRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")

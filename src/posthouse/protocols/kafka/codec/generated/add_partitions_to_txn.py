@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -142,6 +144,7 @@ class AddPartitionsToTxnResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AddPartitionsToTxnRequest)
         request.transactions = []
@@ -157,8 +160,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
         pos = end
         request.v3_and_below_producer_id, request.v3_and_below_producer_epoch, n = _unpack_qhi(buf, pos)
         pos += 14
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n, size - pos, left)
+        left -= n
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
             add_partitions_to_txn_topic = new(AddPartitionsToTxnTopic)
@@ -174,8 +178,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics.partitions", n, size - pos, left)
+            left -= n
             add_partitions_to_txn_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             v3_and_below_topics.append(add_partitions_to_txn_topic)
@@ -189,6 +194,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
 
 def _decode_request_v3(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AddPartitionsToTxnRequest)
         request.transactions = []
@@ -198,7 +204,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("AddPartitionsToTxnRequest.v3_and_below_transactional_id", n, size - pos)
         try:
             request.v3_and_below_transactional_id = str(buf[pos:end], "utf-8")
@@ -210,8 +216,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n, size - pos, left)
+        left -= n
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
             add_partitions_to_txn_topic = new(AddPartitionsToTxnTopic)
@@ -221,7 +228,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AddPartitionsToTxnRequest.v3_and_below_topics.name", n, size - pos)
             try:
                 add_partitions_to_txn_topic.name = str(buf[pos:end], "utf-8")
@@ -233,8 +240,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("AddPartitionsToTxnRequest.v3_and_below_topics.partitions", n, size - pos, left)
+            left -= n
             add_partitions_to_txn_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -256,6 +264,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AddPartitionsToTxnRequest)
         request.v3_and_below_transactional_id = ""
@@ -267,8 +276,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 14 > size - pos:
-            raise bad_count("AddPartitionsToTxnRequest.transactions", n, size - pos)
+        if n < 0 or n * 14 > size - pos or n > left:
+            raise bad_count("AddPartitionsToTxnRequest.transactions", n, size - pos, left)
+        left -= n
         transactions: list[AddPartitionsToTxnTransaction] = []
         for _ in range(n):
             add_partitions_to_txn_transaction = new(AddPartitionsToTxnTransaction)
@@ -278,7 +288,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AddPartitionsToTxnRequest.transactions.transactional_id", n, size - pos)
             try:
                 add_partitions_to_txn_transaction.transactional_id = str(buf[pos:end], "utf-8")
@@ -290,8 +300,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("AddPartitionsToTxnRequest.transactions.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("AddPartitionsToTxnRequest.transactions.topics", n, size - pos, left)
+            left -= n
             topics: list[AddPartitionsToTxnTopic] = []
             for _ in range(n):
                 add_partitions_to_txn_topic = new(AddPartitionsToTxnTopic)
@@ -301,7 +312,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("AddPartitionsToTxnRequest.transactions.topics.name", n, size - pos)
                 try:
                     add_partitions_to_txn_topic.name = str(buf[pos:end], "utf-8")
@@ -313,8 +324,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> AddPartitionsToTxnRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("AddPartitionsToTxnRequest.transactions.topics.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("AddPartitionsToTxnRequest.transactions.topics.partitions", n, size - pos, left)
+                left -= n
                 add_partitions_to_txn_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -522,7 +534,7 @@ def decode_add_partitions_to_txn_response(buf: memoryview, pos: int) -> AddParti
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AddPartitionsToTxnResponse.results_by_transaction.transactional_id", n, size - pos)
             try:
                 add_partitions_to_txn_result.transactional_id = str(buf[pos:end], "utf-8")
@@ -545,7 +557,7 @@ def decode_add_partitions_to_txn_response(buf: memoryview, pos: int) -> AddParti
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("AddPartitionsToTxnResponse.results_by_transaction.topic_results.name", n, size - pos)
                 try:
                     add_partitions_to_txn_topic_result.name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -109,12 +111,14 @@ class AlterConfigsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> AlterConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterConfigsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 7 > size - pos:
-            raise bad_count("AlterConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 7 > size - pos or n > left:
+            raise bad_count("AlterConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             alter_configs_resource = new(AlterConfigsResource)
@@ -130,8 +134,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterConfigsRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("AlterConfigsRequest.resources.configs", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("AlterConfigsRequest.resources.configs", n, size - pos, left)
+            left -= n
             configs: list[AlterableConfig] = []
             for _ in range(n):
                 alterable_config = new(AlterableConfig)
@@ -173,6 +178,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterConfigsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> AlterConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterConfigsRequest)
         n = buf[pos]
@@ -180,8 +186,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterConfigsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 4 > size - pos:
-            raise bad_count("AlterConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 4 > size - pos or n > left:
+            raise bad_count("AlterConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             alter_configs_resource = new(AlterConfigsResource)
@@ -191,7 +198,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterConfigsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterConfigsRequest.resources.resource_name", n, size - pos)
             try:
                 alter_configs_resource.resource_name = str(buf[pos:end], "utf-8")
@@ -203,8 +210,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterConfigsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("AlterConfigsRequest.resources.configs", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("AlterConfigsRequest.resources.configs", n, size - pos, left)
+            left -= n
             configs: list[AlterableConfig] = []
             for _ in range(n):
                 alterable_config = new(AlterableConfig)
@@ -214,7 +222,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterConfigsRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("AlterConfigsRequest.resources.configs.name", n, size - pos)
                 try:
                     alterable_config.name = str(buf[pos:end], "utf-8")
@@ -230,7 +238,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterConfigsRequest:
                     alterable_config.value = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("AlterConfigsRequest.resources.configs.value", n, size - pos)
                     try:
                         alterable_config.value = str(buf[pos:end], "utf-8")
@@ -412,7 +420,7 @@ def decode_alter_configs_response(buf: memoryview, pos: int) -> AlterConfigsResp
                 alter_configs_resource_response.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("AlterConfigsResponse.responses.error_message", n, size - pos)
                 try:
                     alter_configs_resource_response.error_message = str(buf[pos:end], "utf-8")
@@ -425,7 +433,7 @@ def decode_alter_configs_response(buf: memoryview, pos: int) -> AlterConfigsResp
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterConfigsResponse.responses.resource_name", n, size - pos)
             try:
                 alter_configs_resource_response.resource_name = str(buf[pos:end], "utf-8")

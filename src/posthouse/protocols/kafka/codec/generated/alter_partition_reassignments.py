@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -119,6 +121,7 @@ class AlterPartitionReassignmentsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> AlterPartitionReassignmentsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterPartitionReassignmentsRequest)
         request.allow_replication_factor_change = True
@@ -127,8 +130,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterPartitionReassignments
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("AlterPartitionReassignmentsRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("AlterPartitionReassignmentsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ReassignableTopic] = []
         for _ in range(n):
             reassignable_topic = new(ReassignableTopic)
@@ -138,7 +142,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterPartitionReassignments
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterPartitionReassignmentsRequest.topics.name", n, size - pos)
             try:
                 reassignable_topic.name = str(buf[pos:end], "utf-8")
@@ -150,8 +154,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterPartitionReassignments
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ReassignablePartition] = []
             for _ in range(n):
                 reassignable_partition = new(ReassignablePartition)
@@ -163,8 +168,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterPartitionReassignments
                 if n == -1:
                     reassignable_partition.replicas = None
                 else:
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions.replicas", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions.replicas", n, size - pos, left)
+                    left -= n
                     reassignable_partition.replicas = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                 tags = buf[pos]
@@ -192,6 +198,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterPartitionReassignments
 
 def _decode_request_v1(buf: memoryview, pos: int) -> AlterPartitionReassignmentsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterPartitionReassignmentsRequest)
         request.timeout_ms, request.allow_replication_factor_change, n = _unpack_itB(buf, pos)
@@ -199,8 +206,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterPartitionReassignments
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("AlterPartitionReassignmentsRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("AlterPartitionReassignmentsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ReassignableTopic] = []
         for _ in range(n):
             reassignable_topic = new(ReassignableTopic)
@@ -210,7 +218,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterPartitionReassignments
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterPartitionReassignmentsRequest.topics.name", n, size - pos)
             try:
                 reassignable_topic.name = str(buf[pos:end], "utf-8")
@@ -222,8 +230,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterPartitionReassignments
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ReassignablePartition] = []
             for _ in range(n):
                 reassignable_partition = new(ReassignablePartition)
@@ -235,8 +244,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterPartitionReassignments
                 if n == -1:
                     reassignable_partition.replicas = None
                 else:
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions.replicas", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("AlterPartitionReassignmentsRequest.topics.partitions.replicas", n, size - pos, left)
+                    left -= n
                     reassignable_partition.replicas = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                 tags = buf[pos]
@@ -445,7 +455,7 @@ def decode_alter_partition_reassignments_response(buf: memoryview, pos: int) -> 
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterPartitionReassignmentsResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -468,7 +478,7 @@ def decode_alter_partition_reassignments_response(buf: memoryview, pos: int) -> 
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterPartitionReassignmentsResponse.responses.name", n, size - pos)
             try:
                 reassignable_topic_response.name = str(buf[pos:end], "utf-8")
@@ -494,7 +504,7 @@ def decode_alter_partition_reassignments_response(buf: memoryview, pos: int) -> 
                     reassignable_partition_response.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("AlterPartitionReassignmentsResponse.responses.partitions.error_message", n, size - pos)
                     try:
                         reassignable_partition_response.error_message = str(buf[pos:end], "utf-8")

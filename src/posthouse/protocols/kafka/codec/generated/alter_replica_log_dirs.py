@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -108,12 +110,14 @@ class AlterReplicaLogDirsResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterReplicaLogDirsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("AlterReplicaLogDirsRequest.dirs", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("AlterReplicaLogDirsRequest.dirs", n, size - pos, left)
+        left -= n
         dirs: list[AlterReplicaLogDir] = []
         for _ in range(n):
             alter_replica_log_dir = new(AlterReplicaLogDir)
@@ -129,8 +133,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("AlterReplicaLogDirsRequest.dirs.topics", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("AlterReplicaLogDirsRequest.dirs.topics", n, size - pos, left)
+            left -= n
             topics: list[AlterReplicaLogDirTopic] = []
             for _ in range(n):
                 alter_replica_log_dir_topic = new(AlterReplicaLogDirTopic)
@@ -146,8 +151,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
                 pos = end
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("AlterReplicaLogDirsRequest.dirs.topics.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("AlterReplicaLogDirsRequest.dirs.topics.partitions", n, size - pos, left)
+                left -= n
                 alter_replica_log_dir_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 topics.append(alter_replica_log_dir_topic)
@@ -163,6 +169,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterReplicaLogDirsRequest)
         n = buf[pos]
@@ -170,8 +177,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("AlterReplicaLogDirsRequest.dirs", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("AlterReplicaLogDirsRequest.dirs", n, size - pos, left)
+        left -= n
         dirs: list[AlterReplicaLogDir] = []
         for _ in range(n):
             alter_replica_log_dir = new(AlterReplicaLogDir)
@@ -181,7 +189,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterReplicaLogDirsRequest.dirs.path", n, size - pos)
             try:
                 alter_replica_log_dir.path = str(buf[pos:end], "utf-8")
@@ -193,8 +201,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("AlterReplicaLogDirsRequest.dirs.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("AlterReplicaLogDirsRequest.dirs.topics", n, size - pos, left)
+            left -= n
             topics: list[AlterReplicaLogDirTopic] = []
             for _ in range(n):
                 alter_replica_log_dir_topic = new(AlterReplicaLogDirTopic)
@@ -204,7 +213,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("AlterReplicaLogDirsRequest.dirs.topics.name", n, size - pos)
                 try:
                     alter_replica_log_dir_topic.name = str(buf[pos:end], "utf-8")
@@ -216,8 +225,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> AlterReplicaLogDirsRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("AlterReplicaLogDirsRequest.dirs.topics.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("AlterReplicaLogDirsRequest.dirs.topics.partitions", n, size - pos, left)
+                left -= n
                 alter_replica_log_dir_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -373,7 +383,7 @@ def decode_alter_replica_log_dirs_response(buf: memoryview, pos: int) -> AlterRe
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterReplicaLogDirsResponse.results.topic_name", n, size - pos)
             try:
                 alter_replica_log_dir_topic_result.topic_name = str(buf[pos:end], "utf-8")

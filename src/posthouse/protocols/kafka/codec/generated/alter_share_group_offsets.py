@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -116,6 +118,7 @@ class AlterShareGroupOffsetsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> AlterShareGroupOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(AlterShareGroupOffsetsRequest)
         n = buf[pos]
@@ -124,7 +127,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterShareGroupOffsetsReque
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("AlterShareGroupOffsetsRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -136,8 +139,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterShareGroupOffsetsReque
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("AlterShareGroupOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("AlterShareGroupOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[AlterShareGroupOffsetsRequestTopic] = []
         for _ in range(n):
             alter_share_group_offsets_request_topic = new(AlterShareGroupOffsetsRequestTopic)
@@ -147,7 +151,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterShareGroupOffsetsReque
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterShareGroupOffsetsRequest.topics.topic_name", n, size - pos)
             try:
                 alter_share_group_offsets_request_topic.topic_name = str(buf[pos:end], "utf-8")
@@ -159,8 +163,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> AlterShareGroupOffsetsReque
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 13 > size - pos:
-                raise bad_count("AlterShareGroupOffsetsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 13 > size - pos or n > left:
+                raise bad_count("AlterShareGroupOffsetsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[AlterShareGroupOffsetsRequestPartition] = []
             for _ in range(n):
                 alter_share_group_offsets_request_partition = new(AlterShareGroupOffsetsRequestPartition)
@@ -313,7 +318,7 @@ def decode_alter_share_group_offsets_response(buf: memoryview, pos: int) -> Alte
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterShareGroupOffsetsResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -336,7 +341,7 @@ def decode_alter_share_group_offsets_response(buf: memoryview, pos: int) -> Alte
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("AlterShareGroupOffsetsResponse.responses.topic_name", n, size - pos)
             try:
                 alter_share_group_offsets_response_topic.topic_name = str(buf[pos:end], "utf-8")
@@ -362,7 +367,7 @@ def decode_alter_share_group_offsets_response(buf: memoryview, pos: int) -> Alte
                     alter_share_group_offsets_response_partition.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("AlterShareGroupOffsetsResponse.responses.partitions.error_message", n, size - pos)
                     try:
                         alter_share_group_offsets_response_partition.error_message = str(buf[pos:end], "utf-8")

@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_STRING,
     MAX_TAGS,
     Buffer,
     Message,
@@ -144,7 +145,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> ApiVersionsRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ApiVersionsRequest.client_software_name", n, size - pos)
         try:
             request.client_software_name = str(buf[pos:end], "utf-8")
@@ -157,7 +158,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> ApiVersionsRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ApiVersionsRequest.client_software_version", n, size - pos)
         try:
             request.client_software_version = str(buf[pos:end], "utf-8")
@@ -366,7 +367,7 @@ def decode_api_versions_response(buf: memoryview, pos: int) -> ApiVersionsRespon
                             n, pos = read_long_uvarint(buf, pos, n)
                         n -= 1
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("ApiVersionsResponse.supported_features.name", n, size - pos)
                         try:
                             supported_feature_key.name = str(buf[pos:end], "utf-8")
@@ -399,7 +400,7 @@ def decode_api_versions_response(buf: memoryview, pos: int) -> ApiVersionsRespon
                             n, pos = read_long_uvarint(buf, pos, n)
                         n -= 1
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("ApiVersionsResponse.finalized_features.name", n, size - pos)
                         try:
                             finalized_feature_key.name = str(buf[pos:end], "utf-8")

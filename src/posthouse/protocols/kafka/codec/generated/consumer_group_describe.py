@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -147,6 +149,7 @@ class ConsumerGroupDescribeResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupDescribeRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ConsumerGroupDescribeRequest)
         n = buf[pos]
@@ -154,8 +157,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupDescribeReques
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ConsumerGroupDescribeRequest.group_ids", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ConsumerGroupDescribeRequest.group_ids", n, size - pos, left)
+        left -= n
         group_ids: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -164,7 +168,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupDescribeReques
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupDescribeRequest.group_ids", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -593,7 +597,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                 described_group.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ConsumerGroupDescribeResponse.groups.error_message", n, size - pos)
                 try:
                     described_group.error_message = str(buf[pos:end], "utf-8")
@@ -606,7 +610,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupDescribeResponse.groups.group_id", n, size - pos)
             try:
                 described_group.group_id = str(buf[pos:end], "utf-8")
@@ -619,7 +623,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupDescribeResponse.groups.group_state", n, size - pos)
             try:
                 described_group.group_state = str(buf[pos:end], "utf-8")
@@ -632,7 +636,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupDescribeResponse.groups.assignor_name", n, size - pos)
             try:
                 described_group.assignor_name = str(buf[pos:end], "utf-8")
@@ -655,7 +659,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ConsumerGroupDescribeResponse.groups.members.member_id", n, size - pos)
                 try:
                     member.member_id = str(buf[pos:end], "utf-8")
@@ -671,7 +675,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                     member.instance_id = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ConsumerGroupDescribeResponse.groups.members.instance_id", n, size - pos)
                     try:
                         member.instance_id = str(buf[pos:end], "utf-8")
@@ -687,7 +691,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                     member.rack_id = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ConsumerGroupDescribeResponse.groups.members.rack_id", n, size - pos)
                     try:
                         member.rack_id = str(buf[pos:end], "utf-8")
@@ -700,7 +704,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ConsumerGroupDescribeResponse.groups.members.client_id", n, size - pos)
                 try:
                     member.client_id = str(buf[pos:end], "utf-8")
@@ -713,7 +717,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ConsumerGroupDescribeResponse.groups.members.client_host", n, size - pos)
                 try:
                     member.client_host = str(buf[pos:end], "utf-8")
@@ -735,7 +739,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ConsumerGroupDescribeResponse.groups.members.subscribed_topic_names", n, size - pos)
                     try:
                         text = str(buf[pos:end], "utf-8")
@@ -753,7 +757,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                     member.subscribed_topic_regex = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ConsumerGroupDescribeResponse.groups.members.subscribed_topic_regex", n, size - pos)
                     try:
                         member.subscribed_topic_regex = str(buf[pos:end], "utf-8")
@@ -777,7 +781,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ConsumerGroupDescribeResponse.groups.members.assignment.topic_partitions.topic_name", n, size - pos)
                     try:
                         topic_partitions.topic_name = str(buf[pos:end], "utf-8")
@@ -821,7 +825,7 @@ def decode_consumer_group_describe_response(buf: memoryview, pos: int) -> Consum
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ConsumerGroupDescribeResponse.groups.members.target_assignment.topic_partitions.topic_name", n, size - pos)
                     try:
                         topic_partitions.topic_name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -109,6 +111,7 @@ class ConsumerGroupHeartbeatResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ConsumerGroupHeartbeatRequest)
         request.subscribed_topic_regex = None
@@ -118,7 +121,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ConsumerGroupHeartbeatRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -131,7 +134,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ConsumerGroupHeartbeatRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -147,7 +150,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.instance_id", n, size - pos)
             try:
                 request.instance_id = str(buf[pos:end], "utf-8")
@@ -163,7 +166,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.rack_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.rack_id", n, size - pos)
             try:
                 request.rack_id = str(buf[pos:end], "utf-8")
@@ -178,8 +181,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
         if n == -1:
             request.subscribed_topic_names = None
         else:
-            if n < 0 or n > size - pos:
-                raise bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n, size - pos)
+            if n < 0 or n > size - pos or n > left:
+                raise bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n, size - pos, left)
+            left -= n
             subscribed_topic_names: list[str] = []
             for _ in range(n):
                 n = buf[pos]
@@ -188,7 +192,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n, size - pos)
                 try:
                     text = str(buf[pos:end], "utf-8")
@@ -206,7 +210,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.server_assignor = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.server_assignor", n, size - pos)
             try:
                 request.server_assignor = str(buf[pos:end], "utf-8")
@@ -221,8 +225,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
         if n == -1:
             request.topic_partitions = None
         else:
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n, size - pos, left)
+            left -= n
             topic_partitions_: list[TopicPartitions] = []
             for _ in range(n):
                 topic_partitions = new(TopicPartitions)
@@ -231,8 +236,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions.partitions", n, size - pos, left)
+                left -= n
                 topic_partitions.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -254,6 +260,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ConsumerGroupHeartbeatRequest)
         n = buf[pos]
@@ -262,7 +269,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ConsumerGroupHeartbeatRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -275,7 +282,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ConsumerGroupHeartbeatRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -291,7 +298,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.instance_id", n, size - pos)
             try:
                 request.instance_id = str(buf[pos:end], "utf-8")
@@ -307,7 +314,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.rack_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.rack_id", n, size - pos)
             try:
                 request.rack_id = str(buf[pos:end], "utf-8")
@@ -322,8 +329,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
         if n == -1:
             request.subscribed_topic_names = None
         else:
-            if n < 0 or n > size - pos:
-                raise bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n, size - pos)
+            if n < 0 or n > size - pos or n > left:
+                raise bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n, size - pos, left)
+            left -= n
             subscribed_topic_names: list[str] = []
             for _ in range(n):
                 n = buf[pos]
@@ -332,7 +340,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n, size - pos)
                 try:
                     text = str(buf[pos:end], "utf-8")
@@ -350,7 +358,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.subscribed_topic_regex = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.subscribed_topic_regex", n, size - pos)
             try:
                 request.subscribed_topic_regex = str(buf[pos:end], "utf-8")
@@ -366,7 +374,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
             request.server_assignor = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatRequest.server_assignor", n, size - pos)
             try:
                 request.server_assignor = str(buf[pos:end], "utf-8")
@@ -381,8 +389,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
         if n == -1:
             request.topic_partitions = None
         else:
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n, size - pos, left)
+            left -= n
             topic_partitions_: list[TopicPartitions] = []
             for _ in range(n):
                 topic_partitions = new(TopicPartitions)
@@ -391,8 +400,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ConsumerGroupHeartbeatReque
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("ConsumerGroupHeartbeatRequest.topic_partitions.partitions", n, size - pos, left)
+                left -= n
                 topic_partitions.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -605,7 +615,7 @@ def decode_consumer_group_heartbeat_response(buf: memoryview, pos: int) -> Consu
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -621,7 +631,7 @@ def decode_consumer_group_heartbeat_response(buf: memoryview, pos: int) -> Consu
             response.member_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ConsumerGroupHeartbeatResponse.member_id", n, size - pos)
             try:
                 response.member_id = str(buf[pos:end], "utf-8")

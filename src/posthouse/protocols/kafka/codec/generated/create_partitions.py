@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -104,12 +106,14 @@ class CreatePartitionsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> CreatePartitionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(CreatePartitionsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 10 > size - pos:
-            raise bad_count("CreatePartitionsRequest.topics", n, size - pos)
+        if n < 0 or n * 10 > size - pos or n > left:
+            raise bad_count("CreatePartitionsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[CreatePartitionsTopic] = []
         for _ in range(n):
             create_partitions_topic = new(CreatePartitionsTopic)
@@ -128,15 +132,17 @@ def _decode_request_v0(buf: memoryview, pos: int) -> CreatePartitionsRequest:
             if n == -1:
                 create_partitions_topic.assignments = None
             else:
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("CreatePartitionsRequest.topics.assignments", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("CreatePartitionsRequest.topics.assignments", n, size - pos, left)
+                left -= n
                 assignments: list[CreatePartitionsAssignment] = []
                 for _ in range(n):
                     create_partitions_assignment = new(CreatePartitionsAssignment)
                     (n,) = _unpack_i(buf, pos)
                     pos += 4
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("CreatePartitionsRequest.topics.assignments.broker_ids", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("CreatePartitionsRequest.topics.assignments.broker_ids", n, size - pos, left)
+                    left -= n
                     create_partitions_assignment.broker_ids = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                     assignments.append(create_partitions_assignment)
@@ -154,6 +160,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> CreatePartitionsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> CreatePartitionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(CreatePartitionsRequest)
         n = buf[pos]
@@ -161,8 +168,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> CreatePartitionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 7 > size - pos:
-            raise bad_count("CreatePartitionsRequest.topics", n, size - pos)
+        if n < 0 or n * 7 > size - pos or n > left:
+            raise bad_count("CreatePartitionsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[CreatePartitionsTopic] = []
         for _ in range(n):
             create_partitions_topic = new(CreatePartitionsTopic)
@@ -172,7 +180,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> CreatePartitionsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("CreatePartitionsRequest.topics.name", n, size - pos)
             try:
                 create_partitions_topic.name = str(buf[pos:end], "utf-8")
@@ -187,8 +195,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> CreatePartitionsRequest:
             if n == -1:
                 create_partitions_topic.assignments = None
             else:
-                if n < 0 or n * 2 > size - pos:
-                    raise bad_count("CreatePartitionsRequest.topics.assignments", n, size - pos)
+                if n < 0 or n * 2 > size - pos or n > left:
+                    raise bad_count("CreatePartitionsRequest.topics.assignments", n, size - pos, left)
+                left -= n
                 assignments: list[CreatePartitionsAssignment] = []
                 for _ in range(n):
                     create_partitions_assignment = new(CreatePartitionsAssignment)
@@ -197,8 +206,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> CreatePartitionsRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("CreatePartitionsRequest.topics.assignments.broker_ids", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("CreatePartitionsRequest.topics.assignments.broker_ids", n, size - pos, left)
+                    left -= n
                     create_partitions_assignment.broker_ids = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                     tags = buf[pos]
@@ -366,7 +376,7 @@ def decode_create_partitions_response(buf: memoryview, pos: int) -> CreatePartit
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("CreatePartitionsResponse.results.name", n, size - pos)
             try:
                 create_partitions_topic_result.name = str(buf[pos:end], "utf-8")
@@ -382,7 +392,7 @@ def decode_create_partitions_response(buf: memoryview, pos: int) -> CreatePartit
                 create_partitions_topic_result.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("CreatePartitionsResponse.results.error_message", n, size - pos)
                 try:
                     create_partitions_topic_result.error_message = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     MAX_TAGS,
     NULL16,
     ZERO_UUID,
@@ -164,12 +166,14 @@ class CreateTopicsResponse(Message):
 
 def _decode_request_v2(buf: memoryview, pos: int) -> CreateTopicsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(CreateTopicsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 16 > size - pos:
-            raise bad_count("CreateTopicsRequest.topics", n, size - pos)
+        if n < 0 or n * 16 > size - pos or n > left:
+            raise bad_count("CreateTopicsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[CreatableTopic] = []
         for _ in range(n):
             creatable_topic = new(CreatableTopic)
@@ -185,23 +189,26 @@ def _decode_request_v2(buf: memoryview, pos: int) -> CreateTopicsRequest:
             pos = end
             creatable_topic.num_partitions, creatable_topic.replication_factor, n = _unpack_ihi(buf, pos)
             pos += 10
-            if n < 0 or n * 8 > size - pos:
-                raise bad_count("CreateTopicsRequest.topics.assignments", n, size - pos)
+            if n < 0 or n * 8 > size - pos or n > left:
+                raise bad_count("CreateTopicsRequest.topics.assignments", n, size - pos, left)
+            left -= n
             assignments: list[CreatableReplicaAssignment] = []
             for _ in range(n):
                 creatable_replica_assignment = new(CreatableReplicaAssignment)
                 creatable_replica_assignment.partition_index, n = _unpack_ii(buf, pos)
                 pos += 8
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("CreateTopicsRequest.topics.assignments.broker_ids", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("CreateTopicsRequest.topics.assignments.broker_ids", n, size - pos, left)
+                left -= n
                 creatable_replica_assignment.broker_ids = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 assignments.append(creatable_replica_assignment)
             creatable_topic.assignments = assignments
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("CreateTopicsRequest.topics.configs", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("CreateTopicsRequest.topics.configs", n, size - pos, left)
+            left -= n
             configs: list[CreatableTopicConfig] = []
             for _ in range(n):
                 creatable_topic_config = new(CreatableTopicConfig)
@@ -243,6 +250,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> CreateTopicsRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(CreateTopicsRequest)
         n = buf[pos]
@@ -250,8 +258,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 10 > size - pos:
-            raise bad_count("CreateTopicsRequest.topics", n, size - pos)
+        if n < 0 or n * 10 > size - pos or n > left:
+            raise bad_count("CreateTopicsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[CreatableTopic] = []
         for _ in range(n):
             creatable_topic = new(CreatableTopic)
@@ -261,7 +270,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("CreateTopicsRequest.topics.name", n, size - pos)
             try:
                 creatable_topic.name = str(buf[pos:end], "utf-8")
@@ -273,8 +282,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("CreateTopicsRequest.topics.assignments", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("CreateTopicsRequest.topics.assignments", n, size - pos, left)
+            left -= n
             assignments: list[CreatableReplicaAssignment] = []
             for _ in range(n):
                 creatable_replica_assignment = new(CreatableReplicaAssignment)
@@ -283,8 +293,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("CreateTopicsRequest.topics.assignments.broker_ids", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("CreateTopicsRequest.topics.assignments.broker_ids", n, size - pos, left)
+                left -= n
                 creatable_replica_assignment.broker_ids = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -298,8 +309,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("CreateTopicsRequest.topics.configs", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("CreateTopicsRequest.topics.configs", n, size - pos, left)
+            left -= n
             configs: list[CreatableTopicConfig] = []
             for _ in range(n):
                 creatable_topic_config = new(CreatableTopicConfig)
@@ -309,7 +321,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("CreateTopicsRequest.topics.configs.name", n, size - pos)
                 try:
                     creatable_topic_config.name = str(buf[pos:end], "utf-8")
@@ -325,7 +337,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> CreateTopicsRequest:
                     creatable_topic_config.value = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("CreateTopicsRequest.topics.configs.value", n, size - pos)
                     try:
                         creatable_topic_config.value = str(buf[pos:end], "utf-8")
@@ -631,7 +643,7 @@ def decode_create_topics_response(buf: memoryview, pos: int) -> CreateTopicsResp
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("CreateTopicsResponse.topics.name", n, size - pos)
             try:
                 creatable_topic_result.name = str(buf[pos:end], "utf-8")
@@ -647,7 +659,7 @@ def decode_create_topics_response(buf: memoryview, pos: int) -> CreateTopicsResp
                 creatable_topic_result.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("CreateTopicsResponse.topics.error_message", n, size - pos)
                 try:
                     creatable_topic_result.error_message = str(buf[pos:end], "utf-8")
@@ -673,7 +685,7 @@ def decode_create_topics_response(buf: memoryview, pos: int) -> CreateTopicsResp
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("CreateTopicsResponse.topics.configs.name", n, size - pos)
                     try:
                         creatable_topic_configs.name = str(buf[pos:end], "utf-8")
@@ -689,7 +701,7 @@ def decode_create_topics_response(buf: memoryview, pos: int) -> CreateTopicsResp
                         creatable_topic_configs.value = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("CreateTopicsResponse.topics.configs.value", n, size - pos)
                         try:
                             creatable_topic_configs.value = str(buf[pos:end], "utf-8")

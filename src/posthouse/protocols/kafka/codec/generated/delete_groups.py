@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -68,12 +70,14 @@ class DeleteGroupsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DeleteGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteGroupsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("DeleteGroupsRequest.groups_names", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("DeleteGroupsRequest.groups_names", n, size - pos, left)
+        left -= n
         groups_names: list[str] = []
         for _ in range(n):
             (n,) = _unpack_h(buf, pos)
@@ -97,6 +101,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DeleteGroupsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> DeleteGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteGroupsRequest)
         n = buf[pos]
@@ -104,8 +109,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DeleteGroupsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("DeleteGroupsRequest.groups_names", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("DeleteGroupsRequest.groups_names", n, size - pos, left)
+        left -= n
         groups_names: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -114,7 +120,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DeleteGroupsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteGroupsRequest.groups_names", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -236,7 +242,7 @@ def decode_delete_groups_response(buf: memoryview, pos: int) -> DeleteGroupsResp
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteGroupsResponse.results.group_id", n, size - pos)
             try:
                 deletable_group_result.group_id = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -116,12 +118,14 @@ class DeleteRecordsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DeleteRecordsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteRecordsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("DeleteRecordsRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("DeleteRecordsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[DeleteRecordsTopic] = []
         for _ in range(n):
             delete_records_topic = new(DeleteRecordsTopic)
@@ -137,8 +141,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DeleteRecordsRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 12 > size - pos:
-                raise bad_count("DeleteRecordsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 12 > size - pos or n > left:
+                raise bad_count("DeleteRecordsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[DeleteRecordsPartition] = []
             for _ in range(n):
                 delete_records_partition = new(DeleteRecordsPartition)
@@ -159,6 +164,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DeleteRecordsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> DeleteRecordsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteRecordsRequest)
         n = buf[pos]
@@ -166,8 +172,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DeleteRecordsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("DeleteRecordsRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("DeleteRecordsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[DeleteRecordsTopic] = []
         for _ in range(n):
             delete_records_topic = new(DeleteRecordsTopic)
@@ -177,7 +184,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DeleteRecordsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteRecordsRequest.topics.name", n, size - pos)
             try:
                 delete_records_topic.name = str(buf[pos:end], "utf-8")
@@ -189,8 +196,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DeleteRecordsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 13 > size - pos:
-                raise bad_count("DeleteRecordsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 13 > size - pos or n > left:
+                raise bad_count("DeleteRecordsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[DeleteRecordsPartition] = []
             for _ in range(n):
                 delete_records_partition = new(DeleteRecordsPartition)
@@ -336,7 +344,7 @@ def decode_delete_records_response(buf: memoryview, pos: int) -> DeleteRecordsRe
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteRecordsResponse.topics.name", n, size - pos)
             try:
                 delete_records_topic_result.name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -86,6 +88,7 @@ class DeleteShareGroupOffsetsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DeleteShareGroupOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteShareGroupOffsetsRequest)
         n = buf[pos]
@@ -94,7 +97,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DeleteShareGroupOffsetsRequ
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("DeleteShareGroupOffsetsRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -106,8 +109,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DeleteShareGroupOffsetsRequ
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("DeleteShareGroupOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("DeleteShareGroupOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[DeleteShareGroupOffsetsRequestTopic] = []
         for _ in range(n):
             delete_share_group_offsets_request_topic = new(DeleteShareGroupOffsetsRequestTopic)
@@ -117,7 +121,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DeleteShareGroupOffsetsRequ
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteShareGroupOffsetsRequest.topics.topic_name", n, size - pos)
             try:
                 delete_share_group_offsets_request_topic.topic_name = str(buf[pos:end], "utf-8")
@@ -252,7 +256,7 @@ def decode_delete_share_group_offsets_response(buf: memoryview, pos: int) -> Del
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteShareGroupOffsetsResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -275,7 +279,7 @@ def decode_delete_share_group_offsets_response(buf: memoryview, pos: int) -> Del
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteShareGroupOffsetsResponse.responses.topic_name", n, size - pos)
             try:
                 delete_share_group_offsets_response_topic.topic_name = str(buf[pos:end], "utf-8")
@@ -291,7 +295,7 @@ def decode_delete_share_group_offsets_response(buf: memoryview, pos: int) -> Del
                 delete_share_group_offsets_response_topic.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DeleteShareGroupOffsetsResponse.responses.error_message", n, size - pos)
                 try:
                     delete_share_group_offsets_response_topic.error_message = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -95,13 +97,15 @@ class DeleteTopicsResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> DeleteTopicsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteTopicsRequest)
         request.topics = []
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("DeleteTopicsRequest.topic_names", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("DeleteTopicsRequest.topic_names", n, size - pos, left)
+        left -= n
         topic_names: list[str] = []
         for _ in range(n):
             (n,) = _unpack_h(buf, pos)
@@ -127,6 +131,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> DeleteTopicsRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> DeleteTopicsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteTopicsRequest)
         request.topics = []
@@ -135,8 +140,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DeleteTopicsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("DeleteTopicsRequest.topic_names", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("DeleteTopicsRequest.topic_names", n, size - pos, left)
+        left -= n
         topic_names: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -145,7 +151,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DeleteTopicsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DeleteTopicsRequest.topic_names", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -167,6 +173,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DeleteTopicsRequest:
 
 def _decode_request_v6(buf: memoryview, pos: int) -> DeleteTopicsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DeleteTopicsRequest)
         request.topic_names = []
@@ -175,8 +182,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> DeleteTopicsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("DeleteTopicsRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("DeleteTopicsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[DeleteTopicState] = []
         for _ in range(n):
             delete_topic_state = new(DeleteTopicState)
@@ -189,7 +197,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> DeleteTopicsRequest:
                 delete_topic_state.name = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DeleteTopicsRequest.topics.name", n, size - pos)
                 try:
                     delete_topic_state.name = str(buf[pos:end], "utf-8")
@@ -408,7 +416,7 @@ def decode_delete_topics_response(buf: memoryview, pos: int) -> DeleteTopicsResp
                 deletable_topic_result.name = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DeleteTopicsResponse.responses.name", n, size - pos)
                 try:
                     deletable_topic_result.name = str(buf[pos:end], "utf-8")
@@ -424,7 +432,7 @@ def decode_delete_topics_response(buf: memoryview, pos: int) -> DeleteTopicsResp
                 deletable_topic_result.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DeleteTopicsResponse.responses.error_message", n, size - pos)
                 try:
                     deletable_topic_result.error_message = str(buf[pos:end], "utf-8")

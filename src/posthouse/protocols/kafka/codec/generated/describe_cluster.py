@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -351,7 +352,7 @@ def decode_describe_cluster_response(buf: memoryview, pos: int) -> DescribeClust
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeClusterResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -364,7 +365,7 @@ def decode_describe_cluster_response(buf: memoryview, pos: int) -> DescribeClust
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("DescribeClusterResponse.cluster_id", n, size - pos)
         try:
             response.cluster_id = str(buf[pos:end], "utf-8")
@@ -387,7 +388,7 @@ def decode_describe_cluster_response(buf: memoryview, pos: int) -> DescribeClust
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeClusterResponse.brokers.host", n, size - pos)
             try:
                 describe_cluster_broker.host = str(buf[pos:end], "utf-8")
@@ -403,7 +404,7 @@ def decode_describe_cluster_response(buf: memoryview, pos: int) -> DescribeClust
                 describe_cluster_broker.rack = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeClusterResponse.brokers.rack", n, size - pos)
                 try:
                     describe_cluster_broker.rack = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -145,13 +147,15 @@ class DescribeConfigsResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> DescribeConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeConfigsRequest)
         request.include_documentation = False
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 7 > size - pos:
-            raise bad_count("DescribeConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 7 > size - pos or n > left:
+            raise bad_count("DescribeConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
             describe_configs_resource = new(DescribeConfigsResource)
@@ -170,8 +174,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> DescribeConfigsRequest:
             if n == -1:
                 describe_configs_resource.configuration_keys = None
             else:
-                if n < 0 or n * 2 > size - pos:
-                    raise bad_count("DescribeConfigsRequest.resources.configuration_keys", n, size - pos)
+                if n < 0 or n * 2 > size - pos or n > left:
+                    raise bad_count("DescribeConfigsRequest.resources.configuration_keys", n, size - pos, left)
+                left -= n
                 configuration_keys: list[str] = []
                 for _ in range(n):
                     (n,) = _unpack_h(buf, pos)
@@ -199,12 +204,14 @@ def _decode_request_v1(buf: memoryview, pos: int) -> DescribeConfigsRequest:
 
 def _decode_request_v3(buf: memoryview, pos: int) -> DescribeConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeConfigsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 7 > size - pos:
-            raise bad_count("DescribeConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 7 > size - pos or n > left:
+            raise bad_count("DescribeConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
             describe_configs_resource = new(DescribeConfigsResource)
@@ -223,8 +230,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> DescribeConfigsRequest:
             if n == -1:
                 describe_configs_resource.configuration_keys = None
             else:
-                if n < 0 or n * 2 > size - pos:
-                    raise bad_count("DescribeConfigsRequest.resources.configuration_keys", n, size - pos)
+                if n < 0 or n * 2 > size - pos or n > left:
+                    raise bad_count("DescribeConfigsRequest.resources.configuration_keys", n, size - pos, left)
+                left -= n
                 configuration_keys: list[str] = []
                 for _ in range(n):
                     (n,) = _unpack_h(buf, pos)
@@ -252,6 +260,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> DescribeConfigsRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> DescribeConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeConfigsRequest)
         n = buf[pos]
@@ -259,8 +268,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DescribeConfigsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 4 > size - pos:
-            raise bad_count("DescribeConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 4 > size - pos or n > left:
+            raise bad_count("DescribeConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
             describe_configs_resource = new(DescribeConfigsResource)
@@ -270,7 +280,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DescribeConfigsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeConfigsRequest.resources.resource_name", n, size - pos)
             try:
                 describe_configs_resource.resource_name = str(buf[pos:end], "utf-8")
@@ -285,8 +295,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DescribeConfigsRequest:
             if n == -1:
                 describe_configs_resource.configuration_keys = None
             else:
-                if n < 0 or n > size - pos:
-                    raise bad_count("DescribeConfigsRequest.resources.configuration_keys", n, size - pos)
+                if n < 0 or n > size - pos or n > left:
+                    raise bad_count("DescribeConfigsRequest.resources.configuration_keys", n, size - pos, left)
+                left -= n
                 configuration_keys: list[str] = []
                 for _ in range(n):
                     n = buf[pos]
@@ -295,7 +306,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> DescribeConfigsRequest:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeConfigsRequest.resources.configuration_keys", n, size - pos)
                     try:
                         text = str(buf[pos:end], "utf-8")
@@ -606,7 +617,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                 describe_configs_result.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeConfigsResponse.results.error_message", n, size - pos)
                 try:
                     describe_configs_result.error_message = str(buf[pos:end], "utf-8")
@@ -619,7 +630,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeConfigsResponse.results.resource_name", n, size - pos)
             try:
                 describe_configs_result.resource_name = str(buf[pos:end], "utf-8")
@@ -642,7 +653,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeConfigsResponse.results.configs.name", n, size - pos)
                 try:
                     describe_configs_resource_result.name = str(buf[pos:end], "utf-8")
@@ -658,7 +669,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                     describe_configs_resource_result.value = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeConfigsResponse.results.configs.value", n, size - pos)
                     try:
                         describe_configs_resource_result.value = str(buf[pos:end], "utf-8")
@@ -681,7 +692,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeConfigsResponse.results.configs.synonyms.name", n, size - pos)
                     try:
                         describe_configs_synonym.name = str(buf[pos:end], "utf-8")
@@ -697,7 +708,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                         describe_configs_synonym.value = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("DescribeConfigsResponse.results.configs.synonyms.value", n, size - pos)
                         try:
                             describe_configs_synonym.value = str(buf[pos:end], "utf-8")
@@ -719,7 +730,7 @@ def decode_describe_configs_response(buf: memoryview, pos: int) -> DescribeConfi
                     describe_configs_resource_result.documentation = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeConfigsResponse.results.configs.documentation", n, size - pos)
                     try:
                         describe_configs_resource_result.documentation = str(buf[pos:end], "utf-8")

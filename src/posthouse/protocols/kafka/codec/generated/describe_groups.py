@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -108,13 +110,15 @@ class DescribeGroupsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DescribeGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeGroupsRequest)
         request.include_authorized_operations = False
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("DescribeGroupsRequest.groups", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("DescribeGroupsRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[str] = []
         for _ in range(n):
             (n,) = _unpack_h(buf, pos)
@@ -138,12 +142,14 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeGroupsRequest:
 
 def _decode_request_v3(buf: memoryview, pos: int) -> DescribeGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeGroupsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("DescribeGroupsRequest.groups", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("DescribeGroupsRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[str] = []
         for _ in range(n):
             (n,) = _unpack_h(buf, pos)
@@ -169,6 +175,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> DescribeGroupsRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> DescribeGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeGroupsRequest)
         n = buf[pos]
@@ -176,8 +183,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> DescribeGroupsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("DescribeGroupsRequest.groups", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("DescribeGroupsRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -186,7 +194,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> DescribeGroupsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeGroupsRequest.groups", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -631,7 +639,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                 described_group.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeGroupsResponse.groups.error_message", n, size - pos)
                 try:
                     described_group.error_message = str(buf[pos:end], "utf-8")
@@ -644,7 +652,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeGroupsResponse.groups.group_id", n, size - pos)
             try:
                 described_group.group_id = str(buf[pos:end], "utf-8")
@@ -657,7 +665,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeGroupsResponse.groups.group_state", n, size - pos)
             try:
                 described_group.group_state = str(buf[pos:end], "utf-8")
@@ -670,7 +678,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeGroupsResponse.groups.protocol_type", n, size - pos)
             try:
                 described_group.protocol_type = str(buf[pos:end], "utf-8")
@@ -683,7 +691,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeGroupsResponse.groups.protocol_data", n, size - pos)
             try:
                 described_group.protocol_data = str(buf[pos:end], "utf-8")
@@ -706,7 +714,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeGroupsResponse.groups.members.member_id", n, size - pos)
                 try:
                     described_group_member.member_id = str(buf[pos:end], "utf-8")
@@ -722,7 +730,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                     described_group_member.group_instance_id = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeGroupsResponse.groups.members.group_instance_id", n, size - pos)
                     try:
                         described_group_member.group_instance_id = str(buf[pos:end], "utf-8")
@@ -735,7 +743,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeGroupsResponse.groups.members.client_id", n, size - pos)
                 try:
                     described_group_member.client_id = str(buf[pos:end], "utf-8")
@@ -748,7 +756,7 @@ def decode_describe_groups_response(buf: memoryview, pos: int) -> DescribeGroups
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeGroupsResponse.groups.members.client_host", n, size - pos)
                 try:
                     described_group_member.client_host = str(buf[pos:end], "utf-8")

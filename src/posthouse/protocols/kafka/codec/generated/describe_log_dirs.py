@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -125,6 +127,7 @@ class DescribeLogDirsResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeLogDirsRequest)
         (n,) = _unpack_i(buf, pos)
@@ -132,8 +135,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("DescribeLogDirsRequest.topics", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("DescribeLogDirsRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[DescribableLogDirTopic] = []
             for _ in range(n):
                 describable_log_dir_topic = new(DescribableLogDirTopic)
@@ -149,8 +153,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
                 pos = end
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("DescribeLogDirsRequest.topics.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("DescribeLogDirsRequest.topics.partitions", n, size - pos, left)
+                left -= n
                 describable_log_dir_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 topics.append(describable_log_dir_topic)
@@ -164,6 +169,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeLogDirsRequest)
         n = buf[pos]
@@ -174,8 +180,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("DescribeLogDirsRequest.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("DescribeLogDirsRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[DescribableLogDirTopic] = []
             for _ in range(n):
                 describable_log_dir_topic = new(DescribableLogDirTopic)
@@ -185,7 +192,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeLogDirsRequest.topics.topic", n, size - pos)
                 try:
                     describable_log_dir_topic.topic = str(buf[pos:end], "utf-8")
@@ -197,8 +204,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> DescribeLogDirsRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("DescribeLogDirsRequest.topics.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("DescribeLogDirsRequest.topics.partitions", n, size - pos, left)
+                left -= n
                 describable_log_dir_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -448,7 +456,7 @@ def decode_describe_log_dirs_response(buf: memoryview, pos: int) -> DescribeLogD
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeLogDirsResponse.results.log_dir", n, size - pos)
             try:
                 describe_log_dirs_result.log_dir = str(buf[pos:end], "utf-8")
@@ -471,7 +479,7 @@ def decode_describe_log_dirs_response(buf: memoryview, pos: int) -> DescribeLogD
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeLogDirsResponse.results.topics.name", n, size - pos)
                 try:
                     describe_log_dirs_topic.name = str(buf[pos:end], "utf-8")

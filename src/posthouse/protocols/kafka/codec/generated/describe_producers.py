@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -117,6 +119,7 @@ class DescribeProducersResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DescribeProducersRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeProducersRequest)
         n = buf[pos]
@@ -124,8 +127,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeProducersRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("DescribeProducersRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("DescribeProducersRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[TopicRequest] = []
         for _ in range(n):
             topic_request = new(TopicRequest)
@@ -135,7 +139,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeProducersRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeProducersRequest.topics.name", n, size - pos)
             try:
                 topic_request.name = str(buf[pos:end], "utf-8")
@@ -147,8 +151,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeProducersRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("DescribeProducersRequest.topics.partition_indexes", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("DescribeProducersRequest.topics.partition_indexes", n, size - pos, left)
+            left -= n
             topic_request.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -288,7 +293,7 @@ def decode_describe_producers_response(buf: memoryview, pos: int) -> DescribePro
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeProducersResponse.topics.name", n, size - pos)
             try:
                 topic_response.name = str(buf[pos:end], "utf-8")
@@ -314,7 +319,7 @@ def decode_describe_producers_response(buf: memoryview, pos: int) -> DescribePro
                     partition_response.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeProducersResponse.topics.partitions.error_message", n, size - pos)
                     try:
                         partition_response.error_message = str(buf[pos:end], "utf-8")

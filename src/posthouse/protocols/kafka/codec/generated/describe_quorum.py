@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -177,6 +179,7 @@ class DescribeQuorumResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DescribeQuorumRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeQuorumRequest)
         n = buf[pos]
@@ -184,8 +187,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeQuorumRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("DescribeQuorumRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("DescribeQuorumRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[RequestTopicData] = []
         for _ in range(n):
             request_topic_data = new(RequestTopicData)
@@ -195,7 +199,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeQuorumRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeQuorumRequest.topics.topic_name", n, size - pos)
             try:
                 request_topic_data.topic_name = str(buf[pos:end], "utf-8")
@@ -207,8 +211,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeQuorumRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 5 > size - pos:
-                raise bad_count("DescribeQuorumRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 5 > size - pos or n > left:
+                raise bad_count("DescribeQuorumRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[RequestPartitionData] = []
             for _ in range(n):
                 request_partition_data = new(RequestPartitionData)
@@ -487,7 +492,7 @@ def decode_describe_quorum_response(buf: memoryview, pos: int) -> DescribeQuorum
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeQuorumResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -510,7 +515,7 @@ def decode_describe_quorum_response(buf: memoryview, pos: int) -> DescribeQuorum
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeQuorumResponse.topics.topic_name", n, size - pos)
             try:
                 response_topic_data.topic_name = str(buf[pos:end], "utf-8")
@@ -536,7 +541,7 @@ def decode_describe_quorum_response(buf: memoryview, pos: int) -> DescribeQuorum
                     response_partition_data.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeQuorumResponse.topics.partitions.error_message", n, size - pos)
                     try:
                         response_partition_data.error_message = str(buf[pos:end], "utf-8")
@@ -613,7 +618,7 @@ def decode_describe_quorum_response(buf: memoryview, pos: int) -> DescribeQuorum
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeQuorumResponse.nodes.listeners.name", n, size - pos)
                 try:
                     listener.name = str(buf[pos:end], "utf-8")
@@ -626,7 +631,7 @@ def decode_describe_quorum_response(buf: memoryview, pos: int) -> DescribeQuorum
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeQuorumResponse.nodes.listeners.host", n, size - pos)
                 try:
                     listener.host = str(buf[pos:end], "utf-8")

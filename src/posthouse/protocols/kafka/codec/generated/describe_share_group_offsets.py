@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -136,6 +138,7 @@ class DescribeShareGroupOffsetsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DescribeShareGroupOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeShareGroupOffsetsRequest)
         n = buf[pos]
@@ -143,8 +146,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeShareGroupOffsetsRe
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("DescribeShareGroupOffsetsRequest.groups", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("DescribeShareGroupOffsetsRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[DescribeShareGroupOffsetsRequestGroup] = []
         for _ in range(n):
             describe_share_group_offsets_request_group = new(DescribeShareGroupOffsetsRequestGroup)
@@ -154,7 +158,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeShareGroupOffsetsRe
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeShareGroupOffsetsRequest.groups.group_id", n, size - pos)
             try:
                 describe_share_group_offsets_request_group.group_id = str(buf[pos:end], "utf-8")
@@ -169,8 +173,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeShareGroupOffsetsRe
             if n == -1:
                 describe_share_group_offsets_request_group.topics = None
             else:
-                if n < 0 or n * 3 > size - pos:
-                    raise bad_count("DescribeShareGroupOffsetsRequest.groups.topics", n, size - pos)
+                if n < 0 or n * 3 > size - pos or n > left:
+                    raise bad_count("DescribeShareGroupOffsetsRequest.groups.topics", n, size - pos, left)
+                left -= n
                 topics: list[DescribeShareGroupOffsetsRequestTopic] = []
                 for _ in range(n):
                     describe_share_group_offsets_request_topic = new(DescribeShareGroupOffsetsRequestTopic)
@@ -180,7 +185,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeShareGroupOffsetsRe
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("DescribeShareGroupOffsetsRequest.groups.topics.topic_name", n, size - pos)
                     try:
                         describe_share_group_offsets_request_topic.topic_name = str(buf[pos:end], "utf-8")
@@ -192,8 +197,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeShareGroupOffsetsRe
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("DescribeShareGroupOffsetsRequest.groups.topics.partitions", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("DescribeShareGroupOffsetsRequest.groups.topics.partitions", n, size - pos, left)
+                    left -= n
                     describe_share_group_offsets_request_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                     tags = buf[pos]
@@ -446,7 +452,7 @@ def decode_describe_share_group_offsets_response(buf: memoryview, pos: int) -> D
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeShareGroupOffsetsResponse.groups.group_id", n, size - pos)
             try:
                 describe_share_group_offsets_response_group.group_id = str(buf[pos:end], "utf-8")
@@ -469,7 +475,7 @@ def decode_describe_share_group_offsets_response(buf: memoryview, pos: int) -> D
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeShareGroupOffsetsResponse.groups.topics.topic_name", n, size - pos)
                 try:
                     describe_share_group_offsets_response_topic.topic_name = str(buf[pos:end], "utf-8")
@@ -495,7 +501,7 @@ def decode_describe_share_group_offsets_response(buf: memoryview, pos: int) -> D
                         describe_share_group_offsets_response_partition.error_message = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("DescribeShareGroupOffsetsResponse.groups.topics.partitions.error_message", n, size - pos)
                         try:
                             describe_share_group_offsets_response_partition.error_message = str(buf[pos:end], "utf-8")
@@ -523,7 +529,7 @@ def decode_describe_share_group_offsets_response(buf: memoryview, pos: int) -> D
                 describe_share_group_offsets_response_group.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeShareGroupOffsetsResponse.groups.error_message", n, size - pos)
                 try:
                     describe_share_group_offsets_response_group.error_message = str(buf[pos:end], "utf-8")

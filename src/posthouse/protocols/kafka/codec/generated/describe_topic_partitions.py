@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -138,6 +140,7 @@ class DescribeTopicPartitionsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTopicPartitionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeTopicPartitionsRequest)
         n = buf[pos]
@@ -145,8 +148,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTopicPartitionsRequ
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("DescribeTopicPartitionsRequest.topics", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("DescribeTopicPartitionsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[TopicRequest] = []
         for _ in range(n):
             topic_request = new(TopicRequest)
@@ -156,7 +160,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTopicPartitionsRequ
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeTopicPartitionsRequest.topics.name", n, size - pos)
             try:
                 topic_request.name = str(buf[pos:end], "utf-8")
@@ -181,7 +185,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTopicPartitionsRequ
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeTopicPartitionsRequest.cursor.topic_name", n, size - pos)
             try:
                 cursor.topic_name = str(buf[pos:end], "utf-8")
@@ -374,7 +378,7 @@ def decode_describe_topic_partitions_response(buf: memoryview, pos: int) -> Desc
                 describe_topic_partitions_response_topic.name = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeTopicPartitionsResponse.topics.name", n, size - pos)
                 try:
                     describe_topic_partitions_response_topic.name = str(buf[pos:end], "utf-8")
@@ -466,7 +470,7 @@ def decode_describe_topic_partitions_response(buf: memoryview, pos: int) -> Desc
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeTopicPartitionsResponse.next_cursor.topic_name", n, size - pos)
             try:
                 cursor.topic_name = str(buf[pos:end], "utf-8")

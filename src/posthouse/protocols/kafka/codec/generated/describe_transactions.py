@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -91,6 +93,7 @@ class DescribeTransactionsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTransactionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(DescribeTransactionsRequest)
         n = buf[pos]
@@ -98,8 +101,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTransactionsRequest
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("DescribeTransactionsRequest.transactional_ids", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("DescribeTransactionsRequest.transactional_ids", n, size - pos, left)
+        left -= n
         transactional_ids: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -108,7 +112,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> DescribeTransactionsRequest
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeTransactionsRequest.transactional_ids", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -244,7 +248,7 @@ def decode_describe_transactions_response(buf: memoryview, pos: int) -> Describe
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeTransactionsResponse.transaction_states.transactional_id", n, size - pos)
             try:
                 transaction_state.transactional_id = str(buf[pos:end], "utf-8")
@@ -257,7 +261,7 @@ def decode_describe_transactions_response(buf: memoryview, pos: int) -> Describe
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("DescribeTransactionsResponse.transaction_states.transaction_state", n, size - pos)
             try:
                 transaction_state.transaction_state = str(buf[pos:end], "utf-8")
@@ -280,7 +284,7 @@ def decode_describe_transactions_response(buf: memoryview, pos: int) -> Describe
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("DescribeTransactionsResponse.transaction_states.topics.topic", n, size - pos)
                 try:
                     topic_data.topic = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -108,6 +110,7 @@ class ElectLeadersResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> ElectLeadersRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ElectLeadersRequest)
         request.election_type = 0
@@ -116,8 +119,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ElectLeadersRequest:
         if n == -1:
             request.topic_partitions = None
         else:
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ElectLeadersRequest.topic_partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ElectLeadersRequest.topic_partitions", n, size - pos, left)
+            left -= n
             topic_partitions_: list[TopicPartitions] = []
             for _ in range(n):
                 topic_partitions = new(TopicPartitions)
@@ -133,8 +137,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ElectLeadersRequest:
                 pos = end
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("ElectLeadersRequest.topic_partitions.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("ElectLeadersRequest.topic_partitions.partitions", n, size - pos, left)
+                left -= n
                 topic_partitions.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 topic_partitions_.append(topic_partitions)
@@ -150,6 +155,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ElectLeadersRequest:
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ElectLeadersRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ElectLeadersRequest)
         request.election_type, n = _unpack_bi(buf, pos)
@@ -157,8 +163,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ElectLeadersRequest:
         if n == -1:
             request.topic_partitions = None
         else:
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ElectLeadersRequest.topic_partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ElectLeadersRequest.topic_partitions", n, size - pos, left)
+            left -= n
             topic_partitions_: list[TopicPartitions] = []
             for _ in range(n):
                 topic_partitions = new(TopicPartitions)
@@ -174,8 +181,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ElectLeadersRequest:
                 pos = end
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("ElectLeadersRequest.topic_partitions.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("ElectLeadersRequest.topic_partitions.partitions", n, size - pos, left)
+                left -= n
                 topic_partitions.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 topic_partitions_.append(topic_partitions)
@@ -191,6 +199,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ElectLeadersRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> ElectLeadersRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ElectLeadersRequest)
         request.election_type, n = _unpack_bB(buf, pos)
@@ -201,8 +210,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ElectLeadersRequest:
         if n == -1:
             request.topic_partitions = None
         else:
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("ElectLeadersRequest.topic_partitions", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("ElectLeadersRequest.topic_partitions", n, size - pos, left)
+            left -= n
             topic_partitions_: list[TopicPartitions] = []
             for _ in range(n):
                 topic_partitions = new(TopicPartitions)
@@ -212,7 +222,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ElectLeadersRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ElectLeadersRequest.topic_partitions.topic", n, size - pos)
                 try:
                     topic_partitions.topic = str(buf[pos:end], "utf-8")
@@ -224,8 +234,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ElectLeadersRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("ElectLeadersRequest.topic_partitions.partitions", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("ElectLeadersRequest.topic_partitions.partitions", n, size - pos, left)
+                left -= n
                 topic_partitions.partitions = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -407,7 +418,7 @@ def decode_elect_leaders_response(buf: memoryview, pos: int) -> ElectLeadersResp
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ElectLeadersResponse.replica_election_results.topic", n, size - pos)
             try:
                 replica_election_result.topic = str(buf[pos:end], "utf-8")
@@ -433,7 +444,7 @@ def decode_elect_leaders_response(buf: memoryview, pos: int) -> ElectLeadersResp
                     partition_result.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ElectLeadersResponse.replica_election_results.partition_result.error_message", n, size - pos)
                     try:
                         partition_result.error_message = str(buf[pos:end], "utf-8")

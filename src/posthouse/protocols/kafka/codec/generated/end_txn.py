@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_STRING,
     Buffer,
     Message,
     bad_length,
@@ -95,7 +96,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> EndTxnRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("EndTxnRequest.transactional_id", n, size - pos)
         try:
             request.transactional_id = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     MAX_TAGS,
     NULL32,
     SMALL_RECORDS,
@@ -302,6 +304,7 @@ class FetchResponse(Message):
 
 def _decode_request_v4(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -312,8 +315,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> FetchRequest:
         request.rack_id = ""
         request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, n = _unpack_iiiibi(buf, pos)
         pos += 21
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -330,8 +334,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 16 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 16 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -355,6 +360,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -365,8 +371,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> FetchRequest:
         request.rack_id = ""
         request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, n = _unpack_iiiibi(buf, pos)
         pos += 21
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -383,8 +390,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 24 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 24 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -407,6 +415,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v7(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -414,8 +423,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> FetchRequest:
         request.rack_id = ""
         request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, request.session_id, request.session_epoch, n = _unpack_iiiibiii(buf, pos)
         pos += 29
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -432,8 +442,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 24 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 24 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -449,8 +460,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> FetchRequest:
         request.topics = topics
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -467,8 +479,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             forgotten_topics_data.append(forgotten_topic)
@@ -482,6 +495,7 @@ def _decode_request_v7(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v9(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -489,8 +503,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> FetchRequest:
         request.rack_id = ""
         request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, request.session_id, request.session_epoch, n = _unpack_iiiibiii(buf, pos)
         pos += 29
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -507,8 +522,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 28 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 28 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -523,8 +539,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> FetchRequest:
         request.topics = topics
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -541,8 +558,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             forgotten_topics_data.append(forgotten_topic)
@@ -556,14 +574,16 @@ def _decode_request_v9(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v11(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
         request.replica_state = None
         request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, request.session_id, request.session_epoch, n = _unpack_iiiibiii(buf, pos)
         pos += 29
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -580,8 +600,9 @@ def _decode_request_v11(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 28 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 28 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -596,8 +617,9 @@ def _decode_request_v11(buf: memoryview, pos: int) -> FetchRequest:
         request.topics = topics
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -614,8 +636,9 @@ def _decode_request_v11(buf: memoryview, pos: int) -> FetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             forgotten_topics_data.append(forgotten_topic)
@@ -639,6 +662,7 @@ def _decode_request_v11(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -648,8 +672,9 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -660,7 +685,7 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("FetchRequest.topics.topic", n, size - pos)
             try:
                 fetch_topic.topic = str(buf[pos:end], "utf-8")
@@ -672,8 +697,9 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 33 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 33 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -696,8 +722,9 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -708,7 +735,7 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("FetchRequest.forgotten_topics_data.topic", n, size - pos)
             try:
                 forgotten_topic.topic = str(buf[pos:end], "utf-8")
@@ -720,8 +747,9 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -736,7 +764,7 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("FetchRequest.rack_id", n, size - pos)
         try:
             request.rack_id = str(buf[pos:end], "utf-8")
@@ -760,7 +788,7 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
                         request.cluster_id = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("FetchRequest.cluster_id", n, size - pos)
                         try:
                             request.cluster_id = str(buf[pos:end], "utf-8")
@@ -780,6 +808,7 @@ def _decode_request_v12(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -789,8 +818,9 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -800,8 +830,9 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 33 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 33 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -824,8 +855,9 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -835,8 +867,9 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -851,7 +884,7 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("FetchRequest.rack_id", n, size - pos)
         try:
             request.rack_id = str(buf[pos:end], "utf-8")
@@ -875,7 +908,7 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
                         request.cluster_id = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("FetchRequest.cluster_id", n, size - pos)
                         try:
                             request.cluster_id = str(buf[pos:end], "utf-8")
@@ -895,6 +928,7 @@ def _decode_request_v13(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -905,8 +939,9 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -916,8 +951,9 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 33 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 33 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -940,8 +976,9 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -951,8 +988,9 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -967,7 +1005,7 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("FetchRequest.rack_id", n, size - pos)
         try:
             request.rack_id = str(buf[pos:end], "utf-8")
@@ -991,7 +1029,7 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
                         request.cluster_id = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("FetchRequest.cluster_id", n, size - pos)
                         try:
                             request.cluster_id = str(buf[pos:end], "utf-8")
@@ -1018,6 +1056,7 @@ def _decode_request_v15(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -1028,8 +1067,9 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -1039,8 +1079,9 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 33 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 33 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -1073,8 +1114,9 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -1084,8 +1126,9 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -1100,7 +1143,7 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("FetchRequest.rack_id", n, size - pos)
         try:
             request.rack_id = str(buf[pos:end], "utf-8")
@@ -1124,7 +1167,7 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
                         request.cluster_id = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("FetchRequest.cluster_id", n, size - pos)
                         try:
                             request.cluster_id = str(buf[pos:end], "utf-8")
@@ -1151,6 +1194,7 @@ def _decode_request_v17(buf: memoryview, pos: int) -> FetchRequest:
 
 def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FetchRequest)
         request.cluster_id = None
@@ -1161,8 +1205,9 @@ def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -1172,8 +1217,9 @@ def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 33 > size - pos:
-                raise bad_count("FetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 33 > size - pos or n > left:
+                raise bad_count("FetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -1209,8 +1255,9 @@ def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("FetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -1220,8 +1267,9 @@ def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("FetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -1236,7 +1284,7 @@ def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("FetchRequest.rack_id", n, size - pos)
         try:
             request.rack_id = str(buf[pos:end], "utf-8")
@@ -1260,7 +1308,7 @@ def _decode_request_v18(buf: memoryview, pos: int) -> FetchRequest:
                         request.cluster_id = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("FetchRequest.cluster_id", n, size - pos)
                         try:
                             request.cluster_id = str(buf[pos:end], "utf-8")
@@ -1954,7 +2002,7 @@ def decode_fetch_response(buf: memoryview, pos: int) -> FetchResponse:
                             n, pos = read_long_uvarint(buf, pos, n)
                         n -= 1
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("FetchResponse.node_endpoints.host", n, size - pos)
                         try:
                             node_endpoint.host = str(buf[pos:end], "utf-8")
@@ -1970,7 +2018,7 @@ def decode_fetch_response(buf: memoryview, pos: int) -> FetchResponse:
                             node_endpoint.rack = None
                         else:
                             end = pos + n
-                            if n < 0 or end > size:
+                            if n < 0 or n > MAX_STRING or end > size:
                                 raise bad_length("FetchResponse.node_endpoints.rack", n, size - pos)
                             try:
                                 node_endpoint.rack = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -150,7 +152,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> FindCoordinatorRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("FindCoordinatorRequest.key", n, size - pos)
         try:
             request.key = str(buf[pos:end], "utf-8")
@@ -170,6 +172,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> FindCoordinatorRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> FindCoordinatorRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(FindCoordinatorRequest)
         request.key = ""
@@ -178,8 +181,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> FindCoordinatorRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("FindCoordinatorRequest.coordinator_keys", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("FindCoordinatorRequest.coordinator_keys", n, size - pos, left)
+        left -= n
         coordinator_keys: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -188,7 +192,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> FindCoordinatorRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("FindCoordinatorRequest.coordinator_keys", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -385,7 +389,7 @@ def decode_find_coordinator_response(buf: memoryview, pos: int) -> FindCoordinat
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("FindCoordinatorResponse.coordinators.key", n, size - pos)
             try:
                 coordinator.key = str(buf[pos:end], "utf-8")
@@ -398,7 +402,7 @@ def decode_find_coordinator_response(buf: memoryview, pos: int) -> FindCoordinat
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("FindCoordinatorResponse.coordinators.host", n, size - pos)
             try:
                 coordinator.host = str(buf[pos:end], "utf-8")
@@ -414,7 +418,7 @@ def decode_find_coordinator_response(buf: memoryview, pos: int) -> FindCoordinat
                 coordinator.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("FindCoordinatorResponse.coordinators.error_message", n, size - pos)
                 try:
                     coordinator.error_message = str(buf[pos:end], "utf-8")

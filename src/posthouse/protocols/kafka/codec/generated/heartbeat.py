@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_STRING,
     Buffer,
     Message,
     bad_length,
@@ -144,7 +145,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> HeartbeatRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("HeartbeatRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -157,7 +158,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> HeartbeatRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("HeartbeatRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -173,7 +174,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> HeartbeatRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("HeartbeatRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -111,12 +113,14 @@ class IncrementalAlterConfigsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(IncrementalAlterConfigsRequest)
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 7 > size - pos:
-            raise bad_count("IncrementalAlterConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 7 > size - pos or n > left:
+            raise bad_count("IncrementalAlterConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             alter_configs_resource = new(AlterConfigsResource)
@@ -132,8 +136,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 5 > size - pos:
-                raise bad_count("IncrementalAlterConfigsRequest.resources.configs", n, size - pos)
+            if n < 0 or n * 5 > size - pos or n > left:
+                raise bad_count("IncrementalAlterConfigsRequest.resources.configs", n, size - pos, left)
+            left -= n
             configs: list[AlterableConfig] = []
             for _ in range(n):
                 alterable_config = new(AlterableConfig)
@@ -175,6 +180,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
 
 def _decode_request_v1(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(IncrementalAlterConfigsRequest)
         n = buf[pos]
@@ -182,8 +188,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 4 > size - pos:
-            raise bad_count("IncrementalAlterConfigsRequest.resources", n, size - pos)
+        if n < 0 or n * 4 > size - pos or n > left:
+            raise bad_count("IncrementalAlterConfigsRequest.resources", n, size - pos, left)
+        left -= n
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             alter_configs_resource = new(AlterConfigsResource)
@@ -193,7 +200,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("IncrementalAlterConfigsRequest.resources.resource_name", n, size - pos)
             try:
                 alter_configs_resource.resource_name = str(buf[pos:end], "utf-8")
@@ -205,8 +212,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("IncrementalAlterConfigsRequest.resources.configs", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("IncrementalAlterConfigsRequest.resources.configs", n, size - pos, left)
+            left -= n
             configs: list[AlterableConfig] = []
             for _ in range(n):
                 alterable_config = new(AlterableConfig)
@@ -216,7 +224,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("IncrementalAlterConfigsRequest.resources.configs.name", n, size - pos)
                 try:
                     alterable_config.name = str(buf[pos:end], "utf-8")
@@ -232,7 +240,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> IncrementalAlterConfigsRequ
                     alterable_config.value = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("IncrementalAlterConfigsRequest.resources.configs.value", n, size - pos)
                     try:
                         alterable_config.value = str(buf[pos:end], "utf-8")
@@ -413,7 +421,7 @@ def decode_incremental_alter_configs_response(buf: memoryview, pos: int) -> Incr
                 alter_configs_resource_response.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("IncrementalAlterConfigsResponse.responses.error_message", n, size - pos)
                 try:
                     alter_configs_resource_response.error_message = str(buf[pos:end], "utf-8")
@@ -426,7 +434,7 @@ def decode_incremental_alter_configs_response(buf: memoryview, pos: int) -> Incr
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("IncrementalAlterConfigsResponse.responses.resource_name", n, size - pos)
             try:
                 alter_configs_resource_response.resource_name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_STRING,
     Buffer,
     Message,
     bad_length,
@@ -105,7 +106,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> InitProducerIdRequest:
             request.transactional_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("InitProducerIdRequest.transactional_id", n, size - pos)
             try:
                 request.transactional_id = str(buf[pos:end], "utf-8")
@@ -136,7 +137,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> InitProducerIdRequest:
             request.transactional_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("InitProducerIdRequest.transactional_id", n, size - pos)
             try:
                 request.transactional_id = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -119,6 +121,7 @@ class JoinGroupResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> JoinGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(JoinGroupRequest)
         request.rebalance_timeout_ms = -1
@@ -156,8 +159,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> JoinGroupRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("JoinGroupRequest.protocols", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("JoinGroupRequest.protocols", n, size - pos, left)
+        left -= n
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             join_group_request_protocol = new(JoinGroupRequestProtocol)
@@ -189,6 +193,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> JoinGroupRequest:
 
 def _decode_request_v1(buf: memoryview, pos: int) -> JoinGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(JoinGroupRequest)
         request.group_instance_id = None
@@ -225,8 +230,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> JoinGroupRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("JoinGroupRequest.protocols", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("JoinGroupRequest.protocols", n, size - pos, left)
+        left -= n
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             join_group_request_protocol = new(JoinGroupRequestProtocol)
@@ -258,6 +264,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> JoinGroupRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> JoinGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(JoinGroupRequest)
         request.reason = None
@@ -306,8 +313,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> JoinGroupRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("JoinGroupRequest.protocols", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("JoinGroupRequest.protocols", n, size - pos, left)
+        left -= n
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             join_group_request_protocol = new(JoinGroupRequestProtocol)
@@ -339,6 +347,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> JoinGroupRequest:
 
 def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(JoinGroupRequest)
         request.reason = None
@@ -348,7 +357,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -361,7 +370,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -377,7 +386,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -390,7 +399,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupRequest.protocol_type", n, size - pos)
         try:
             request.protocol_type = str(buf[pos:end], "utf-8")
@@ -402,8 +411,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("JoinGroupRequest.protocols", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("JoinGroupRequest.protocols", n, size - pos, left)
+        left -= n
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             join_group_request_protocol = new(JoinGroupRequestProtocol)
@@ -413,7 +423,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupRequest.protocols.name", n, size - pos)
             try:
                 join_group_request_protocol.name = str(buf[pos:end], "utf-8")
@@ -449,6 +459,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> JoinGroupRequest:
 
 def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(JoinGroupRequest)
         n = buf[pos]
@@ -457,7 +468,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -470,7 +481,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -486,7 +497,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -499,7 +510,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupRequest.protocol_type", n, size - pos)
         try:
             request.protocol_type = str(buf[pos:end], "utf-8")
@@ -511,8 +522,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("JoinGroupRequest.protocols", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("JoinGroupRequest.protocols", n, size - pos, left)
+        left -= n
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             join_group_request_protocol = new(JoinGroupRequestProtocol)
@@ -522,7 +534,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupRequest.protocols.name", n, size - pos)
             try:
                 join_group_request_protocol.name = str(buf[pos:end], "utf-8")
@@ -554,7 +566,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> JoinGroupRequest:
             request.reason = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupRequest.reason", n, size - pos)
             try:
                 request.reason = str(buf[pos:end], "utf-8")
@@ -990,7 +1002,7 @@ def decode_join_group_response(buf: memoryview, pos: int) -> JoinGroupResponse:
             response.protocol_type = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupResponse.protocol_type", n, size - pos)
             try:
                 response.protocol_type = str(buf[pos:end], "utf-8")
@@ -1006,7 +1018,7 @@ def decode_join_group_response(buf: memoryview, pos: int) -> JoinGroupResponse:
             response.protocol_name = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupResponse.protocol_name", n, size - pos)
             try:
                 response.protocol_name = str(buf[pos:end], "utf-8")
@@ -1019,7 +1031,7 @@ def decode_join_group_response(buf: memoryview, pos: int) -> JoinGroupResponse:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupResponse.leader", n, size - pos)
         try:
             response.leader = str(buf[pos:end], "utf-8")
@@ -1032,7 +1044,7 @@ def decode_join_group_response(buf: memoryview, pos: int) -> JoinGroupResponse:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("JoinGroupResponse.member_id", n, size - pos)
         try:
             response.member_id = str(buf[pos:end], "utf-8")
@@ -1055,7 +1067,7 @@ def decode_join_group_response(buf: memoryview, pos: int) -> JoinGroupResponse:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("JoinGroupResponse.members.member_id", n, size - pos)
             try:
                 join_group_response_member.member_id = str(buf[pos:end], "utf-8")
@@ -1071,7 +1083,7 @@ def decode_join_group_response(buf: memoryview, pos: int) -> JoinGroupResponse:
                 join_group_response_member.group_instance_id = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("JoinGroupResponse.members.group_instance_id", n, size - pos)
                 try:
                     join_group_response_member.group_instance_id = str(buf[pos:end], "utf-8")

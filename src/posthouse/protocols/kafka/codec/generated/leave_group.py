@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     Buffer,
     Message,
@@ -124,6 +126,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> LeaveGroupRequest:
 
 def _decode_request_v3(buf: memoryview, pos: int) -> LeaveGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(LeaveGroupRequest)
         request.member_id = ""
@@ -139,8 +142,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> LeaveGroupRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 4 > size - pos:
-            raise bad_count("LeaveGroupRequest.members", n, size - pos)
+        if n < 0 or n * 4 > size - pos or n > left:
+            raise bad_count("LeaveGroupRequest.members", n, size - pos, left)
+        left -= n
         members: list[MemberIdentity] = []
         for _ in range(n):
             member_identity = new(MemberIdentity)
@@ -179,6 +183,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> LeaveGroupRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> LeaveGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(LeaveGroupRequest)
         request.member_id = ""
@@ -188,7 +193,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> LeaveGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("LeaveGroupRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -200,8 +205,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> LeaveGroupRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("LeaveGroupRequest.members", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("LeaveGroupRequest.members", n, size - pos, left)
+        left -= n
         members: list[MemberIdentity] = []
         for _ in range(n):
             member_identity = new(MemberIdentity)
@@ -212,7 +218,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> LeaveGroupRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("LeaveGroupRequest.members.member_id", n, size - pos)
             try:
                 member_identity.member_id = str(buf[pos:end], "utf-8")
@@ -228,7 +234,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> LeaveGroupRequest:
                 member_identity.group_instance_id = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("LeaveGroupRequest.members.group_instance_id", n, size - pos)
                 try:
                     member_identity.group_instance_id = str(buf[pos:end], "utf-8")
@@ -254,6 +260,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> LeaveGroupRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> LeaveGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(LeaveGroupRequest)
         request.member_id = ""
@@ -263,7 +270,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> LeaveGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("LeaveGroupRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -275,8 +282,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> LeaveGroupRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 4 > size - pos:
-            raise bad_count("LeaveGroupRequest.members", n, size - pos)
+        if n < 0 or n * 4 > size - pos or n > left:
+            raise bad_count("LeaveGroupRequest.members", n, size - pos, left)
+        left -= n
         members: list[MemberIdentity] = []
         for _ in range(n):
             member_identity = new(MemberIdentity)
@@ -286,7 +294,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> LeaveGroupRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("LeaveGroupRequest.members.member_id", n, size - pos)
             try:
                 member_identity.member_id = str(buf[pos:end], "utf-8")
@@ -302,7 +310,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> LeaveGroupRequest:
                 member_identity.group_instance_id = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("LeaveGroupRequest.members.group_instance_id", n, size - pos)
                 try:
                     member_identity.group_instance_id = str(buf[pos:end], "utf-8")
@@ -318,7 +326,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> LeaveGroupRequest:
                 member_identity.reason = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("LeaveGroupRequest.members.reason", n, size - pos)
                 try:
                     member_identity.reason = str(buf[pos:end], "utf-8")
@@ -510,7 +518,7 @@ def decode_leave_group_response(buf: memoryview, pos: int) -> LeaveGroupResponse
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("LeaveGroupResponse.members.member_id", n, size - pos)
             try:
                 member_response.member_id = str(buf[pos:end], "utf-8")
@@ -526,7 +534,7 @@ def decode_leave_group_response(buf: memoryview, pos: int) -> LeaveGroupResponse
                 member_response.group_instance_id = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("LeaveGroupResponse.members.group_instance_id", n, size - pos)
                 try:
                     member_response.group_instance_id = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -82,6 +84,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListConfigResourcesRequest:
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ListConfigResourcesRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListConfigResourcesRequest)
         n = buf[pos]
@@ -89,8 +92,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListConfigResourcesRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListConfigResourcesRequest.resource_types", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListConfigResourcesRequest.resource_types", n, size - pos, left)
+        left -= n
         request.resource_types = list(unpack_from(f">{n}b", buf, pos))
         pos += n
         tags = buf[pos]
@@ -207,7 +211,7 @@ def decode_list_config_resources_response(buf: memoryview, pos: int) -> ListConf
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListConfigResourcesResponse.config_resources.resource_name", n, size - pos)
             try:
                 config_resource.resource_name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -103,6 +105,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> ListGroupsRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> ListGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListGroupsRequest)
         request.types_filter = []
@@ -111,8 +114,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> ListGroupsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListGroupsRequest.states_filter", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListGroupsRequest.states_filter", n, size - pos, left)
+        left -= n
         states_filter: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -121,7 +125,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> ListGroupsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsRequest.states_filter", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -143,6 +147,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> ListGroupsRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> ListGroupsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListGroupsRequest)
         n = buf[pos]
@@ -150,8 +155,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> ListGroupsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListGroupsRequest.states_filter", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListGroupsRequest.states_filter", n, size - pos, left)
+        left -= n
         states_filter: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -160,7 +166,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> ListGroupsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsRequest.states_filter", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -174,8 +180,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> ListGroupsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListGroupsRequest.types_filter", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListGroupsRequest.types_filter", n, size - pos, left)
+        left -= n
         types_filter: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -184,7 +191,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> ListGroupsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsRequest.types_filter", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -424,7 +431,7 @@ def decode_list_groups_response(buf: memoryview, pos: int) -> ListGroupsResponse
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsResponse.groups.group_id", n, size - pos)
             try:
                 listed_group.group_id = str(buf[pos:end], "utf-8")
@@ -437,7 +444,7 @@ def decode_list_groups_response(buf: memoryview, pos: int) -> ListGroupsResponse
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsResponse.groups.protocol_type", n, size - pos)
             try:
                 listed_group.protocol_type = str(buf[pos:end], "utf-8")
@@ -450,7 +457,7 @@ def decode_list_groups_response(buf: memoryview, pos: int) -> ListGroupsResponse
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsResponse.groups.group_state", n, size - pos)
             try:
                 listed_group.group_state = str(buf[pos:end], "utf-8")
@@ -463,7 +470,7 @@ def decode_list_groups_response(buf: memoryview, pos: int) -> ListGroupsResponse
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListGroupsResponse.groups.group_type", n, size - pos)
             try:
                 listed_group.group_type = str(buf[pos:end], "utf-8")

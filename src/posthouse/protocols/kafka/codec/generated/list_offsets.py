@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -132,14 +134,16 @@ class ListOffsetsResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ListOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListOffsetsRequest)
         request.isolation_level = 0
         request.timeout_ms = 0
         request.replica_id, n = _unpack_ii(buf, pos)
         pos += 8
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("ListOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("ListOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             list_offsets_topic = new(ListOffsetsTopic)
@@ -155,8 +159,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListOffsetsRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 12 > size - pos:
-                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 12 > size - pos or n > left:
+                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
                 list_offsets_partition = new(ListOffsetsPartition)
@@ -176,13 +181,15 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListOffsetsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> ListOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListOffsetsRequest)
         request.timeout_ms = 0
         request.replica_id, request.isolation_level, n = _unpack_ibi(buf, pos)
         pos += 9
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("ListOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("ListOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             list_offsets_topic = new(ListOffsetsTopic)
@@ -198,8 +205,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ListOffsetsRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 12 > size - pos:
-                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 12 > size - pos or n > left:
+                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
                 list_offsets_partition = new(ListOffsetsPartition)
@@ -219,13 +227,15 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ListOffsetsRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> ListOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListOffsetsRequest)
         request.timeout_ms = 0
         request.replica_id, request.isolation_level, n = _unpack_ibi(buf, pos)
         pos += 9
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("ListOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("ListOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             list_offsets_topic = new(ListOffsetsTopic)
@@ -241,8 +251,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> ListOffsetsRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 16 > size - pos:
-                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 16 > size - pos or n > left:
+                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
                 list_offsets_partition = new(ListOffsetsPartition)
@@ -261,6 +272,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> ListOffsetsRequest:
 
 def _decode_request_v6(buf: memoryview, pos: int) -> ListOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListOffsetsRequest)
         request.timeout_ms = 0
@@ -269,8 +281,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> ListOffsetsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("ListOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("ListOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             list_offsets_topic = new(ListOffsetsTopic)
@@ -280,7 +293,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> ListOffsetsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListOffsetsRequest.topics.name", n, size - pos)
             try:
                 list_offsets_topic.name = str(buf[pos:end], "utf-8")
@@ -292,8 +305,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> ListOffsetsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 17 > size - pos:
-                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 17 > size - pos or n > left:
+                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
                 list_offsets_partition = new(ListOffsetsPartition)
@@ -322,6 +336,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> ListOffsetsRequest:
 
 def _decode_request_v10(buf: memoryview, pos: int) -> ListOffsetsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListOffsetsRequest)
         request.replica_id, request.isolation_level, n = _unpack_ibB(buf, pos)
@@ -329,8 +344,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> ListOffsetsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("ListOffsetsRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("ListOffsetsRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             list_offsets_topic = new(ListOffsetsTopic)
@@ -340,7 +356,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> ListOffsetsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListOffsetsRequest.topics.name", n, size - pos)
             try:
                 list_offsets_topic.name = str(buf[pos:end], "utf-8")
@@ -352,8 +368,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> ListOffsetsRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 17 > size - pos:
-                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 17 > size - pos or n > left:
+                raise bad_count("ListOffsetsRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
                 list_offsets_partition = new(ListOffsetsPartition)
@@ -542,7 +559,7 @@ def decode_list_offsets_response(buf: memoryview, pos: int) -> ListOffsetsRespon
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListOffsetsResponse.topics.name", n, size - pos)
             try:
                 list_offsets_topic_response.name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -100,6 +102,7 @@ class ListPartitionReassignmentsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> ListPartitionReassignmentsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListPartitionReassignmentsRequest)
         request.timeout_ms, n = _unpack_iB(buf, pos)
@@ -110,8 +113,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListPartitionReassignmentsR
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("ListPartitionReassignmentsRequest.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("ListPartitionReassignmentsRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[ListPartitionReassignmentsTopics] = []
             for _ in range(n):
                 list_partition_reassignments_topics = new(ListPartitionReassignmentsTopics)
@@ -121,7 +125,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListPartitionReassignmentsR
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ListPartitionReassignmentsRequest.topics.name", n, size - pos)
                 try:
                     list_partition_reassignments_topics.name = str(buf[pos:end], "utf-8")
@@ -133,8 +137,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListPartitionReassignmentsR
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("ListPartitionReassignmentsRequest.topics.partition_indexes", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("ListPartitionReassignmentsRequest.topics.partition_indexes", n, size - pos, left)
+                left -= n
                 list_partition_reassignments_topics.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -283,7 +288,7 @@ def decode_list_partition_reassignments_response(buf: memoryview, pos: int) -> L
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListPartitionReassignmentsResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -306,7 +311,7 @@ def decode_list_partition_reassignments_response(buf: memoryview, pos: int) -> L
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListPartitionReassignmentsResponse.topics.name", n, size - pos)
             try:
                 ongoing_topic_reassignment.name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -76,6 +78,7 @@ class ListTransactionsResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> ListTransactionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListTransactionsRequest)
         request.duration_filter = -1
@@ -85,8 +88,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListTransactionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListTransactionsRequest.state_filters", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListTransactionsRequest.state_filters", n, size - pos, left)
+        left -= n
         state_filters: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -95,7 +99,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListTransactionsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsRequest.state_filters", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -109,8 +113,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListTransactionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 8 > size - pos:
-            raise bad_count("ListTransactionsRequest.producer_id_filters", n, size - pos)
+        if n < 0 or n * 8 > size - pos or n > left:
+            raise bad_count("ListTransactionsRequest.producer_id_filters", n, size - pos, left)
+        left -= n
         request.producer_id_filters = list(unpack_from(f">{n}q", buf, pos))
         pos += n * 8
         tags = buf[pos]
@@ -126,6 +131,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> ListTransactionsRequest:
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ListTransactionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListTransactionsRequest)
         request.transactional_id_pattern = None
@@ -134,8 +140,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListTransactionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListTransactionsRequest.state_filters", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListTransactionsRequest.state_filters", n, size - pos, left)
+        left -= n
         state_filters: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -144,7 +151,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListTransactionsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsRequest.state_filters", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -158,8 +165,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListTransactionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 8 > size - pos:
-            raise bad_count("ListTransactionsRequest.producer_id_filters", n, size - pos)
+        if n < 0 or n * 8 > size - pos or n > left:
+            raise bad_count("ListTransactionsRequest.producer_id_filters", n, size - pos, left)
+        left -= n
         request.producer_id_filters = list(unpack_from(f">{n}q", buf, pos))
         pos += n * 8
         request.duration_filter, tags = _unpack_qB(buf, pos)
@@ -175,6 +183,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ListTransactionsRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> ListTransactionsRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ListTransactionsRequest)
         n = buf[pos]
@@ -182,8 +191,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ListTransactionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ListTransactionsRequest.state_filters", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ListTransactionsRequest.state_filters", n, size - pos, left)
+        left -= n
         state_filters: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -192,7 +202,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ListTransactionsRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsRequest.state_filters", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -206,8 +216,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ListTransactionsRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 8 > size - pos:
-            raise bad_count("ListTransactionsRequest.producer_id_filters", n, size - pos)
+        if n < 0 or n * 8 > size - pos or n > left:
+            raise bad_count("ListTransactionsRequest.producer_id_filters", n, size - pos, left)
+        left -= n
         request.producer_id_filters = list(unpack_from(f">{n}q", buf, pos))
         pos += n * 8
         request.duration_filter, n = _unpack_qB(buf, pos)
@@ -219,7 +230,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ListTransactionsRequest:
             request.transactional_id_pattern = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsRequest.transactional_id_pattern", n, size - pos)
             try:
                 request.transactional_id_pattern = str(buf[pos:end], "utf-8")
@@ -366,7 +377,7 @@ def decode_list_transactions_response(buf: memoryview, pos: int) -> ListTransact
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsResponse.unknown_state_filters", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -391,7 +402,7 @@ def decode_list_transactions_response(buf: memoryview, pos: int) -> ListTransact
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsResponse.transaction_states.transactional_id", n, size - pos)
             try:
                 transaction_state.transactional_id = str(buf[pos:end], "utf-8")
@@ -404,7 +415,7 @@ def decode_list_transactions_response(buf: memoryview, pos: int) -> ListTransact
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ListTransactionsResponse.transaction_states.transaction_state", n, size - pos)
             try:
                 transaction_state.transaction_state = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     ZERO_UUID,
     Buffer,
@@ -165,6 +167,7 @@ class MetadataResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         request.allow_auto_topic_creation = True
@@ -172,8 +175,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> MetadataRequest:
         request.include_topic_authorized_operations = False
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 2 > size - pos:
-            raise bad_count("MetadataRequest.topics", n, size - pos)
+        if n < 0 or n * 2 > size - pos or n > left:
+            raise bad_count("MetadataRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             metadata_request_topic = new(MetadataRequestTopic)
@@ -199,6 +203,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> MetadataRequest:
 
 def _decode_request_v1(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         request.allow_auto_topic_creation = True
@@ -209,8 +214,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> MetadataRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 2 > size - pos:
-                raise bad_count("MetadataRequest.topics", n, size - pos)
+            if n < 0 or n * 2 > size - pos or n > left:
+                raise bad_count("MetadataRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[MetadataRequestTopic] = []
             for _ in range(n):
                 metadata_request_topic = new(MetadataRequestTopic)
@@ -236,6 +242,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> MetadataRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         request.include_cluster_authorized_operations = False
@@ -245,8 +252,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> MetadataRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 2 > size - pos:
-                raise bad_count("MetadataRequest.topics", n, size - pos)
+            if n < 0 or n * 2 > size - pos or n > left:
+                raise bad_count("MetadataRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[MetadataRequestTopic] = []
             for _ in range(n):
                 metadata_request_topic = new(MetadataRequestTopic)
@@ -274,6 +282,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> MetadataRequest:
 
 def _decode_request_v8(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         (n,) = _unpack_i(buf, pos)
@@ -281,8 +290,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> MetadataRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 2 > size - pos:
-                raise bad_count("MetadataRequest.topics", n, size - pos)
+            if n < 0 or n * 2 > size - pos or n > left:
+                raise bad_count("MetadataRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[MetadataRequestTopic] = []
             for _ in range(n):
                 metadata_request_topic = new(MetadataRequestTopic)
@@ -310,6 +320,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> MetadataRequest:
 
 def _decode_request_v9(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         n = buf[pos]
@@ -320,8 +331,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> MetadataRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 2 > size - pos:
-                raise bad_count("MetadataRequest.topics", n, size - pos)
+            if n < 0 or n * 2 > size - pos or n > left:
+                raise bad_count("MetadataRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[MetadataRequestTopic] = []
             for _ in range(n):
                 metadata_request_topic = new(MetadataRequestTopic)
@@ -332,7 +344,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> MetadataRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("MetadataRequest.topics.name", n, size - pos)
                 try:
                     metadata_request_topic.name = str(buf[pos:end], "utf-8")
@@ -358,6 +370,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> MetadataRequest:
 
 def _decode_request_v10(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         n = buf[pos]
@@ -368,8 +381,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> MetadataRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("MetadataRequest.topics", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("MetadataRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[MetadataRequestTopic] = []
             for _ in range(n):
                 metadata_request_topic = new(MetadataRequestTopic)
@@ -382,7 +396,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> MetadataRequest:
                     metadata_request_topic.name = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("MetadataRequest.topics.name", n, size - pos)
                     try:
                         metadata_request_topic.name = str(buf[pos:end], "utf-8")
@@ -408,6 +422,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> MetadataRequest:
 
 def _decode_request_v11(buf: memoryview, pos: int) -> MetadataRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(MetadataRequest)
         request.include_cluster_authorized_operations = False
@@ -419,8 +434,9 @@ def _decode_request_v11(buf: memoryview, pos: int) -> MetadataRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("MetadataRequest.topics", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("MetadataRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[MetadataRequestTopic] = []
             for _ in range(n):
                 metadata_request_topic = new(MetadataRequestTopic)
@@ -433,7 +449,7 @@ def _decode_request_v11(buf: memoryview, pos: int) -> MetadataRequest:
                     metadata_request_topic.name = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("MetadataRequest.topics.name", n, size - pos)
                     try:
                         metadata_request_topic.name = str(buf[pos:end], "utf-8")
@@ -1277,7 +1293,7 @@ def decode_metadata_response(buf: memoryview, pos: int) -> MetadataResponse:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("MetadataResponse.brokers.host", n, size - pos)
             try:
                 metadata_response_broker.host = str(buf[pos:end], "utf-8")
@@ -1293,7 +1309,7 @@ def decode_metadata_response(buf: memoryview, pos: int) -> MetadataResponse:
                 metadata_response_broker.rack = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("MetadataResponse.brokers.rack", n, size - pos)
                 try:
                     metadata_response_broker.rack = str(buf[pos:end], "utf-8")
@@ -1315,7 +1331,7 @@ def decode_metadata_response(buf: memoryview, pos: int) -> MetadataResponse:
             response.cluster_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("MetadataResponse.cluster_id", n, size - pos)
             try:
                 response.cluster_id = str(buf[pos:end], "utf-8")
@@ -1341,7 +1357,7 @@ def decode_metadata_response(buf: memoryview, pos: int) -> MetadataResponse:
                 metadata_response_topic.name = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("MetadataResponse.topics.name", n, size - pos)
                 try:
                     metadata_response_topic.name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -135,6 +137,7 @@ class OffsetCommitResponse(Message):
 
 def _decode_request_v2(buf: memoryview, pos: int) -> OffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetCommitRequest)
         request.group_instance_id = None
@@ -160,8 +163,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetCommitRequest:
         pos = end
         request.retention_time_ms, n = _unpack_qi(buf, pos)
         pos += 12
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             offset_commit_request_topic = new(OffsetCommitRequestTopic)
@@ -178,8 +182,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetCommitRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 14 > size - pos:
-                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 14 > size - pos or n > left:
+                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
                 offset_commit_request_partition = new(OffsetCommitRequestPartition)
@@ -210,6 +215,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetCommitRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> OffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetCommitRequest)
         request.retention_time_ms = -1
@@ -236,8 +242,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> OffsetCommitRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             offset_commit_request_topic = new(OffsetCommitRequestTopic)
@@ -254,8 +261,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> OffsetCommitRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 14 > size - pos:
-                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 14 > size - pos or n > left:
+                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
                 offset_commit_request_partition = new(OffsetCommitRequestPartition)
@@ -286,6 +294,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> OffsetCommitRequest:
 
 def _decode_request_v6(buf: memoryview, pos: int) -> OffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetCommitRequest)
         request.retention_time_ms = -1
@@ -312,8 +321,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetCommitRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             offset_commit_request_topic = new(OffsetCommitRequestTopic)
@@ -330,8 +340,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetCommitRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
                 offset_commit_request_partition = new(OffsetCommitRequestPartition)
@@ -361,6 +372,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetCommitRequest:
 
 def _decode_request_v7(buf: memoryview, pos: int) -> OffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetCommitRequest)
         request.retention_time_ms = -1
@@ -399,8 +411,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetCommitRequest:
             pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             offset_commit_request_topic = new(OffsetCommitRequestTopic)
@@ -417,8 +430,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetCommitRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
                 offset_commit_request_partition = new(OffsetCommitRequestPartition)
@@ -448,6 +462,7 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetCommitRequest:
 
 def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetCommitRequest)
         request.retention_time_ms = -1
@@ -457,7 +472,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("OffsetCommitRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -470,7 +485,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("OffsetCommitRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -486,7 +501,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetCommitRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -498,8 +513,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("OffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("OffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             offset_commit_request_topic = new(OffsetCommitRequestTopic)
@@ -510,7 +526,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetCommitRequest.topics.name", n, size - pos)
             try:
                 offset_commit_request_topic.name = str(buf[pos:end], "utf-8")
@@ -522,8 +538,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
                 offset_commit_request_partition = new(OffsetCommitRequestPartition)
@@ -536,7 +553,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
                     offset_commit_request_partition.committed_metadata = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("OffsetCommitRequest.topics.partitions.committed_metadata", n, size - pos)
                     try:
                         offset_commit_request_partition.committed_metadata = str(buf[pos:end], "utf-8")
@@ -568,6 +585,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetCommitRequest:
 
 def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetCommitRequest)
         request.retention_time_ms = -1
@@ -577,7 +595,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("OffsetCommitRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -590,7 +608,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("OffsetCommitRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -606,7 +624,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetCommitRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -618,8 +636,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("OffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("OffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             offset_commit_request_topic = new(OffsetCommitRequestTopic)
@@ -629,8 +648,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("OffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
                 offset_commit_request_partition = new(OffsetCommitRequestPartition)
@@ -643,7 +663,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetCommitRequest:
                     offset_commit_request_partition.committed_metadata = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("OffsetCommitRequest.topics.partitions.committed_metadata", n, size - pos)
                     try:
                         offset_commit_request_partition.committed_metadata = str(buf[pos:end], "utf-8")

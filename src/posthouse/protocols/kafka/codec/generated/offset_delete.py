@@ -5,6 +5,7 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
     Buffer,
     Message,
     bad_count,
@@ -106,6 +107,7 @@ class OffsetDeleteResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> OffsetDeleteRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetDeleteRequest)
         (n,) = _unpack_h(buf, pos)
@@ -120,8 +122,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> OffsetDeleteRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetDeleteRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetDeleteRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetDeleteRequestTopic] = []
         for _ in range(n):
             offset_delete_request_topic = new(OffsetDeleteRequestTopic)
@@ -137,8 +140,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> OffsetDeleteRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("OffsetDeleteRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("OffsetDeleteRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetDeleteRequestPartition] = []
             for _ in range(n):
                 offset_delete_request_partition = new(OffsetDeleteRequestPartition)

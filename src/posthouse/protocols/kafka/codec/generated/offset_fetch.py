@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     NULL16,
     ZERO_UUID,
     Buffer,
@@ -200,6 +202,7 @@ class OffsetFetchResponseTopic(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.groups = []
@@ -216,8 +219,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> OffsetFetchRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetFetchRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetFetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetFetchRequestTopic] = []
         for _ in range(n):
             offset_fetch_request_topic = new(OffsetFetchRequestTopic)
@@ -233,8 +237,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> OffsetFetchRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos, left)
+            left -= n
             offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             topics.append(offset_fetch_request_topic)
@@ -248,6 +253,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> OffsetFetchRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.groups = []
@@ -267,8 +273,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetFetchRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("OffsetFetchRequest.topics", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("OffsetFetchRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[OffsetFetchRequestTopic] = []
             for _ in range(n):
                 offset_fetch_request_topic = new(OffsetFetchRequestTopic)
@@ -284,8 +291,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 pos = end
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos, left)
+                left -= n
                 offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 topics.append(offset_fetch_request_topic)
@@ -299,6 +307,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetFetchRequest:
 
 def _decode_request_v6(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.groups = []
@@ -309,7 +318,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetFetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("OffsetFetchRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -324,8 +333,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetFetchRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("OffsetFetchRequest.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("OffsetFetchRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[OffsetFetchRequestTopic] = []
             for _ in range(n):
                 offset_fetch_request_topic = new(OffsetFetchRequestTopic)
@@ -335,7 +345,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetFetchRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("OffsetFetchRequest.topics.name", n, size - pos)
                 try:
                     offset_fetch_request_topic.name = str(buf[pos:end], "utf-8")
@@ -347,8 +357,9 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos, left)
+                left -= n
                 offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -370,6 +381,7 @@ def _decode_request_v6(buf: memoryview, pos: int) -> OffsetFetchRequest:
 
 def _decode_request_v7(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.groups = []
@@ -379,7 +391,7 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetFetchRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("OffsetFetchRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -394,8 +406,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetFetchRequest:
         if n == -1:
             request.topics = None
         else:
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("OffsetFetchRequest.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("OffsetFetchRequest.topics", n, size - pos, left)
+            left -= n
             topics: list[OffsetFetchRequestTopic] = []
             for _ in range(n):
                 offset_fetch_request_topic = new(OffsetFetchRequestTopic)
@@ -405,7 +418,7 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetFetchRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("OffsetFetchRequest.topics.name", n, size - pos)
                 try:
                     offset_fetch_request_topic.name = str(buf[pos:end], "utf-8")
@@ -417,8 +430,9 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("OffsetFetchRequest.topics.partition_indexes", n, size - pos, left)
+                left -= n
                 offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -440,6 +454,7 @@ def _decode_request_v7(buf: memoryview, pos: int) -> OffsetFetchRequest:
 
 def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.group_id = ""
@@ -449,8 +464,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("OffsetFetchRequest.groups", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("OffsetFetchRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
             offset_fetch_request_group = new(OffsetFetchRequestGroup)
@@ -462,7 +478,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetFetchRequest.groups.group_id", n, size - pos)
             try:
                 offset_fetch_request_group.group_id = str(buf[pos:end], "utf-8")
@@ -477,8 +493,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
             if n == -1:
                 offset_fetch_request_group.topics = None
             else:
-                if n < 0 or n * 3 > size - pos:
-                    raise bad_count("OffsetFetchRequest.groups.topics", n, size - pos)
+                if n < 0 or n * 3 > size - pos or n > left:
+                    raise bad_count("OffsetFetchRequest.groups.topics", n, size - pos, left)
+                left -= n
                 topics: list[OffsetFetchRequestTopics] = []
                 for _ in range(n):
                     offset_fetch_request_topics = new(OffsetFetchRequestTopics)
@@ -489,7 +506,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("OffsetFetchRequest.groups.topics.name", n, size - pos)
                     try:
                         offset_fetch_request_topics.name = str(buf[pos:end], "utf-8")
@@ -501,8 +518,9 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("OffsetFetchRequest.groups.topics.partition_indexes", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("OffsetFetchRequest.groups.topics.partition_indexes", n, size - pos, left)
+                    left -= n
                     offset_fetch_request_topics.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                     tags = buf[pos]
@@ -530,6 +548,7 @@ def _decode_request_v8(buf: memoryview, pos: int) -> OffsetFetchRequest:
 
 def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.group_id = ""
@@ -539,8 +558,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 8 > size - pos:
-            raise bad_count("OffsetFetchRequest.groups", n, size - pos)
+        if n < 0 or n * 8 > size - pos or n > left:
+            raise bad_count("OffsetFetchRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
             offset_fetch_request_group = new(OffsetFetchRequestGroup)
@@ -550,7 +570,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetFetchRequest.groups.group_id", n, size - pos)
             try:
                 offset_fetch_request_group.group_id = str(buf[pos:end], "utf-8")
@@ -566,7 +586,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 offset_fetch_request_group.member_id = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("OffsetFetchRequest.groups.member_id", n, size - pos)
                 try:
                     offset_fetch_request_group.member_id = str(buf[pos:end], "utf-8")
@@ -581,8 +601,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
             if n == -1:
                 offset_fetch_request_group.topics = None
             else:
-                if n < 0 or n * 3 > size - pos:
-                    raise bad_count("OffsetFetchRequest.groups.topics", n, size - pos)
+                if n < 0 or n * 3 > size - pos or n > left:
+                    raise bad_count("OffsetFetchRequest.groups.topics", n, size - pos, left)
+                left -= n
                 topics: list[OffsetFetchRequestTopics] = []
                 for _ in range(n):
                     offset_fetch_request_topics = new(OffsetFetchRequestTopics)
@@ -593,7 +614,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("OffsetFetchRequest.groups.topics.name", n, size - pos)
                     try:
                         offset_fetch_request_topics.name = str(buf[pos:end], "utf-8")
@@ -605,8 +626,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("OffsetFetchRequest.groups.topics.partition_indexes", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("OffsetFetchRequest.groups.topics.partition_indexes", n, size - pos, left)
+                    left -= n
                     offset_fetch_request_topics.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                     tags = buf[pos]
@@ -634,6 +656,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> OffsetFetchRequest:
 
 def _decode_request_v10(buf: memoryview, pos: int) -> OffsetFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetFetchRequest)
         request.group_id = ""
@@ -643,8 +666,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 8 > size - pos:
-            raise bad_count("OffsetFetchRequest.groups", n, size - pos)
+        if n < 0 or n * 8 > size - pos or n > left:
+            raise bad_count("OffsetFetchRequest.groups", n, size - pos, left)
+        left -= n
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
             offset_fetch_request_group = new(OffsetFetchRequestGroup)
@@ -654,7 +678,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetFetchRequest.groups.group_id", n, size - pos)
             try:
                 offset_fetch_request_group.group_id = str(buf[pos:end], "utf-8")
@@ -670,7 +694,7 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetFetchRequest:
                 offset_fetch_request_group.member_id = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("OffsetFetchRequest.groups.member_id", n, size - pos)
                 try:
                     offset_fetch_request_group.member_id = str(buf[pos:end], "utf-8")
@@ -685,8 +709,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetFetchRequest:
             if n == -1:
                 offset_fetch_request_group.topics = None
             else:
-                if n < 0 or n * 18 > size - pos:
-                    raise bad_count("OffsetFetchRequest.groups.topics", n, size - pos)
+                if n < 0 or n * 18 > size - pos or n > left:
+                    raise bad_count("OffsetFetchRequest.groups.topics", n, size - pos, left)
+                left -= n
                 topics: list[OffsetFetchRequestTopics] = []
                 for _ in range(n):
                     offset_fetch_request_topics = new(OffsetFetchRequestTopics)
@@ -696,8 +721,9 @@ def _decode_request_v10(buf: memoryview, pos: int) -> OffsetFetchRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n * 4 > size - pos:
-                        raise bad_count("OffsetFetchRequest.groups.topics.partition_indexes", n, size - pos)
+                    if n < 0 or n * 4 > size - pos or n > left:
+                        raise bad_count("OffsetFetchRequest.groups.topics.partition_indexes", n, size - pos, left)
+                    left -= n
                     offset_fetch_request_topics.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                     pos += n * 4
                     tags = buf[pos]
@@ -1069,7 +1095,7 @@ def decode_offset_fetch_response(buf: memoryview, pos: int) -> OffsetFetchRespon
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetFetchResponse.groups.group_id", n, size - pos)
             try:
                 offset_fetch_response_group.group_id = str(buf[pos:end], "utf-8")
@@ -1106,7 +1132,7 @@ def decode_offset_fetch_response(buf: memoryview, pos: int) -> OffsetFetchRespon
                         offset_fetch_response_partitions.metadata = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("OffsetFetchResponse.groups.topics.partitions.metadata", n, size - pos)
                         try:
                             offset_fetch_response_partitions.metadata = str(buf[pos:end], "utf-8")

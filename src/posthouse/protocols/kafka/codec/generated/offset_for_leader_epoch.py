@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -120,13 +122,15 @@ class OffsetForLeaderEpochResponse(Message):
 
 def _decode_request_v2(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetForLeaderEpochRequest)
         request.replica_id = -2
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetForLeaderEpochRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetForLeaderEpochRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
             offset_for_leader_topic = new(OffsetForLeaderTopic)
@@ -142,8 +146,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 12 > size - pos:
-                raise bad_count("OffsetForLeaderEpochRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 12 > size - pos or n > left:
+                raise bad_count("OffsetForLeaderEpochRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetForLeaderPartition] = []
             for _ in range(n):
                 offset_for_leader_partition = new(OffsetForLeaderPartition)
@@ -162,12 +167,14 @@ def _decode_request_v2(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
 
 def _decode_request_v3(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetForLeaderEpochRequest)
         request.replica_id, n = _unpack_ii(buf, pos)
         pos += 8
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("OffsetForLeaderEpochRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("OffsetForLeaderEpochRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
             offset_for_leader_topic = new(OffsetForLeaderTopic)
@@ -183,8 +190,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 12 > size - pos:
-                raise bad_count("OffsetForLeaderEpochRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 12 > size - pos or n > left:
+                raise bad_count("OffsetForLeaderEpochRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetForLeaderPartition] = []
             for _ in range(n):
                 offset_for_leader_partition = new(OffsetForLeaderPartition)
@@ -203,6 +211,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
 
 def _decode_request_v4(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(OffsetForLeaderEpochRequest)
         request.replica_id, n = _unpack_iB(buf, pos)
@@ -210,8 +219,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("OffsetForLeaderEpochRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("OffsetForLeaderEpochRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
             offset_for_leader_topic = new(OffsetForLeaderTopic)
@@ -221,7 +231,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetForLeaderEpochRequest.topics.topic", n, size - pos)
             try:
                 offset_for_leader_topic.topic = str(buf[pos:end], "utf-8")
@@ -233,8 +243,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> OffsetForLeaderEpochRequest
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 13 > size - pos:
-                raise bad_count("OffsetForLeaderEpochRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 13 > size - pos or n > left:
+                raise bad_count("OffsetForLeaderEpochRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[OffsetForLeaderPartition] = []
             for _ in range(n):
                 offset_for_leader_partition = new(OffsetForLeaderPartition)
@@ -381,7 +392,7 @@ def decode_offset_for_leader_epoch_response(buf: memoryview, pos: int) -> Offset
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("OffsetForLeaderEpochResponse.topics.topic", n, size - pos)
             try:
                 offset_for_leader_topic_result.topic = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     MAX_TAGS,
     NULL16,
     SMALL_RECORDS,
@@ -192,6 +194,7 @@ class ProduceResponse(Message):
 
 def _decode_request_v3(buf: memoryview, pos: int) -> ProduceRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ProduceRequest)
         (n,) = _unpack_h(buf, pos)
@@ -209,8 +212,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> ProduceRequest:
             pos = end
         request.acks, request.timeout_ms, n = _unpack_hii(buf, pos)
         pos += 10
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("ProduceRequest.topic_data", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("ProduceRequest.topic_data", n, size - pos, left)
+        left -= n
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
             topic_produce_data = new(TopicProduceData)
@@ -227,8 +231,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> ProduceRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 8 > size - pos:
-                raise bad_count("ProduceRequest.topic_data.partition_data", n, size - pos)
+            if n < 0 or n * 8 > size - pos or n > left:
+                raise bad_count("ProduceRequest.topic_data.partition_data", n, size - pos, left)
+            left -= n
             partition_data: list[PartitionProduceData] = []
             for _ in range(n):
                 partition_produce_data = new(PartitionProduceData)
@@ -255,6 +260,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> ProduceRequest:
 
 def _decode_request_v9(buf: memoryview, pos: int) -> ProduceRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ProduceRequest)
         n = buf[pos]
@@ -266,7 +272,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> ProduceRequest:
             request.transactional_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ProduceRequest.transactional_id", n, size - pos)
             try:
                 request.transactional_id = str(buf[pos:end], "utf-8")
@@ -278,8 +284,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> ProduceRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("ProduceRequest.topic_data", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("ProduceRequest.topic_data", n, size - pos, left)
+        left -= n
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
             topic_produce_data = new(TopicProduceData)
@@ -290,7 +297,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> ProduceRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ProduceRequest.topic_data.name", n, size - pos)
             try:
                 topic_produce_data.name = str(buf[pos:end], "utf-8")
@@ -302,8 +309,9 @@ def _decode_request_v9(buf: memoryview, pos: int) -> ProduceRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ProduceRequest.topic_data.partition_data", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ProduceRequest.topic_data.partition_data", n, size - pos, left)
+            left -= n
             partition_data: list[PartitionProduceData] = []
             for _ in range(n):
                 partition_produce_data = new(PartitionProduceData)
@@ -345,6 +353,7 @@ def _decode_request_v9(buf: memoryview, pos: int) -> ProduceRequest:
 
 def _decode_request_v13(buf: memoryview, pos: int) -> ProduceRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ProduceRequest)
         n = buf[pos]
@@ -356,7 +365,7 @@ def _decode_request_v13(buf: memoryview, pos: int) -> ProduceRequest:
             request.transactional_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ProduceRequest.transactional_id", n, size - pos)
             try:
                 request.transactional_id = str(buf[pos:end], "utf-8")
@@ -368,8 +377,9 @@ def _decode_request_v13(buf: memoryview, pos: int) -> ProduceRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ProduceRequest.topic_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ProduceRequest.topic_data", n, size - pos, left)
+        left -= n
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
             topic_produce_data = new(TopicProduceData)
@@ -379,8 +389,9 @@ def _decode_request_v13(buf: memoryview, pos: int) -> ProduceRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ProduceRequest.topic_data.partition_data", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ProduceRequest.topic_data.partition_data", n, size - pos, left)
+            left -= n
             partition_data: list[PartitionProduceData] = []
             for _ in range(n):
                 partition_produce_data = new(PartitionProduceData)
@@ -872,7 +883,7 @@ def decode_produce_response(buf: memoryview, pos: int) -> ProduceResponse:
                         batch_index_and_error_message.batch_index_error_message = None
                     else:
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("ProduceResponse.responses.partition_responses.record_errors.batch_index_error_message", n, size - pos)
                         try:
                             batch_index_and_error_message.batch_index_error_message = str(buf[pos:end], "utf-8")
@@ -894,7 +905,7 @@ def decode_produce_response(buf: memoryview, pos: int) -> ProduceResponse:
                     partition_produce_response.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ProduceResponse.responses.partition_responses.error_message", n, size - pos)
                     try:
                         partition_produce_response.error_message = str(buf[pos:end], "utf-8")
@@ -951,7 +962,7 @@ def decode_produce_response(buf: memoryview, pos: int) -> ProduceResponse:
                             n, pos = read_long_uvarint(buf, pos, n)
                         n -= 1
                         end = pos + n
-                        if n < 0 or end > size:
+                        if n < 0 or n > MAX_STRING or end > size:
                             raise bad_length("ProduceResponse.node_endpoints.host", n, size - pos)
                         try:
                             node_endpoint.host = str(buf[pos:end], "utf-8")
@@ -967,7 +978,7 @@ def decode_produce_response(buf: memoryview, pos: int) -> ProduceResponse:
                             node_endpoint.rack = None
                         else:
                             end = pos + n
-                            if n < 0 or end > size:
+                            if n < 0 or n > MAX_STRING or end > size:
                                 raise bad_length("ProduceResponse.node_endpoints.rack", n, size - pos)
                             try:
                                 node_endpoint.rack = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -177,6 +179,7 @@ class ShareAcknowledgeResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ShareAcknowledgeRequest)
         request.is_renew_ack = False
@@ -189,7 +192,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
             request.group_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareAcknowledgeRequest.group_id", n, size - pos)
             try:
                 request.group_id = str(buf[pos:end], "utf-8")
@@ -205,7 +208,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
             request.member_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareAcknowledgeRequest.member_id", n, size - pos)
             try:
                 request.member_id = str(buf[pos:end], "utf-8")
@@ -217,8 +220,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ShareAcknowledgeRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ShareAcknowledgeRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[AcknowledgeTopic] = []
         for _ in range(n):
             acknowledge_topic = new(AcknowledgeTopic)
@@ -227,8 +231,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ShareAcknowledgeRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ShareAcknowledgeRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[AcknowledgePartition] = []
             for _ in range(n):
                 acknowledge_partition = new(AcknowledgePartition)
@@ -237,8 +242,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 18 > size - pos:
-                    raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches", n, size - pos)
+                if n < 0 or n * 18 > size - pos or n > left:
+                    raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches", n, size - pos, left)
+                left -= n
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
                     acknowledgement_batch = new(AcknowledgementBatch)
@@ -247,8 +253,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n > size - pos:
-                        raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos)
+                    if n < 0 or n > size - pos or n > left:
+                        raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos, left)
+                    left -= n
                     acknowledgement_batch.acknowledge_types = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
                     tags = buf[pos]
@@ -282,6 +289,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ShareAcknowledgeRequest)
         n = buf[pos]
@@ -293,7 +301,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
             request.group_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareAcknowledgeRequest.group_id", n, size - pos)
             try:
                 request.group_id = str(buf[pos:end], "utf-8")
@@ -309,7 +317,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
             request.member_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareAcknowledgeRequest.member_id", n, size - pos)
             try:
                 request.member_id = str(buf[pos:end], "utf-8")
@@ -321,8 +329,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ShareAcknowledgeRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ShareAcknowledgeRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[AcknowledgeTopic] = []
         for _ in range(n):
             acknowledge_topic = new(AcknowledgeTopic)
@@ -331,8 +340,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ShareAcknowledgeRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ShareAcknowledgeRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[AcknowledgePartition] = []
             for _ in range(n):
                 acknowledge_partition = new(AcknowledgePartition)
@@ -341,8 +351,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 18 > size - pos:
-                    raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches", n, size - pos)
+                if n < 0 or n * 18 > size - pos or n > left:
+                    raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches", n, size - pos, left)
+                left -= n
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
                     acknowledgement_batch = new(AcknowledgementBatch)
@@ -351,8 +362,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareAcknowledgeRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n > size - pos:
-                        raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos)
+                    if n < 0 or n > size - pos or n > left:
+                        raise bad_count("ShareAcknowledgeRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos, left)
+                    left -= n
                     acknowledgement_batch.acknowledge_types = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
                     tags = buf[pos]
@@ -634,7 +646,7 @@ def decode_share_acknowledge_response(buf: memoryview, pos: int) -> ShareAcknowl
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareAcknowledgeResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -670,7 +682,7 @@ def decode_share_acknowledge_response(buf: memoryview, pos: int) -> ShareAcknowl
                     partition_data.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ShareAcknowledgeResponse.responses.partitions.error_message", n, size - pos)
                     try:
                         partition_data.error_message = str(buf[pos:end], "utf-8")
@@ -711,7 +723,7 @@ def decode_share_acknowledge_response(buf: memoryview, pos: int) -> ShareAcknowl
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareAcknowledgeResponse.node_endpoints.host", n, size - pos)
             try:
                 node_endpoint.host = str(buf[pos:end], "utf-8")
@@ -727,7 +739,7 @@ def decode_share_acknowledge_response(buf: memoryview, pos: int) -> ShareAcknowl
                 node_endpoint.rack = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareAcknowledgeResponse.node_endpoints.rack", n, size - pos)
                 try:
                     node_endpoint.rack = str(buf[pos:end], "utf-8")

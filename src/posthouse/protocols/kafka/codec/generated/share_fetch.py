@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     SMALL_RECORDS,
     ZERO_UUID,
     Buffer,
@@ -233,6 +235,7 @@ class ShareFetchResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ShareFetchRequest)
         request.share_acquire_mode = 0
@@ -246,7 +249,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
             request.group_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareFetchRequest.group_id", n, size - pos)
             try:
                 request.group_id = str(buf[pos:end], "utf-8")
@@ -262,7 +265,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
             request.member_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareFetchRequest.member_id", n, size - pos)
             try:
                 request.member_id = str(buf[pos:end], "utf-8")
@@ -274,8 +277,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ShareFetchRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ShareFetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -284,8 +288,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ShareFetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ShareFetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -294,8 +299,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 18 > size - pos:
-                    raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches", n, size - pos)
+                if n < 0 or n * 18 > size - pos or n > left:
+                    raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches", n, size - pos, left)
+                left -= n
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
                     acknowledgement_batch = new(AcknowledgementBatch)
@@ -304,8 +310,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n > size - pos:
-                        raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos)
+                    if n < 0 or n > size - pos or n > left:
+                        raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos, left)
+                    left -= n
                     acknowledgement_batch.acknowledge_types = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
                     tags = buf[pos]
@@ -331,8 +338,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ShareFetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ShareFetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -341,8 +349,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("ShareFetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("ShareFetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -364,6 +373,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareFetchRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ShareFetchRequest)
         n = buf[pos]
@@ -375,7 +385,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
             request.group_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareFetchRequest.group_id", n, size - pos)
             try:
                 request.group_id = str(buf[pos:end], "utf-8")
@@ -391,7 +401,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
             request.member_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareFetchRequest.member_id", n, size - pos)
             try:
                 request.member_id = str(buf[pos:end], "utf-8")
@@ -403,8 +413,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ShareFetchRequest.topics", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ShareFetchRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[FetchTopic] = []
         for _ in range(n):
             fetch_topic = new(FetchTopic)
@@ -413,8 +424,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 6 > size - pos:
-                raise bad_count("ShareFetchRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 6 > size - pos or n > left:
+                raise bad_count("ShareFetchRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[FetchPartition] = []
             for _ in range(n):
                 fetch_partition = new(FetchPartition)
@@ -423,8 +435,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 18 > size - pos:
-                    raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches", n, size - pos)
+                if n < 0 or n * 18 > size - pos or n > left:
+                    raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches", n, size - pos, left)
+                left -= n
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
                     acknowledgement_batch = new(AcknowledgementBatch)
@@ -433,8 +446,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
                     if n > 127:
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
-                    if n < 0 or n > size - pos:
-                        raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos)
+                    if n < 0 or n > size - pos or n > left:
+                        raise bad_count("ShareFetchRequest.topics.partitions.acknowledgement_batches.acknowledge_types", n, size - pos, left)
+                    left -= n
                     acknowledgement_batch.acknowledge_types = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
                     tags = buf[pos]
@@ -460,8 +474,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("ShareFetchRequest.forgotten_topics_data", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("ShareFetchRequest.forgotten_topics_data", n, size - pos, left)
+        left -= n
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topic = new(ForgottenTopic)
@@ -470,8 +485,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> ShareFetchRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 4 > size - pos:
-                raise bad_count("ShareFetchRequest.forgotten_topics_data.partitions", n, size - pos)
+            if n < 0 or n * 4 > size - pos or n > left:
+                raise bad_count("ShareFetchRequest.forgotten_topics_data.partitions", n, size - pos, left)
+            left -= n
             forgotten_topic.partitions = list(unpack_from(f">{n}i", buf, pos))
             pos += n * 4
             tags = buf[pos]
@@ -715,7 +731,7 @@ def decode_share_fetch_response(buf: memoryview, pos: int) -> ShareFetchResponse
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareFetchResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -751,7 +767,7 @@ def decode_share_fetch_response(buf: memoryview, pos: int) -> ShareFetchResponse
                     partition_data.error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ShareFetchResponse.responses.partitions.error_message", n, size - pos)
                     try:
                         partition_data.error_message = str(buf[pos:end], "utf-8")
@@ -767,7 +783,7 @@ def decode_share_fetch_response(buf: memoryview, pos: int) -> ShareFetchResponse
                     partition_data.acknowledge_error_message = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ShareFetchResponse.responses.partitions.acknowledge_error_message", n, size - pos)
                     try:
                         partition_data.acknowledge_error_message = str(buf[pos:end], "utf-8")
@@ -834,7 +850,7 @@ def decode_share_fetch_response(buf: memoryview, pos: int) -> ShareFetchResponse
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareFetchResponse.node_endpoints.host", n, size - pos)
             try:
                 node_endpoint.host = str(buf[pos:end], "utf-8")
@@ -850,7 +866,7 @@ def decode_share_fetch_response(buf: memoryview, pos: int) -> ShareFetchResponse
                 node_endpoint.rack = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareFetchResponse.node_endpoints.rack", n, size - pos)
                 try:
                     node_endpoint.rack = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -137,6 +139,7 @@ class ShareGroupDescribeResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupDescribeRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ShareGroupDescribeRequest)
         n = buf[pos]
@@ -144,8 +147,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupDescribeRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n > size - pos:
-            raise bad_count("ShareGroupDescribeRequest.group_ids", n, size - pos)
+        if n < 0 or n > size - pos or n > left:
+            raise bad_count("ShareGroupDescribeRequest.group_ids", n, size - pos, left)
+        left -= n
         group_ids: list[str] = []
         for _ in range(n):
             n = buf[pos]
@@ -154,7 +158,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupDescribeRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupDescribeRequest.group_ids", n, size - pos)
             try:
                 text = str(buf[pos:end], "utf-8")
@@ -367,7 +371,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                 described_group.error_message = None
             else:
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareGroupDescribeResponse.groups.error_message", n, size - pos)
                 try:
                     described_group.error_message = str(buf[pos:end], "utf-8")
@@ -380,7 +384,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupDescribeResponse.groups.group_id", n, size - pos)
             try:
                 described_group.group_id = str(buf[pos:end], "utf-8")
@@ -393,7 +397,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupDescribeResponse.groups.group_state", n, size - pos)
             try:
                 described_group.group_state = str(buf[pos:end], "utf-8")
@@ -406,7 +410,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupDescribeResponse.groups.assignor_name", n, size - pos)
             try:
                 described_group.assignor_name = str(buf[pos:end], "utf-8")
@@ -429,7 +433,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareGroupDescribeResponse.groups.members.member_id", n, size - pos)
                 try:
                     member.member_id = str(buf[pos:end], "utf-8")
@@ -445,7 +449,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                     member.rack_id = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ShareGroupDescribeResponse.groups.members.rack_id", n, size - pos)
                     try:
                         member.rack_id = str(buf[pos:end], "utf-8")
@@ -458,7 +462,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareGroupDescribeResponse.groups.members.client_id", n, size - pos)
                 try:
                     member.client_id = str(buf[pos:end], "utf-8")
@@ -471,7 +475,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareGroupDescribeResponse.groups.members.client_host", n, size - pos)
                 try:
                     member.client_host = str(buf[pos:end], "utf-8")
@@ -493,7 +497,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ShareGroupDescribeResponse.groups.members.subscribed_topic_names", n, size - pos)
                     try:
                         text = str(buf[pos:end], "utf-8")
@@ -519,7 +523,7 @@ def decode_share_group_describe_response(buf: memoryview, pos: int) -> ShareGrou
                         n, pos = read_long_uvarint(buf, pos, n)
                     n -= 1
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("ShareGroupDescribeResponse.groups.members.assignment.topic_partitions.topic_name", n, size - pos)
                     try:
                         topic_partitions.topic_name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     ZERO_UUID,
     Buffer,
     Message,
@@ -99,6 +101,7 @@ class ShareGroupHeartbeatResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupHeartbeatRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(ShareGroupHeartbeatRequest)
         n = buf[pos]
@@ -107,7 +110,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupHeartbeatRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ShareGroupHeartbeatRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -120,7 +123,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupHeartbeatRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("ShareGroupHeartbeatRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -136,7 +139,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupHeartbeatRequest:
             request.rack_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupHeartbeatRequest.rack_id", n, size - pos)
             try:
                 request.rack_id = str(buf[pos:end], "utf-8")
@@ -151,8 +154,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupHeartbeatRequest:
         if n == -1:
             request.subscribed_topic_names = None
         else:
-            if n < 0 or n > size - pos:
-                raise bad_count("ShareGroupHeartbeatRequest.subscribed_topic_names", n, size - pos)
+            if n < 0 or n > size - pos or n > left:
+                raise bad_count("ShareGroupHeartbeatRequest.subscribed_topic_names", n, size - pos, left)
+            left -= n
             subscribed_topic_names: list[str] = []
             for _ in range(n):
                 n = buf[pos]
@@ -161,7 +165,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> ShareGroupHeartbeatRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("ShareGroupHeartbeatRequest.subscribed_topic_names", n, size - pos)
                 try:
                     text = str(buf[pos:end], "utf-8")
@@ -320,7 +324,7 @@ def decode_share_group_heartbeat_response(buf: memoryview, pos: int) -> ShareGro
             response.error_message = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupHeartbeatResponse.error_message", n, size - pos)
             try:
                 response.error_message = str(buf[pos:end], "utf-8")
@@ -336,7 +340,7 @@ def decode_share_group_heartbeat_response(buf: memoryview, pos: int) -> ShareGro
             response.member_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("ShareGroupHeartbeatResponse.member_id", n, size - pos)
             try:
                 response.member_id = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -87,6 +89,7 @@ class SyncGroupResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> SyncGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(SyncGroupRequest)
         request.group_instance_id = None
@@ -114,8 +117,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> SyncGroupRequest:
         pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("SyncGroupRequest.assignments", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("SyncGroupRequest.assignments", n, size - pos, left)
+        left -= n
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             sync_group_request_assignment = new(SyncGroupRequestAssignment)
@@ -147,6 +151,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> SyncGroupRequest:
 
 def _decode_request_v3(buf: memoryview, pos: int) -> SyncGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(SyncGroupRequest)
         request.protocol_type = None
@@ -186,8 +191,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> SyncGroupRequest:
             pos = end
         (n,) = _unpack_i(buf, pos)
         pos += 4
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("SyncGroupRequest.assignments", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("SyncGroupRequest.assignments", n, size - pos, left)
+        left -= n
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             sync_group_request_assignment = new(SyncGroupRequestAssignment)
@@ -219,6 +225,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> SyncGroupRequest:
 
 def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(SyncGroupRequest)
         request.protocol_type = None
@@ -229,7 +236,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("SyncGroupRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -242,7 +249,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("SyncGroupRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -258,7 +265,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -270,8 +277,9 @@ def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("SyncGroupRequest.assignments", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("SyncGroupRequest.assignments", n, size - pos, left)
+        left -= n
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             sync_group_request_assignment = new(SyncGroupRequestAssignment)
@@ -281,7 +289,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupRequest.assignments.member_id", n, size - pos)
             try:
                 sync_group_request_assignment.member_id = str(buf[pos:end], "utf-8")
@@ -317,6 +325,7 @@ def _decode_request_v4(buf: memoryview, pos: int) -> SyncGroupRequest:
 
 def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(SyncGroupRequest)
         n = buf[pos]
@@ -325,7 +334,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("SyncGroupRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -338,7 +347,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("SyncGroupRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -354,7 +363,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -370,7 +379,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
             request.protocol_type = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupRequest.protocol_type", n, size - pos)
             try:
                 request.protocol_type = str(buf[pos:end], "utf-8")
@@ -386,7 +395,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
             request.protocol_name = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupRequest.protocol_name", n, size - pos)
             try:
                 request.protocol_name = str(buf[pos:end], "utf-8")
@@ -398,8 +407,9 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("SyncGroupRequest.assignments", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("SyncGroupRequest.assignments", n, size - pos, left)
+        left -= n
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             sync_group_request_assignment = new(SyncGroupRequestAssignment)
@@ -409,7 +419,7 @@ def _decode_request_v5(buf: memoryview, pos: int) -> SyncGroupRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupRequest.assignments.member_id", n, size - pos)
             try:
                 sync_group_request_assignment.member_id = str(buf[pos:end], "utf-8")
@@ -629,7 +639,7 @@ def decode_sync_group_response(buf: memoryview, pos: int) -> SyncGroupResponse:
             response.protocol_type = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupResponse.protocol_type", n, size - pos)
             try:
                 response.protocol_type = str(buf[pos:end], "utf-8")
@@ -645,7 +655,7 @@ def decode_sync_group_response(buf: memoryview, pos: int) -> SyncGroupResponse:
             response.protocol_name = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("SyncGroupResponse.protocol_name", n, size - pos)
             try:
                 response.protocol_name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -133,6 +135,7 @@ class TxnOffsetCommitResponse(Message):
 
 def _decode_request_v0(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(TxnOffsetCommitRequest)
         request.generation_id = -1
@@ -160,8 +163,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
         pos = end
         request.producer_id, request.producer_epoch, n = _unpack_qhi(buf, pos)
         pos += 14
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("TxnOffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("TxnOffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
             txn_offset_commit_request_topic = new(TxnOffsetCommitRequestTopic)
@@ -177,8 +181,9 @@ def _decode_request_v0(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 14 > size - pos:
-                raise bad_count("TxnOffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 14 > size - pos or n > left:
+                raise bad_count("TxnOffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(n):
                 txn_offset_commit_request_partition = new(TxnOffsetCommitRequestPartition)
@@ -209,6 +214,7 @@ def _decode_request_v0(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(TxnOffsetCommitRequest)
         request.generation_id = -1
@@ -236,8 +242,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
         pos = end
         request.producer_id, request.producer_epoch, n = _unpack_qhi(buf, pos)
         pos += 14
-        if n < 0 or n * 6 > size - pos:
-            raise bad_count("TxnOffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 6 > size - pos or n > left:
+            raise bad_count("TxnOffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
             txn_offset_commit_request_topic = new(TxnOffsetCommitRequestTopic)
@@ -253,8 +260,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             pos = end
             (n,) = _unpack_i(buf, pos)
             pos += 4
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("TxnOffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("TxnOffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(n):
                 txn_offset_commit_request_partition = new(TxnOffsetCommitRequestPartition)
@@ -284,6 +292,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
 
 def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(TxnOffsetCommitRequest)
         n = buf[pos]
@@ -292,7 +301,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("TxnOffsetCommitRequest.transactional_id", n, size - pos)
         try:
             request.transactional_id = str(buf[pos:end], "utf-8")
@@ -305,7 +314,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("TxnOffsetCommitRequest.group_id", n, size - pos)
         try:
             request.group_id = str(buf[pos:end], "utf-8")
@@ -318,7 +327,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
         end = pos + n
-        if n < 0 or end > size:
+        if n < 0 or n > MAX_STRING or end > size:
             raise bad_length("TxnOffsetCommitRequest.member_id", n, size - pos)
         try:
             request.member_id = str(buf[pos:end], "utf-8")
@@ -334,7 +343,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             request.group_instance_id = None
         else:
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("TxnOffsetCommitRequest.group_instance_id", n, size - pos)
             try:
                 request.group_instance_id = str(buf[pos:end], "utf-8")
@@ -346,8 +355,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 3 > size - pos:
-            raise bad_count("TxnOffsetCommitRequest.topics", n, size - pos)
+        if n < 0 or n * 3 > size - pos or n > left:
+            raise bad_count("TxnOffsetCommitRequest.topics", n, size - pos, left)
+        left -= n
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
             txn_offset_commit_request_topic = new(TxnOffsetCommitRequestTopic)
@@ -357,7 +367,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("TxnOffsetCommitRequest.topics.name", n, size - pos)
             try:
                 txn_offset_commit_request_topic.name = str(buf[pos:end], "utf-8")
@@ -369,8 +379,9 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 18 > size - pos:
-                raise bad_count("TxnOffsetCommitRequest.topics.partitions", n, size - pos)
+            if n < 0 or n * 18 > size - pos or n > left:
+                raise bad_count("TxnOffsetCommitRequest.topics.partitions", n, size - pos, left)
+            left -= n
             partitions: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(n):
                 txn_offset_commit_request_partition = new(TxnOffsetCommitRequestPartition)
@@ -383,7 +394,7 @@ def _decode_request_v3(buf: memoryview, pos: int) -> TxnOffsetCommitRequest:
                     txn_offset_commit_request_partition.committed_metadata = None
                 else:
                     end = pos + n
-                    if n < 0 or end > size:
+                    if n < 0 or n > MAX_STRING or end > size:
                         raise bad_length("TxnOffsetCommitRequest.topics.partitions.committed_metadata", n, size - pos)
                     try:
                         txn_offset_commit_request_partition.committed_metadata = str(buf[pos:end], "utf-8")
@@ -583,7 +594,7 @@ def decode_txn_offset_commit_response(buf: memoryview, pos: int) -> TxnOffsetCom
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
             end = pos + n
-            if n < 0 or end > size:
+            if n < 0 or n > MAX_STRING or end > size:
                 raise bad_length("TxnOffsetCommitResponse.topics.name", n, size - pos)
             try:
                 txn_offset_commit_response_topic.name = str(buf[pos:end], "utf-8")

@@ -5,6 +5,8 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -127,6 +129,7 @@ class WriteTxnMarkersResponse(Message):
 
 def _decode_request_v1(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(WriteTxnMarkersRequest)
         n = buf[pos]
@@ -134,8 +137,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 17 > size - pos:
-            raise bad_count("WriteTxnMarkersRequest.markers", n, size - pos)
+        if n < 0 or n * 17 > size - pos or n > left:
+            raise bad_count("WriteTxnMarkersRequest.markers", n, size - pos, left)
+        left -= n
         markers: list[WritableTxnMarker] = []
         for _ in range(n):
             writable_txn_marker = new(WritableTxnMarker)
@@ -145,8 +149,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("WriteTxnMarkersRequest.markers.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("WriteTxnMarkersRequest.markers.topics", n, size - pos, left)
+            left -= n
             topics: list[WritableTxnMarkerTopic] = []
             for _ in range(n):
                 writable_txn_marker_topic = new(WritableTxnMarkerTopic)
@@ -156,7 +161,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("WriteTxnMarkersRequest.markers.topics.name", n, size - pos)
                 try:
                     writable_txn_marker_topic.name = str(buf[pos:end], "utf-8")
@@ -168,8 +173,9 @@ def _decode_request_v1(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("WriteTxnMarkersRequest.markers.topics.partition_indexes", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("WriteTxnMarkersRequest.markers.topics.partition_indexes", n, size - pos, left)
+                left -= n
                 writable_txn_marker_topic.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -197,6 +203,7 @@ def _decode_request_v1(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
 
 def _decode_request_v2(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
     size = len(buf)
+    left = MAX_ELEMENTS
     try:
         request = new(WriteTxnMarkersRequest)
         n = buf[pos]
@@ -204,8 +211,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
         if n > 127:
             n, pos = read_long_uvarint(buf, pos, n)
         n -= 1
-        if n < 0 or n * 18 > size - pos:
-            raise bad_count("WriteTxnMarkersRequest.markers", n, size - pos)
+        if n < 0 or n * 18 > size - pos or n > left:
+            raise bad_count("WriteTxnMarkersRequest.markers", n, size - pos, left)
+        left -= n
         markers: list[WritableTxnMarker] = []
         for _ in range(n):
             writable_txn_marker = new(WritableTxnMarker)
@@ -214,8 +222,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
             if n > 127:
                 n, pos = read_long_uvarint(buf, pos, n)
             n -= 1
-            if n < 0 or n * 3 > size - pos:
-                raise bad_count("WriteTxnMarkersRequest.markers.topics", n, size - pos)
+            if n < 0 or n * 3 > size - pos or n > left:
+                raise bad_count("WriteTxnMarkersRequest.markers.topics", n, size - pos, left)
+            left -= n
             topics: list[WritableTxnMarkerTopic] = []
             for _ in range(n):
                 writable_txn_marker_topic = new(WritableTxnMarkerTopic)
@@ -225,7 +234,7 @@ def _decode_request_v2(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("WriteTxnMarkersRequest.markers.topics.name", n, size - pos)
                 try:
                     writable_txn_marker_topic.name = str(buf[pos:end], "utf-8")
@@ -237,8 +246,9 @@ def _decode_request_v2(buf: memoryview, pos: int) -> WriteTxnMarkersRequest:
                 if n > 127:
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
-                if n < 0 or n * 4 > size - pos:
-                    raise bad_count("WriteTxnMarkersRequest.markers.topics.partition_indexes", n, size - pos)
+                if n < 0 or n * 4 > size - pos or n > left:
+                    raise bad_count("WriteTxnMarkersRequest.markers.topics.partition_indexes", n, size - pos, left)
+                left -= n
                 writable_txn_marker_topic.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
                 tags = buf[pos]
@@ -392,7 +402,7 @@ def decode_write_txn_markers_response(buf: memoryview, pos: int) -> WriteTxnMark
                     n, pos = read_long_uvarint(buf, pos, n)
                 n -= 1
                 end = pos + n
-                if n < 0 or end > size:
+                if n < 0 or n > MAX_STRING or end > size:
                     raise bad_length("WriteTxnMarkersResponse.markers.topics.name", n, size - pos)
                 try:
                     writable_txn_marker_topic_result.name = str(buf[pos:end], "utf-8")

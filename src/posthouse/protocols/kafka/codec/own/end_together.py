@@ -13,6 +13,8 @@ from struct import Struct
 from struct import error as StructError
 
 from posthouse.protocols.kafka.codec.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING,
     Buffer,
     Message,
     bad_count,
@@ -95,7 +97,7 @@ def decode_end_together_request(version: int, buf: memoryview, pos: int) -> EndT
         count, pos = read_uvarint(buf, pos + _SEQUENCE.size)
         count -= 1
         # A member takes some bytes at least: a few of them cannot promise a list that fills the memory.
-        if count * _SMALLEST_MEMBER > size - pos:
+        if count * _SMALLEST_MEMBER > size - pos or count > MAX_ELEMENTS:
             raise bad_count("EndTogetherRequest.members", count, size - pos)
         members: list[EndTogetherMember] | None = None if count < 0 else []
         for _ in range(count):
@@ -161,7 +163,7 @@ def _read_text(buf: memoryview, pos: int, path: str) -> tuple[str, int]:
     length, pos = read_uvarint(buf, pos)
     length -= 1
     end = pos + length
-    if length < 0 or end > len(buf):
+    if length < 0 or length > MAX_STRING or end > len(buf):
         raise bad_length(path, length, len(buf) - pos)
     try:
         return str(buf[pos:end], "utf-8"), end
