@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,17 @@ class Address:
             return False
 
 
+class Authentication(StrEnum):
+    OFF = "off"
+    REQUIRED = "required"
+
+
+class ClientCertificates(StrEnum):
+    OFF = "off"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
 def _boolean(text: str) -> bool:
     try:
         return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
@@ -61,6 +73,10 @@ def _address_or_off(text: str) -> Address | None:
     return None if text == "off" else Address.parse(text)
 
 
+def _path_or_off(text: str) -> Path | None:
+    return None if text == "off" else Path(text)
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -73,8 +89,10 @@ def _setting(default: Any, parse: Any, doc: str) -> Any:
 class Settings:
     data: Path = _setting(Path("posthouse-data"), Path, "Directory that holds the log; made when missing.")
     memory: bool = _setting(False, _boolean, "Keep everything in memory and nothing on disk, for tests.")
-    kafka: Address = _setting(
-        Address("127.0.0.1", 9092), Address.parse, "Address for Kafka clients; port 0 picks a free one."
+    kafka: Address | None = _setting(
+        Address("127.0.0.1", 9092),
+        _address_or_off,
+        "Address for Kafka clients; port 0 picks a free one, off serves none.",
     )
     kafka_advertised: Address | None = _setting(
         None, Address.parse, "Address that Kafka clients are told to use; by default the one they reached."
@@ -83,6 +101,45 @@ class Settings:
         Address("127.0.0.1", 5672),
         _address_or_off,
         "Address for AMQP clients (RabbitMQ's); port 0 picks a free one, off serves none.",
+    )
+    kafka_tls: Address | None = _setting(None, _address_or_off, "Address for Kafka clients that use TLS.")
+    kafka_tls_advertised: Address | None = _setting(
+        None, Address.parse, "Address that Kafka clients with TLS are told to use; see kafka_advertised."
+    )
+    amqp_tls: Address | None = _setting(None, _address_or_off, "Address for AMQP clients that use TLS.")
+    tls_certificate: Path | None = _setting(
+        None,
+        Path,
+        "Certificate of the broker and what it needs to be trusted, in PEM; read again when it changes.",
+    )
+    tls_key: Path | None = _setting(None, Path, "Private key of the certificate, in PEM, without a password.")
+    tls_client_ca: Path | None = _setting(
+        None, Path, "Authorities, in PEM, whose certificates tell who a client is."
+    )
+    tls_client_certificates: ClientCertificates = _setting(
+        ClientCertificates.OFF,
+        ClientCertificates,
+        "Whether clients with TLS show a certificate: off, optional or required.",
+    )
+    authentication: Authentication = _setting(
+        Authentication.OFF,
+        Authentication,
+        "Whether everybody has to log in, and may do only what is permitted: off or required.",
+    )
+    superusers: tuple[str, ...] = _setting(
+        ("admin",), _names, "Users who may do everything, with commas between."
+    )
+    admin_password_file: Path | None = _setting(
+        None, Path, "File with the password that the first of the superusers gets when the broker starts."
+    )
+    allow_cleartext_passwords: bool = _setting(
+        False, _boolean, "Let users send their passwords over the network without TLS."
+    )
+    audit: Path | None = _setting(
+        Path("audit.log"),
+        _path_or_off,
+        "File of the audit log, in the data directory unless its path is absolute; off for none. "
+        "Not written in memory, or while nobody has to log in.",
     )
     namespaces: tuple[str, ...] = _setting(
         ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, with commas between."
@@ -106,8 +163,20 @@ class Settings:
     )
     max_request_bytes: int = _setting(100 * MIB, int, "The largest request that is read.")
     max_connections: int = _setting(10_000, int, "How many clients may be connected at once.")
+    max_connections_per_address: int = _setting(
+        0, int, "How many clients of one network address may be connected at once; 0 sets no limit."
+    )
+    max_connections_per_user: int = _setting(
+        0, int, "How many connections one user may have at once; 0 sets no limit."
+    )
     connection_buffer_bytes: int = _setting(
         8 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
+    )
+    inflight_bytes: int = _setting(
+        0,
+        int,
+        "Unanswered requests and unsent answers of all clients beyond which reading pauses and who does not "
+        "move is sent away; 0 takes a quarter of the memory, at most 1 GiB.",
     )
     retention_check_seconds: float = _setting(60.0, float, "How often old records are looked for.")
     group_initial_rebalance_ms: int = _setting(
@@ -144,13 +213,8 @@ class Settings:
 
     def check(self) -> None:
         """Raise InvalidConfig for values that are well-formed but must not be run with."""
-        for address in (self.kafka, self.amqp):
-            if address is None or address.is_loopback or self.allow_open_network:
-                continue
-            raise InvalidConfig(
-                f"refusing to listen on {address}: anyone who reaches it could read and write everything. "
-                "Bind to 127.0.0.1, or say --allow-open-network if that is what you want."
-            )
+        self._check_listeners()
+        self._check_access()
         if self.default_partitions < 1:
             raise InvalidConfig("default_partitions must be at least 1")
         if self.group_min_session_ms > self.group_max_session_ms:
@@ -161,6 +225,47 @@ class Settings:
             raise InvalidConfig("journal_bytes must be at least 65536")
         if self.open_files != 0 and self.open_files < 16:
             raise InvalidConfig("open_files must be at least 16, or 0")
+
+    def _check_listeners(self) -> None:
+        plain = [address for address in (self.kafka, self.amqp) if address is not None]
+        encrypted = [address for address in (self.kafka_tls, self.amqp_tls) if address is not None]
+        if not plain and not encrypted:
+            raise InvalidConfig("there is nothing to listen on: all of the addresses are off")
+        if encrypted and (self.tls_certificate is None or self.tls_key is None):
+            raise InvalidConfig(f"to serve TLS on {encrypted[0]} tls_certificate and tls_key are needed")
+        if self.tls_client_certificates is not ClientCertificates.OFF and self.tls_client_ca is None:
+            raise InvalidConfig("tls_client_certificates needs tls_client_ca, to know whom to believe")
+        for address in (*plain, *encrypted):
+            if not self.must_log_in and not self.allow_open_network and not address.is_loopback:
+                raise InvalidConfig(
+                    f"refusing to listen on {address}: anyone who reaches it could read and write "
+                    "everything. Bind to 127.0.0.1, let users log in with --authentication required, or say "
+                    "--allow-open-network if that is what you want."
+                )
+        if self.amqp is None or self.amqp.is_loopback:
+            return
+        if self.must_log_in and not self.allow_cleartext_passwords:
+            raise InvalidConfig(
+                f"refusing to listen on {self.amqp}: AMQP clients would send their passwords in the clear. "
+                "Use amqp_tls, or say --allow-cleartext-passwords."
+            )
+
+    def _check_access(self) -> None:
+        if self.must_log_in and not self.superusers:
+            raise InvalidConfig("without superusers nobody could permit anything to anybody")
+        for name in ("max_connections", "max_connections_per_address", "max_connections_per_user"):
+            if getattr(self, name) < (1 if name == "max_connections" else 0):
+                raise InvalidConfig(f"{name} must not be {getattr(self, name)}")
+
+    @property
+    def must_log_in(self) -> bool:
+        return self.authentication is Authentication.REQUIRED
+
+    @property
+    def audit_path(self) -> Path | None:
+        if self.audit is None or self.memory or not self.must_log_in:
+            return None
+        return self.data / self.audit
 
 
 ENVIRONMENT_PREFIX = "POSTHOUSE_"

@@ -3,13 +3,22 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.transactions.admission import Admission
 from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
+from posthouse.records.batch import BatchHeader
 from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Run, Storage
+
+
+class Opened(NamedTuple):
+    """A batch as it is to be stored."""
+
+    batch: memoryview
+    header: BatchHeader
 
 
 @dataclass(slots=True)
@@ -21,6 +30,8 @@ class Produced:
     batch: memoryview
     runs: Sequence[Run] = ()
     """What refers to its records."""
+    opened: Opened | PosthouseError | None = None
+    """None where nobody has looked into it yet."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from posthouse.broker.appending import Appending, Produced
+from posthouse.broker.access.control import AccessControl
+from posthouse.broker.appending import Appended, Appending, Produced
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
@@ -14,25 +15,24 @@ from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.referrals import check_referable
+from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.shares.shares import Shares
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.member import Writer
 from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.broker.unpacking import Unpacking, opened
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidTransaction, OffsetOutOfRange, PosthouseError, UnknownPartition
 from posthouse.model.ids import ARCHIVE_GROUP, GroupId, PartitionId, TopicId
-from posthouse.model.topic_config import CompressionType, TimestampType
+from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import (
     check_timestamps,
-    parse_header,
     stamp_log_append_time,
-    validate_produced,
 )
-from posthouse.records.recompression import STORED_CODEC, recompressed
-from posthouse.records.spans import check_keys
 from posthouse.settings import Settings
 from posthouse.storage.interface import (
     Append,
@@ -53,6 +53,9 @@ _RECLAIM_SECONDS = 10.0
 _TRANSACTION_CHECK_SECONDS = 1.0
 """How often transactions that have been open for too long are looked for."""
 
+_MUCH_UNWRITTEN = 4 * 1024 * 1024
+"""Enough for the disk to be busy with. Whoever comes next waits for all of it."""
+
 LEADER_EPOCH = 0
 """There is one writer of a partition for all its life, so its epoch never changes."""
 
@@ -64,9 +67,12 @@ class Broker:
         self._storage = storage
         self._clock = clock
         self.settings = settings
+        self.access = AccessControl(storage, settings, clock)
         self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
         self.groups = Groups(storage, self.topics, settings, clock, member_metadata)
         self._long_poll = LongPoll(storage.bounds)
+        self._reading_turns = ReadingTurns()
+        self._unpacking = Unpacking()
         self.transactions = Transactions(
             storage,
             clock,
@@ -84,6 +90,7 @@ class Broker:
         self.publishing = Publishing(
             self.topics, clock, self._append_together, self.create_topics, self._schedule
         )
+        self.publishing.is_behind = self.is_behind
         self.namespaces.connect(self.publishing)
         self.transactions.steps.refer = self.namespaces.refer_committed
         self.namespaces.retention.is_read = self._is_read
@@ -98,18 +105,27 @@ class Broker:
 
     async def start(self) -> None:
         await self._storage.open()
-        self.topics.load()
-        self.groups.load()
-        self.transactions.load()
-        self.shares.load()
-        await self.namespaces.load()
-        await self._schedule.load()
+        try:
+            await self._load()
+        except BaseException:
+            self.access.close()
+            await self._storage.close()
+            raise
         self._schedule.start()
         self._queue_timer.start()
         self._reclaiming.start()
         self._housekeeping.start()
         self._compaction.start()
         self._transaction_timer.start()
+
+    async def _load(self) -> None:
+        await self.access.start()
+        self.topics.load()
+        self.groups.load()
+        self.transactions.load()
+        self.shares.load()
+        await self.namespaces.load()
+        await self._schedule.load()
 
     async def stop(self) -> None:
         await self._transaction_timer.stop()
@@ -123,7 +139,13 @@ class Broker:
         await self.publishing.close()
         await self.namespaces.close()
         await self.transactions.close()
+        self.access.close()
+        self._unpacking.close()
         await self._storage.close()
+
+    def is_behind(self) -> bool:
+        """Whether so much waits for the disk that more would only make everybody wait longer."""
+        return self._storage.unwritten_bytes > _MUCH_UNWRITTEN
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -148,6 +170,8 @@ class Broker:
                     self._admit(append, writer, appending)
                 if several:
                     appending.check_only_one(append.partition)
+                if produced.topic.name in sources:
+                    check_referable(append.header)
             except PosthouseError as error:
                 appending.refuse(error)
             else:
@@ -158,6 +182,17 @@ class Broker:
             self._refer(referring, appending)
         appending.commit(self._storage)
         return appending
+
+    def must_unpack(self, batches: Sequence[Produced]) -> bool:
+        """Whether they may not be given to `append`, but only to `append_unpacked`."""
+        return self._unpacking.is_needed(batches)
+
+    async def append_unpacked(
+        self, batches: Sequence[Produced], writer: Writer | None
+    ) -> list[Appended | PosthouseError]:
+        """As `append`, for batches that take long to look into. The order of calls is kept here, too."""
+        await self._unpacking.open(batches)
+        return await self.append(batches, writer).wait()
 
     def _refer(self, appends: Sequence[tuple[Topic, Append]], appending: Appending) -> None:
         """The queues that the records go to get their references in the same commit."""
@@ -202,15 +237,10 @@ class Broker:
     def _checked(self, produced: Produced) -> tuple[Append, int]:
         topic = produced.topic
         config = topic.config
-        batch = produced.batch
-        header = validate_produced(batch, max_bytes=config.max_message_bytes)
-        if config.compression_type is not CompressionType.PRODUCER:
-            codec = STORED_CODEC[config.compression_type]
-            if header.codec is not codec:
-                batch = memoryview(recompressed(batch, header, codec, max_bytes=config.max_message_bytes))
-                header = parse_header(batch)
-        if config.is_compacted:
-            check_keys(batch, header)
+        found = produced.opened or opened(produced.batch, config)
+        if isinstance(found, PosthouseError):
+            raise found
+        batch, header = found
         now = self._clock.now_ms()
         append_time = -1
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -237,13 +267,19 @@ class Broker:
         stable_only: bool = False,
     ) -> Slice:
         """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`."""
-        return await self._storage.read(
-            self.partition(topic, partition),
-            offset,
-            max_bytes,
-            at_least_one=at_least_one,
-            stable_only=stable_only,
+        id = self.partition(topic, partition)
+        turns = self._reading_turns
+        if max_bytes > SHORT and turns.is_spent:
+            found = await self._storage.read(id, offset, SHORT, at_least_one=False, stable_only=stable_only)
+            if reaches_end(found, offset, stable_only=stable_only):
+                return found
+            await turns.next()
+        found = await self._storage.read(
+            id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
         )
+        if len(found.data) > SHORT:
+            turns.spend(len(found.data))
+        return found
 
     async def wait_for_records(
         self,

@@ -32,15 +32,21 @@ class Topics:
         self.defaults = defaults
         self._default_partitions = default_partitions
         self._by_name: dict[str, Topic] = {}
+        self._in_order: list[Topic] | None = None
+        """Sorted by name; None where something has changed since."""
         self._changing = asyncio.Lock()
         """Changes wait for each other: each starts from what the one before has stored."""
 
     def load(self) -> None:
         topics = self._storage.topics.values()
         self._by_name = {topic.name: topic for topic in topics if not topic.is_internal}
+        self._in_order = None
 
     def __iter__(self) -> Iterator[Topic]:
-        return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
+        """In the order of names, as they are now: later changes do not show."""
+        if self._in_order is None:
+            self._in_order = [self._by_name[name] for name in sorted(self._by_name)]
+        return iter(self._in_order)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -83,6 +89,7 @@ class Topics:
             if not validate_only and accepted:
                 await self._storage.create_topics(list(accepted.values()))
                 self._by_name |= accepted
+                self._in_order = None
         return results
 
     def _checked(self, new: NewTopic) -> Topic:
@@ -134,6 +141,7 @@ class Topics:
         if not validate_only:
             await self._storage.update_topic(topic)
             self._by_name[topic.name] = topic
+            self._in_order = None
         return topic
 
     async def delete(self, topics: Sequence[Topic]) -> None:
@@ -144,6 +152,7 @@ class Topics:
         async with self._changing:
             for topic in topics:
                 self._by_name.pop(topic.name, None)
+            self._in_order = None
             try:
                 await self._storage.delete_topics([topic.id for topic in topics])
             except PosthouseError:

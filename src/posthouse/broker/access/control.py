@@ -1,0 +1,116 @@
+"""Who comes in, and what they may do: users, permissions, quotas and the audit log of one broker."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from posthouse.broker.access.acls import Acls
+from posthouse.broker.access.audit import Audit
+from posthouse.broker.access.guard import AclGuard, Guard, OpenGuard
+from posthouse.broker.access.principal import Principal
+from posthouse.broker.access.quotas import Quotas
+from posthouse.broker.access.scram import Exchange, Mechanism, RandomBytes
+from posthouse.broker.access.sessions import Sessions
+from posthouse.broker.access.users import Users
+from posthouse.model.clock import Clock
+from posthouse.model.errors import InvalidConfig, LoginFailed
+from posthouse.settings import ClientCertificates, Settings
+from posthouse.storage.interface import Storage
+
+LOGIN = "login"
+_PRIVATE = 0o077
+
+
+class AccessControl:
+    """Owned by the event loop."""
+
+    def __init__(
+        self, storage: Storage, settings: Settings, clock: Clock, random: RandomBytes = os.urandom
+    ) -> None:
+        self._settings = settings
+        self._random = random
+        self.is_required = settings.must_log_in
+        """Whether everybody has to log in."""
+        self.users = Users(storage, random)
+        self.acls = Acls(storage)
+        self.quotas = Quotas(storage, clock)
+        self.audit = Audit(settings.audit_path, clock)
+        self.sessions = Sessions(settings.max_connections_per_user)
+        self.users.changed = self.sessions.send_away
+
+    async def start(self) -> None:
+        """Raises InvalidConfig where nobody could ever log in."""
+        self.users.load()
+        self.acls.load()
+        self.quotas.load()
+        await self._set_admin_password()
+        has_certificates = self._settings.tls_client_certificates is not ClientCertificates.OFF
+        if self.is_required and not len(self.users) and not has_certificates:
+            raise InvalidConfig(
+                "authentication is required and there is no user who could log in; write a password into "
+                "a file that only you can read, and say --admin-password-file FILE"
+            )
+        self.audit.open()
+
+    async def _set_admin_password(self) -> None:
+        file = self._settings.admin_password_file
+        if file is None:
+            return
+        password = await asyncio.to_thread(_password_in, file)
+        admin = self._settings.superusers[0]
+        try:
+            await self.users.check_password(admin, password)
+        except LoginFailed:
+            await self.users.set_password(admin, password)
+
+    def close(self) -> None:
+        self.users.close()
+        self.audit.close()
+
+    def guard(self, principal: Principal | None, peer: str, protocol: str) -> Guard:
+        """None where nobody has to log in."""
+        if principal is None:
+            return OpenGuard(self.audit, peer, protocol)
+        return AclGuard(
+            principal,
+            self.acls,
+            self.audit,
+            peer,
+            protocol,
+            is_super=principal.name in self._settings.superusers,
+        )
+
+    async def log_in(self, name: str, password: str) -> Principal:
+        """With a plain password. Raises LoginFailed."""
+        await self.users.check_password(name, password)
+        return Principal(name)
+
+    def scram(self, mechanism: Mechanism) -> Exchange:
+        return Exchange(mechanism, self.users.verifier, self._random)
+
+    def record_login(
+        self, name: str, peer: str, protocol: str, mechanism: str, failure: LoginFailed | None = None
+    ) -> None:
+        self.audit.record(
+            Principal(name),
+            peer,
+            protocol,
+            LOGIN,
+            mechanism,
+            allowed=failure is None,
+            detail="" if failure is None else str(failure),
+        )
+
+
+def _password_in(file: Path) -> str:
+    try:
+        if file.stat().st_mode & _PRIVATE:
+            raise InvalidConfig(f"others can read the password in {file}; say: chmod 600 {file}")
+        password = file.read_text().rstrip("\r\n")
+    except OSError as error:
+        raise InvalidConfig(f"the password file {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidConfig(f"the password in {file} is not UTF-8") from None
+    if not password:
+        raise InvalidConfig(f"the password file {file} is empty")
+    return password

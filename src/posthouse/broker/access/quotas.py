@@ -1,0 +1,181 @@
+"""How much a user or a program may ask for: bytes written and read a second, and the broker's time.
+
+A quota is set for an *entity*: a user, a client id, or both, or the default of either. The most exact one
+that there is for a connection counts. Connections that share a quota share one bucket, which fills at the
+rate of the quota and holds what comes in one second. Whoever takes more owes it, and waits until it is paid.
+
+Storage has one entry per entity in `Space.QUOTAS`: key and value are JSON in UTF-8.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from posthouse.broker.access.changes import Changes
+from posthouse.model.clock import Clock
+from posthouse.model.errors import InvalidQuota
+from posthouse.storage.interface import Put, Space, Storage
+
+
+class Quota(StrEnum):
+    """The names are Kafka's."""
+
+    WRITTEN = "producer_byte_rate"
+    READ = "consumer_byte_rate"
+    TIME = "request_percentage"
+    """Of the one thread that serves everybody."""
+
+
+class Default:
+    """Everybody who has no quota of their own."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Final = Default()
+Who = str | Default | None
+
+MAX_DELAY = 30.0
+"""Seconds: clients that hear nothing for longer give up and come back, which helps nobody."""
+_SECONDS_HELD = 1.0
+_MAX_BUCKETS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    user: Who = None
+    client: Who = None
+
+    def check(self) -> None:
+        if self.user is None and self.client is None:
+            raise InvalidQuota("a quota is for a user, a client id, or both")
+
+    def key(self) -> bytes:
+        given = {"user": self.user, "client": self.client}
+        return json.dumps(
+            {
+                name: {"default": True} if who is DEFAULT else who
+                for name, who in given.items()
+                if who is not None
+            }
+        ).encode()
+
+    @classmethod
+    def from_key(cls, key: bytes) -> "Entity":
+        given = {name: DEFAULT if isinstance(who, dict) else who for name, who in json.loads(key).items()}
+        return cls(given.get("user"), given.get("client"))
+
+
+class Bucket:
+    __slots__ = ("_level", "_since", "rate")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._level = rate * _SECONDS_HELD
+        self._since = now
+
+    def take(self, amount: float, now: float) -> float:
+        """How many seconds to wait, now that this was taken."""
+        most = self.rate * _SECONDS_HELD
+        level = min(most, self._level + (now - self._since) * self.rate) - amount
+        self._since = now
+        # A debt has its limit, or a single mistake would last for hours.
+        self._level = max(level, -self.rate * MAX_DELAY)
+        return 0.0 if level >= 0 else min(-level / self.rate, MAX_DELAY)
+
+
+class Quotas:
+    """Owned by the event loop."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._changes = Changes()
+        self._clock = clock
+        self._quotas: dict[Entity, dict[Quota, float]] = {}
+        self._buckets: dict[tuple[Quota, Entity], Bucket] = {}
+        self._found: dict[tuple[str, str], dict[Quota, Bucket]] = {}
+        self.is_empty = True
+        """Whether nobody has a quota: what most brokers need to know of it."""
+
+    def load(self) -> None:
+        for key, value in self._storage.take_state(Space.QUOTAS).items():
+            self._quotas[Entity.from_key(key)] = {
+                Quota(name): rate for name, rate in json.loads(value).items()
+            }
+        self.is_empty = not self._quotas
+
+    def __iter__(self) -> Iterator[tuple[Entity, Mapping[Quota, float]]]:
+        return iter(self._quotas.items())
+
+    async def change(
+        self, entity: Entity, changes: Mapping[Quota, float | None], *, validate_only: bool = False
+    ) -> None:
+        """None removes. Raises InvalidQuota."""
+        entity.check()
+        for name, rate in changes.items():
+            if rate is not None and not (math.isfinite(rate) and rate > 0):
+                raise InvalidQuota(f"{name} must be above 0; remove it to have no limit")
+        if not validate_only:
+            await self._changes.make(self._change(entity, changes))
+
+    async def _change(self, entity: Entity, changes: Mapping[Quota, float | None]) -> None:
+        rates = {**self._quotas.get(entity, {})}
+        for name, rate in changes.items():
+            if rate is None:
+                rates.pop(name, None)
+            else:
+                rates[name] = rate
+        value = json.dumps(rates).encode() if rates else None
+        await self._storage.commit([Put(Space.QUOTAS, entity.key(), value)])
+        if rates:
+            self._quotas[entity] = rates
+        else:
+            self._quotas.pop(entity, None)
+        self._buckets.clear()
+        self._found.clear()
+        self.is_empty = not self._quotas
+
+    def take(self, quota: Quota, user: str, client: str, amount: float) -> float:
+        """How many seconds the connection is to wait before it may ask for more."""
+        if self.is_empty:
+            return 0.0
+        found = self._found.get((user, client))
+        if found is None:
+            if len(self._found) >= _MAX_BUCKETS:
+                self._found.clear()
+                self._buckets.clear()
+            found = self._found[user, client] = self._buckets_of(user, client)
+        bucket = found.get(quota)
+        return 0.0 if bucket is None else bucket.take(amount, self._clock.monotonic())
+
+    def _buckets_of(self, user: str, client: str) -> dict[Quota, Bucket]:
+        found = {}
+        for quota in Quota:
+            for entity in _most_exact_first(user, client):
+                rate = self._quotas.get(entity, {}).get(quota)
+                if rate is None:
+                    continue
+                # The default is a rate for each, not one for all of them together.
+                shared = Entity(
+                    user if entity.user is not None else None, client if entity.client is not None else None
+                )
+                bucket = self._buckets.get((quota, shared))
+                if bucket is None:
+                    amount = rate / 100 if quota is Quota.TIME else rate
+                    bucket = self._buckets[quota, shared] = Bucket(amount, self._clock.monotonic())
+                found[quota] = bucket
+                break
+        return found
+
+
+def _most_exact_first(user: str, client: str) -> Iterator[Entity]:
+    for who in (user, DEFAULT):
+        yield Entity(who, client)
+        yield Entity(who, DEFAULT)
+        yield Entity(who)
+    yield Entity(None, client)
+    yield Entity(None, DEFAULT)

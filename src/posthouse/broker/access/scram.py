@@ -1,0 +1,171 @@
+"""SCRAM (RFC 5802, 7677): what is kept of a password, and the server's side of a login. Sans-IO.
+
+Of a password only a *verifier* is kept: salt, number of iterations and two keys. With it a login can be
+checked, but nobody can log in with it alone.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from posthouse.model.errors import InvalidCredential, LoginFailed
+
+MIN_ITERATIONS = 8192
+MAX_ITERATIONS = 100_000
+"""Whoever logs in with a plain password makes the broker work that hard."""
+DEFAULT_ITERATIONS = 16_384
+SALT_BYTES = 24
+_MAX_SALT_BYTES = 128
+_MAX_MESSAGE_BYTES = 4096
+_NONCE_BYTES = 24
+
+RandomBytes = Callable[[int], bytes]
+
+
+class Mechanism(StrEnum):
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+    @property
+    def digest(self) -> str:
+        return "sha256" if self is Mechanism.SHA_256 else "sha512"
+
+    @property
+    def key_bytes(self) -> int:
+        return 32 if self is Mechanism.SHA_256 else 64
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Verifier:
+    """Has no repr that could end up in a log."""
+
+    mechanism: Mechanism
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+    def accepts(self, password: str) -> bool:
+        """Slow on purpose: not for the event loop."""
+        salted = salted_password(self.mechanism, password, self.salt, self.iterations)
+        return hmac.compare_digest(_stored_key(self.mechanism, salted), self.stored_key)
+
+
+def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+
+
+def verifier_of(
+    mechanism: Mechanism,
+    password: str,
+    *,
+    iterations: int = DEFAULT_ITERATIONS,
+    random: RandomBytes = os.urandom,
+) -> Verifier:
+    """Slow on purpose: not for the event loop."""
+    salt = random(SALT_BYTES)
+    check_cost(salt, iterations)
+    return verifier_of_salted(
+        mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations
+    )
+
+
+def verifier_of_salted(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> Verifier:
+    """From what a client made of a password that it does not tell."""
+    check_cost(salt, iterations)
+    if len(salted) != mechanism.key_bytes:
+        raise InvalidCredential(f"{mechanism} has salted passwords of {mechanism.key_bytes} bytes")
+    server_key = _hmac(mechanism, salted, b"Server Key")
+    return Verifier(mechanism, salt, iterations, _stored_key(mechanism, salted), server_key)
+
+
+def check_cost(salt: bytes, iterations: int) -> None:
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise InvalidCredential(
+            f"{iterations} iterations; there must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
+    if not 0 < len(salt) <= _MAX_SALT_BYTES:
+        raise InvalidCredential(f"a salt of {len(salt)} bytes; there must be from 1 to {_MAX_SALT_BYTES}")
+
+
+FindVerifier = Callable[[str, Mechanism], Verifier]
+"""Also for users that do not exist: a login tells nobody who does."""
+
+_FIRST = re.compile(
+    rb"(?P<gs2>[ny],(?:a=(?P<authzid>[^,]*))?,)(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)"
+)
+_FINAL = re.compile(rb"(?P<bare>c=(?P<gs2>[^,]+),r=(?P<nonce>[^,]+)(?:,[^p].*)?),p=(?P<proof>[^,]+)")
+
+
+class Exchange:
+    """One login: `first`, then `final`. Both answer, or raise LoginFailed."""
+
+    def __init__(self, mechanism: Mechanism, find: FindVerifier, random: RandomBytes = os.urandom) -> None:
+        self.mechanism = mechanism
+        self.user = ""
+        self._find = find
+        self._nonce = b64encode(random(_NONCE_BYTES))
+        self._gs2 = b""
+        self._messages = b""
+        self._verifier: Verifier | None = None
+
+    def first(self, message: bytes) -> bytes:
+        found = _FIRST.fullmatch(message) if len(message) <= _MAX_MESSAGE_BYTES else None
+        if found is None:
+            raise LoginFailed("a first SCRAM message that cannot be read")
+        self.user = _name(found["user"])
+        if found["authzid"] and _name(found["authzid"]) != self.user:
+            raise LoginFailed("a login in the name of somebody else")
+        self._gs2 = found["gs2"]
+        self._nonce = found["nonce"] + self._nonce
+        verifier = self._verifier = self._find(self.user, self.mechanism)
+        answer = b"r=%b,s=%b,i=%d" % (self._nonce, b64encode(verifier.salt), verifier.iterations)
+        self._messages = found["bare"] + b"," + answer
+        return answer
+
+    def final(self, message: bytes) -> bytes:
+        found = _FINAL.fullmatch(message) if len(message) <= _MAX_MESSAGE_BYTES else None
+        if found is None or self._verifier is None:
+            raise LoginFailed("a last SCRAM message that cannot be read")
+        verifier, mechanism = self._verifier, self.mechanism
+        try:
+            gs2, proof = b64decode(found["gs2"], validate=True), b64decode(found["proof"], validate=True)
+        except Base64Error:
+            raise LoginFailed("a last SCRAM message that cannot be read") from None
+        signed = self._messages + b"," + found["bare"]
+        signature = _hmac(mechanism, verifier.stored_key, signed)
+        if len(proof) != len(signature):
+            raise LoginFailed("a proof of the wrong length")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        is_known = hmac.compare_digest(
+            hashlib.new(mechanism.digest, client_key).digest(), verifier.stored_key
+        )
+        if not is_known or gs2 != self._gs2 or not hmac.compare_digest(found["nonce"], self._nonce):
+            raise LoginFailed("a wrong user name or password")
+        if self._find(self.user, mechanism) != verifier:
+            raise LoginFailed("a password that was changed in this moment")
+        return b"v=" + b64encode(_hmac(mechanism, verifier.server_key, signed))
+
+
+def _name(text: bytes) -> str:
+    try:
+        name = text.decode()
+    except UnicodeDecodeError:
+        raise LoginFailed("a user name that is not UTF-8") from None
+    if re.search(r"=(?!2C|3D)", name):
+        raise LoginFailed("a user name that cannot be read")
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _hmac(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, mechanism.digest)
+
+
+def _stored_key(mechanism: Mechanism, salted: bytes) -> bytes:
+    return hashlib.new(mechanism.digest, _hmac(mechanism, salted, b"Client Key")).digest()

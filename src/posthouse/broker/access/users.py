@@ -1,0 +1,197 @@
+"""Who may log in. Storage has one entry per user in `Space.USERS`:
+
+key    name in UTF-8
+value  JSON object in UTF-8: mechanism to salt, iterations and the two keys, all but iterations in hex
+"""
+
+import asyncio
+import hmac
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
+
+from posthouse.broker.access.changes import Changes
+from posthouse.broker.access.scram import (
+    DEFAULT_ITERATIONS,
+    SALT_BYTES,
+    Mechanism,
+    RandomBytes,
+    Verifier,
+    check_cost,
+    verifier_of,
+)
+from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
+from posthouse.storage.interface import Put, Space, Storage
+
+_MAX_NAME_BYTES = 255
+_MAX_PASSWORD_BYTES = 1024
+_MAX_WAITING = 256
+"""Logins with plain passwords at once. Each takes milliseconds of a processor."""
+_MAX_REMEMBERED = 10_000
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    verifiers: Mapping[Mechanism, Verifier] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Users:
+    """Owned by the event loop; passwords are worked on by a thread."""
+
+    def __init__(self, storage: Storage, random: RandomBytes = os.urandom) -> None:
+        self._storage = storage
+        self._changes = Changes()
+        self._random = random
+        self._users: dict[str, User] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        self._waiting = 0
+        self._secret = random(32)
+        # Clients that open many connections would otherwise keep a processor busy with one password.
+        self._remembered: dict[tuple[str, bytes], User] = {}
+        self.changed: Callable[[str], None] = lambda name: None
+        """Called with the name of a user who has another password now, or none."""
+
+    def load(self) -> None:
+        for key, value in self._storage.take_state(Space.USERS).items():
+            name = key.decode()
+            self._users[name] = User(name, _verifiers(value))
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(self._users.values())
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def get(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    async def set_password(
+        self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS, only: Mechanism | None = None
+    ) -> None:
+        """A new user, or a new password of one; for both mechanisms, so that clients can choose."""
+        check_name(name)
+        check_password(password)
+        check_cost(b"salt", iterations)
+        mechanisms = list(Mechanism) if only is None else [only]
+
+        def made() -> list[Verifier]:
+            return [
+                verifier_of(mechanism, password, iterations=iterations, random=self._random)
+                for mechanism in mechanisms
+            ]
+
+        await self.replace(name, await self._work(made))
+
+    async def replace(
+        self, name: str, verifiers: Sequence[Verifier], removed: Sequence[Mechanism] = ()
+    ) -> None:
+        """The user has these and no longer those that are removed. One without any is deleted."""
+        check_name(name)
+        await self._changes.make(self._replace(name, verifiers, removed))
+
+    async def _replace(self, name: str, verifiers: Sequence[Verifier], removed: Sequence[Mechanism]) -> None:
+        known = self._users.get(name, User(name))
+        kept = {key: value for key, value in known.verifiers.items() if key not in removed}
+        kept |= {verifier.mechanism: verifier for verifier in verifiers}
+        value = _encoded(kept) if kept else None
+        await self._storage.commit([Put(Space.USERS, name.encode(), value)])
+        if kept:
+            self._users[name] = User(name, kept)
+        else:
+            self._users.pop(name, None)
+        self.changed(name)
+
+    async def delete(self, name: str) -> None:
+        if name not in self._users:
+            raise UnknownUser(f"there is no user {name!r}")
+        await self.replace(name, (), tuple(Mechanism))
+
+    def verifier(self, name: str, mechanism: Mechanism) -> Verifier:
+        """Of a user who does not exist: one that nobody's password fits, and that is always the same."""
+        user = self._users.get(name)
+        found = None if user is None else user.verifiers.get(mechanism)
+        if found is not None:
+            return found
+        salt = hmac.digest(self._secret, f"{mechanism} {name}".encode(), "sha256")[:SALT_BYTES]
+        nothing = bytes(mechanism.key_bytes)
+        return Verifier(mechanism, salt, DEFAULT_ITERATIONS, nothing, nothing)
+
+    async def check_password(self, name: str, password: str) -> None:
+        """Raises LoginFailed, after the same time whether or not there is such a user."""
+        user = self._users.get(name)
+        given = (name, hmac.digest(self._secret, password.encode(errors="surrogatepass"), "sha256"))
+        if user is not None and self._remembered.get(given) is user:
+            return
+        # The two may be of different passwords, where somebody changed only one of them. None is left out, so
+        # that the time does not tell which of them there are.
+        verifiers = [self.verifier(name, mechanism) for mechanism in Mechanism]
+
+        def accepted() -> bool:
+            return sum(verifier.accepts(password) for verifier in verifiers) > 0
+
+        if len(password) > _MAX_PASSWORD_BYTES or not await self._work(accepted):
+            raise LoginFailed("a wrong user name or password")
+        if user is None or self._users.get(name) is not user:
+            raise LoginFailed("a wrong user name or password")
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[given] = user
+
+    async def _work(self, job: Callable[[], _Result]) -> _Result:
+        if self._waiting >= _MAX_WAITING:
+            raise LoginFailed("too many logins at once; try again")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, job)
+        finally:
+            self._waiting -= 1
+
+
+def check_name(name: str) -> None:
+    if not name or len(name.encode()) > _MAX_NAME_BYTES:
+        raise InvalidCredential(f"a user name has from 1 to {_MAX_NAME_BYTES} bytes")
+    if not name.isprintable() or name == "*":
+        raise InvalidCredential(f"{name!r} cannot be a user name")
+
+
+def check_password(password: str) -> None:
+    if not password or len(password.encode()) > _MAX_PASSWORD_BYTES:
+        raise InvalidCredential(f"a password has from 1 to {_MAX_PASSWORD_BYTES} bytes")
+
+
+def _encoded(verifiers: Mapping[Mechanism, Verifier]) -> bytes:
+    return json.dumps(
+        {
+            mechanism: {
+                "salt": each.salt.hex(),
+                "iterations": each.iterations,
+                "stored_key": each.stored_key.hex(),
+                "server_key": each.server_key.hex(),
+            }
+            for mechanism, each in verifiers.items()
+        }
+    ).encode()
+
+
+def _verifiers(value: bytes) -> dict[Mechanism, Verifier]:
+    found = {}
+    for name, given in json.loads(value).items():
+        mechanism = Mechanism(name)
+        found[mechanism] = Verifier(
+            mechanism,
+            bytes.fromhex(given["salt"]),
+            given["iterations"],
+            bytes.fromhex(given["stored_key"]),
+            bytes.fromhex(given["server_key"]),
+        )
+    return found
