@@ -9,8 +9,9 @@ import pytest
 from posthouse.app import App
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidConfig, StorageClosed
-from posthouse.settings import Address, Settings
+from posthouse.settings import Address, Authentication, Settings
 from posthouse.storage.memory import MemoryStorage
+from posthouse.testing import AsyncBroker
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -77,3 +78,12 @@ async def test_the_data_directory_is_used(tmp_path: Path) -> None:
     await second.start()
     assert second.broker.cluster_id == cluster_id
     await second.stop()
+
+
+async def test_a_broker_that_nobody_could_log_in_to_does_not_start(tmp_path: Path) -> None:
+    """And lets go of its data: the next one may have it."""
+    with pytest.raises(InvalidConfig, match="admin-password-file"):
+        async with AsyncBroker(data=tmp_path, authentication=Authentication.REQUIRED):
+            pass
+    async with AsyncBroker(data=tmp_path):
+        pass

@@ -2,21 +2,40 @@
 
 import asyncio
 import logging
+import os
 import resource
+from dataclasses import dataclass
 
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
+from posthouse.protocols.budget import Budget
+from posthouse.protocols.gate import Gate
 from posthouse.protocols.kafka.connection import KafkaConnections
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.kafka.dispatch import Dispatcher
-from posthouse.protocols.listener import Listener
-from posthouse.settings import Address, Settings
+from posthouse.protocols.listener import Connection, Listener
+from posthouse.protocols.tls import Certificates
+from posthouse.settings import MIB, Address, Settings
 from posthouse.storage.interface import Storage
 from posthouse.storage.memory import MemoryStorage
 
 log = logging.getLogger(__name__)
+
+
+_MOST_INFLIGHT = 1024 * MIB
+_SWEEP_SECONDS = 1.0
+_CERTIFICATE_SECONDS = 5.0
+"""How often the files of the certificate are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    name: str
+    address: Address
+    listener: Listener
+    with_tls: bool
 
 
 class App:
@@ -30,40 +49,90 @@ class App:
         self.settings = settings
         self.broker = Broker(storage or _storage(settings, clock), settings, clock, ConsumerProtocol())
         self.broker.namespaces.read_attributes = read_attributes
-        self._kafka = Listener(
-            "Kafka",
-            KafkaConnections(Dispatcher(self.broker), settings),
-            max_connections=settings.max_connections,
+        self._certificates = Certificates.of(settings)
+        self._following: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        gate = self._gate = Gate(
+            clock, total=settings.max_connections, per_address=settings.max_connections_per_address
         )
-        self._amqp = Listener(
-            "AMQP",
-            AmqpConnections(self.broker.namespaces, self.broker.publishing, settings),
-            max_connections=settings.max_connections,
+        budget = self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
+        dispatcher, access = Dispatcher(self.broker), self.broker.access
+        amqp = AmqpConnections(
+            self.broker.namespaces, self.broker.publishing, access, settings, budget=budget
         )
+        self._doors = [
+            _Door(name, where, Listener(label, connections, gate), with_tls=with_tls)
+            for name, label, where, connections, with_tls in (
+                (
+                    "kafka",
+                    "Kafka",
+                    settings.kafka,
+                    KafkaConnections(dispatcher, access, settings, budget, settings.kafka_advertised),
+                    False,
+                ),
+                (
+                    "kafka_tls",
+                    "Kafka",
+                    settings.kafka_tls,
+                    KafkaConnections(dispatcher, access, settings, budget, settings.kafka_tls_advertised),
+                    True,
+                ),
+                ("amqp", "AMQP", settings.amqp, amqp, False),
+                ("amqp_tls", "AMQP", settings.amqp_tls, amqp, True),
+            )
+            if where is not None
+        ]
         self.listeners: dict[str, Address] = {}
         """Where clients are served, by protocol, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
         try:
-            self.listeners["kafka"] = await self._kafka.start(self.settings.kafka)
-            if self.settings.amqp is not None:
-                self.listeners["amqp"] = await self._amqp.start(self.settings.amqp)
+            for door in self._doors:
+                tls = self._certificates if door.with_tls else None
+                self.listeners[door.name] = await door.listener.start(door.address, tls)
         except BaseException:
-            self._kafka.close()
+            for door in self._doors:
+                door.listener.close()
             await self.broker.stop()
             raise
+        self._sweep()
+        if self._certificates is not None:
+            self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
+
+    def _sweep(self) -> None:
+        """Once a second: whoever takes too long, or too much, has to go."""
+        self._gate.sweep()
+        self._budget.sweep()
+        for door in self._doors:
+            door.listener.sweep()
+        self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def reload_certificates(self) -> None:
+        """At once, instead of when the change is next looked for."""
+        if self._certificates is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._certificates.reload_changed)
+
+    @property
+    def connections(self) -> list[Connection]:
+        return [connection for door in self._doors for connection in door.listener]
 
     async def stop(self) -> None:
         """Accept nobody more, answer what was asked, then let go of the storage."""
-        self._kafka.close()
-        self._amqp.close()
+        if self._following is not None:
+            self._following.cancel()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for door in self._doors:
+            door.listener.close()
         self.broker.wake_readers()
-        await asyncio.gather(
-            self._kafka.drained(self.settings.shutdown_seconds),
-            self._amqp.drained(self.settings.shutdown_seconds),
-        )
+        await asyncio.gather(*(door.listener.drained(self.settings.shutdown_seconds) for door in self._doors))
         await self.broker.stop()
+
+
+def _affordable_bytes() -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(memory // 4, _MOST_INFLIGHT)
 
 
 def _storage(settings: Settings, clock: Clock) -> Storage:

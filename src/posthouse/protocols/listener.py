@@ -1,18 +1,31 @@
-"""A TCP listener for any protocol: it binds, counts, limits and drains connections."""
+"""A TCP listener for any protocol, with or without TLS: it binds, limits, watches and drains connections."""
 
 import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Protocol, cast
 
 from posthouse.model.errors import InvalidConfig
+from posthouse.protocols.gate import Gate, Visitor
+from posthouse.protocols.tls import Certificates
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+HANDSHAKE_SECONDS = 10.0
+_ACCEPTED_AT_ONCE = 2
+"""In one turn of the loop: those who are connected do not wait for a flood of those who want to be."""
+_SEND_BUFFER = 256 * 1024
+"""What the system keeps of answers that a client does not take. By itself it would be megabytes each."""
+PARTLY_SENT = 2 * _SEND_BUFFER
+"""So much of an answer may have been sent, and be in memory all the same until its last byte is sent."""
+_SWEPT_AT_ONCE = 500
+_REST_SECONDS = 0.5
+_OUT_OF_SOMETHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _BIND_ERRORS = {
     errno.EADDRINUSE: "port {port} of {host} is in use; stop the program that has it or choose another port",
@@ -33,71 +46,197 @@ class Connection(Protocol):
     def abort(self) -> None:
         """Close now."""
 
+    def tick(self) -> bool:
+        """A second has passed. Whether it began something, and sends the rest of it in drops."""
+
 
 class Listener:
     """Owned by the event loop. Connections join when they are made and leave when they are lost."""
 
-    def __init__(
-        self, name: str, factory: Callable[["Listener"], asyncio.BaseProtocol], *, max_connections: int
-    ) -> None:
+    def __init__(self, name: str, factory: Callable[["Listener"], asyncio.BaseProtocol], gate: Gate) -> None:
         self._name = name
         self._factory = factory
-        self._max_connections = max_connections
-        self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._gate = gate
+        self._visitors: dict[Connection, Visitor] = {}
+        self._arriving: dict[Connection, Visitor] = {}
+        self._shaking_hands: dict[asyncio.Task[None], Visitor] = {}
+        self._sockets: list[socket.socket] = []
+        self._tls: Certificates | None = None
         self._emptied = asyncio.Event()
 
-    async def start(self, address: Address) -> Address:
+    async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the address that clients can really use, where port 0 was given."""
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
+        self._tls = tls
         try:
-            self._server = await loop.create_server(
-                lambda: self._factory(self), address.host, address.port, backlog=BACKLOG
-            )
+            await self._bind(address)
         except OSError as error:
+            self._close_sockets()
             raise InvalidConfig(_bind_error(address, error)) from None
-        bound = self._server.sockets[0].getsockname()
-        return Address(address.host, bound[1])
+        for each in self._sockets:
+            self._loop.add_reader(each, self._accept, each)
+        return Address(address.host, self._sockets[0].getsockname()[1])
+
+    async def _bind(self, address: Address) -> None:
+        found = await self._loop.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        port = address.port
+        for family, kind, protocol, _, where in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            self._sockets.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind((where[0], port, *where[2:]))
+            listening.listen(BACKLOG)
+            port = listening.getsockname()[1]
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, where = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_SOMETHING:
+                    raise
+                log.error("%s connections have to wait: %s", self._name, error.strerror)
+                self._loop.remove_reader(listening)
+                self._loop.call_later(_REST_SECONDS, self._accept_again, listening)
+                return
+            self._welcome(accepted, Address(where[0], where[1]))
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _welcome(self, accepted: socket.socket, peer: Address) -> None:
+        accepted.setblocking(False)
+        visitor = Visitor(peer.host, str(peer), accepted.close)
+        if not self._enter(visitor):
+            accepted.close()
+            return
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        task = self._loop.create_task(self._connect(accepted, visitor))
+        visitor.send_away = partial(_turn_away, visitor, task)
+        self._shaking_hands[task] = visitor
+        task.add_done_callback(self._connected)
+
+    async def _connect(self, accepted: socket.socket, visitor: Visitor) -> None:
+        arriving: list[Connection] = []
+
+        def made() -> asyncio.BaseProtocol:
+            protocol = self._factory(self)
+            connection = cast("Connection", protocol)
+            self._arriving[connection] = visitor
+            arriving.append(connection)
+            return protocol
+
+        try:
+            await self._loop.connect_accepted_socket(
+                made,
+                accepted,
+                ssl=self._tls.context if self._tls else None,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
+            )
+        except BaseException:
+            if self._tls is None and arriving:
+                raise  # its transport has the socket now: it must not be closed under it, and `join` says no
+            accepted.close()
+            for each in arriving:
+                self._arriving.pop(each, None)
+            raise
+
+    def _connected(self, task: "asyncio.Task[None]") -> None:
+        visitor = self._shaking_hands.pop(task)
+        if not visitor.has_joined:
+            self._gate.leave(visitor)
+            # A task that never began holds the socket by its failure, and the visitor holds the task.
+            visitor.send_away = _nothing
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("no %s connection with %s: %s", self._name, visitor.peer, error)
+
+    def _enter(self, visitor: Visitor) -> bool:
+        reason = self._gate.enter(visitor)
+        if reason is not None:
+            log.warning("refusing the %s connection from %s: %s", self._name, visitor.peer, reason)
+        return reason is None
 
     def join(self, connection: Connection) -> bool:
         """Whether there is room. A connection that gets none must close."""
-        if len(self._connections) >= self._max_connections:
-            log.warning(
-                "refusing the %s connection from %s: all %d are taken",
-                self._name,
-                connection.peer,
-                self._max_connections,
-            )
+        visitor = self._arriving.pop(connection, None)
+        if visitor is None:
+            host = connection.peer.rpartition(":")[0]
+            visitor = Visitor(host, connection.peer, connection.abort)
+            if not self._enter(visitor):
+                return False
+        if visitor.is_unwanted:
             return False
-        self._connections.add(connection)
+        visitor.has_joined = True
+        visitor.send_away = connection.abort
+        self._visitors[connection] = visitor
         return True
 
+    def prove(self, connection: Connection) -> None:
+        """It has logged in, or made a request where nobody has to."""
+        visitor = self._visitors.get(connection)
+        if visitor is not None:
+            self._gate.prove(visitor)
+
     def leave(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        if not self._connections:
+        visitor = self._visitors.pop(connection, None)
+        if visitor is not None:
+            self._gate.leave(visitor)
+        if not self._visitors:
             self._emptied.set()
 
+    def sweep(self) -> None:
+        """Once a second. Thousands of connections are not looked at in one turn of the loop."""
+        self._sweep_rest(list(self._visitors))
+
+    def _sweep_rest(self, left: list[Connection]) -> None:
+        for connection in left[-_SWEPT_AT_ONCE:]:
+            if connection in self._visitors and connection.tick():
+                log.warning("closing the %s connection from %s: too slow", self._name, connection.peer)
+                connection.abort()
+        del left[-_SWEPT_AT_ONCE:]
+        if left:
+            self._loop.call_soon(self._sweep_rest, left)
+
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self._visitors)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._visitors)
 
     def close(self) -> None:
         """Accept nobody more, and let every connection finish what it is doing."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections):
+        self._close_sockets()
+        for task in list(self._shaking_hands):
+            task.cancel()
+        for connection in list(self._visitors):
             connection.finish()
+
+    def _close_sockets(self) -> None:
+        for each in self._sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self._sockets.clear()
 
     async def drained(self, seconds: float) -> None:
         """Wait until the last connection left; after `seconds` they are made to."""
         if await self._wait_until_empty(seconds):
             return
         log.warning("%d %s connections did not finish in %s s", len(self), self._name, seconds)
-        for connection in list(self._connections):
+        for connection in list(self._visitors):
             connection.abort()
         await self._wait_until_empty(1.0)
 
     async def _wait_until_empty(self, seconds: float) -> bool:
-        if not self._connections:
+        if not self._visitors:
             return True
         self._emptied.clear()
         try:
@@ -105,6 +244,16 @@ class Listener:
         except TimeoutError:
             return False
         return True
+
+
+def _nothing() -> None:
+    pass
+
+
+def _turn_away(visitor: Visitor, task: "asyncio.Task[None]") -> None:
+    """Before its connection is there. The task may be done already: then `join` comes next, and says no."""
+    visitor.is_unwanted = True
+    task.cancel()
 
 
 def _bind_error(address: Address, error: OSError) -> str:

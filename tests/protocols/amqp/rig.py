@@ -1,4 +1,4 @@
-"""A broker with an AMQP listener whose limits, storage and logins a test can choose."""
+"""A broker with an AMQP listener whose limits, storage and settings a test can choose."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from posthouse.model.clock import SystemClock
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.connection import AmqpConnection, AmqpConnections
 from posthouse.protocols.amqp.limits import AmqpLimits
+from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.settings import Address, Settings
 from posthouse.storage.interface import Append, Operation, Outcome
@@ -45,20 +46,28 @@ class GatedStorage(MemoryStorage):
 
 class Rig:
     def __init__(
-        self, *, limits: AmqpLimits | None = None, storage: MemoryStorage | None = None, **made: Any
+        self,
+        *,
+        limits: AmqpLimits | None = None,
+        storage: MemoryStorage | None = None,
+        buffer: int = 8 * 1024 * 1024,
+        **settings: Any,
     ) -> None:
-        """`made` goes to AmqpConnections; `buffer` is the setting connection_buffer_bytes."""
-        self.settings = Settings(memory=True, connection_buffer_bytes=made.pop("buffer", 8 * 1024 * 1024))
+        """`buffer` is the setting connection_buffer_bytes."""
+        self.settings = Settings(memory=True, connection_buffer_bytes=buffer, **settings)
         self.broker = Broker(storage or MemoryStorage(SystemClock()), self.settings, SystemClock())
         self._limits = limits
-        self._made = made
 
     async def __aenter__(self) -> Self:
         await self.broker.start()
         factory = AmqpConnections(
-            self.broker.namespaces, self.broker.publishing, self.settings, limits=self._limits, **self._made
+            self.broker.namespaces,
+            self.broker.publishing,
+            self.broker.access,
+            self.settings,
+            limits=self._limits,
         )
-        self.listener = Listener("AMQP", factory, max_connections=100)
+        self.listener = Listener("AMQP", factory, Gate(SystemClock(), total=100))
         self.address = await self.listener.start(Address("127.0.0.1", 0))
         return self
 
@@ -83,7 +92,7 @@ class Rig:
 
     @property
     def connections(self) -> list[AmqpConnection]:
-        return [each for each in self.listener._connections if isinstance(each, AmqpConnection)]
+        return [each for each in self.listener if isinstance(each, AmqpConnection)]
 
     def queue(self, name: str) -> Queue:
         return self.broker.namespaces.get("/").queues[name]

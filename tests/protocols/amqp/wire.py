@@ -81,12 +81,15 @@ class Wire:
         channel_max: int = 2047,
         heartbeat: int = 0,
         capabilities: dict[str, Any] | None = None,
+        name: str | None = None,
     ) -> Self:
         await self.connect()
         self.writer.write(PROTOCOL_HEADER)
         start: Any = await self.expect(0, Connection.Start)
         self.server_properties = start.server_properties
         given: Any = {"capabilities": CAPABILITIES if capabilities is None else capabilities}
+        if name is not None:
+            given["connection_name"] = name
         self.send(0, Connection.StartOk(given, "PLAIN", f"\0{user}\0{password}"))
         self.tune = await self.expect(0, Connection.Tune)
         self.send(0, Connection.TuneOk(channel_max, frame_max, heartbeat))
@@ -194,6 +197,7 @@ class Wire:
             where, got = await self.receive()
             if isinstance(got, Content | Basic.GetEmpty):
                 return got
+            self.send(where, Channel.CloseOk() if where else Connection.CloseOk())
             raise _closed(where, got)
         return await self.expect(channel, answers[0])
 

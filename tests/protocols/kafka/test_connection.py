@@ -17,7 +17,7 @@ MIB = 1024 * 1024
 
 
 def connections(broker: AsyncBroker) -> list[KafkaConnection]:
-    return [each for each in broker.app._kafka._connections if isinstance(each, KafkaConnection)]
+    return [each for each in broker.app.connections if isinstance(each, KafkaConnection)]
 
 
 async def paused_connection(broker: AsyncBroker) -> KafkaConnection:
@@ -147,7 +147,7 @@ async def test_more_connections_than_allowed_are_closed(caplog: pytest.LogCaptur
             await first.ask(MetadataRequest(), MetadataResponse)
         [record] = alarms(caplog)
         assert "all 2 are taken" in record.message
-        while len(broker.app._kafka):
+        while broker.app.connections:
             await asyncio.sleep(0.001)
         async with Wire(broker.kafka) as again:
             await again.ask(MetadataRequest(), MetadataResponse)

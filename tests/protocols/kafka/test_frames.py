@@ -82,3 +82,25 @@ def test_knows_that_a_frame_has_begun(begun: bytes) -> None:
     reader = make_reader()
     assert feed(reader, begun, 2**16) == []
     assert reader.in_frame
+
+
+def test_only_records_make_a_request_very_large() -> None:
+    limit = 16 * 2**20
+    begin = b"\x00\x03" + bytes(20_000)
+    with pytest.raises(FrameError, match="carries no records"):
+        feed(
+            FrameReader(memoryview(bytearray(RECEIVE_BUFFER)), 2 * limit),
+            struct.pack(">i", limit + 1) + begin,
+            2**16,
+        )
+    reader = FrameReader(memoryview(bytearray(RECEIVE_BUFFER)), 2 * limit)
+    assert feed(reader, struct.pack(">i", limit + 1) + b"\x00\x00" + begin, 2**16) == []
+    assert reader.in_frame
+
+
+def test_memory_follows_what_has_arrived() -> None:
+    reader = make_reader()
+    feed(reader, struct.pack(">i", MAX_FRAME) + bytes(100), 2**16)
+    assert reader.held == 104
+    feed(reader, bytes(20_000), 2**16)
+    assert reader.held <= 16 * 21_000

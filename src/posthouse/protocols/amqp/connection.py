@@ -8,12 +8,13 @@ many answers untaken.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import cast
 
 from pamqp.commands import Connection as Methods
 
+from posthouse.broker.access.control import AccessControl
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.protocols.amqp.codec import encode
@@ -21,18 +22,23 @@ from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.framing import PROTOCOL
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
+from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
-from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.amqp.negotiation import Authenticate, LoginRefused, guest_only
+from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
+from posthouse.protocols.amqp.negotiation import LoginRefused
 from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
-from posthouse.protocols.listener import Listener
-from posthouse.settings import Address, Settings
+from posthouse.protocols.budget import FAIR, SMALL, Budget
+from posthouse.protocols.listener import PARTLY_SENT, Listener
+from posthouse.protocols.pace import Pace
+from posthouse.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_ENOUGH = 2**62
 
 
 class AmqpConnections:
@@ -42,19 +48,22 @@ class AmqpConnections:
         self,
         namespaces: Namespaces,
         publishing: Publishing,
+        access: AccessControl,
         settings: Settings,
         *,
         limits: AmqpLimits | None = None,
-        authenticate: Authenticate = guest_only,
+        budget: Budget | None = None,
         random: RandomBytes = os.urandom,
     ) -> None:
         namespaces.predeclare(PREDECLARED)
         self.shared = Shared(
             namespaces,
             publishing,
+            access,
             buffer_bytes=settings.connection_buffer_bytes,
             limits=limits or AmqpLimits(max_unacked=settings.max_unacked),
-            authenticate=authenticate,
+            allow_cleartext_passwords=settings.allow_cleartext_passwords,
+            budget=budget or Budget(_ENOUGH),
             random=random,
         )
 
@@ -84,21 +93,26 @@ class AmqpConnection(asyncio.Protocol):
         self._listener = listener
         self._stage = _Stage.OPEN
         self._reading_paused = False
+        self._unknown_bytes: int | None = shared.limits.unknown_bytes
+        """How many it may still send before it has logged in."""
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._pace = Pace()
+        self._account = shared.budget.account("?", self._room_again, self.abort)
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(loop, self._transport, self._limit)
+        self._outbox.account, self._outbox.counted = self._account, self._count_memory
         self._heartbeats = Heartbeats(loop, self._outbox, self._missed)
-        self._decoder = Decoder(frame_max=self._limits.frame_max, max_body=self._limits.max_body)
-        self._conversation = Conversation(self._shared, self, loop, self._outbox, self._decoder)
-        address = transport.get_extra_info("peername")
-        self.peer = (
-            str(Address(address[0], address[1])) if isinstance(address, tuple) else str(address or "?")
+        self._decoder = Decoder(
+            frame_max=min(self._limits.frame_max, UNKNOWN_FRAME_MAX), max_body=self._limits.max_body
         )
+        client = Client.at(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
+        self.peer = self._account.peer = client.peer
+        self._conversation = Conversation(self._shared, self, client, loop, self._outbox, self._decoder)
         if self._listener.join(self):
             self._set_timer(self._limits.handshake_seconds, "did not open the connection in time")
         else:
@@ -112,16 +126,31 @@ class AmqpConnection(asyncio.Protocol):
         self._heartbeats.stop()
         self._cancel_timer()
         self._outbox.close()
+        self._account.close()
+        self._decoder.forget()
         self._end().add_done_callback(lambda _: self._listener.leave(self))
 
     def data_received(self, data: bytes) -> None:
         self._heartbeats.heard = True
-        asked: Iterable[Asked]
+        self._pace.received += len(data)
+        if self._unknown_bytes is not None and not self._is_modest(len(data)):
+            return
+        asked: Sequence[Asked]
         try:
             asked = self._decoder.feed(data)
         except FrameError as error:
             asked = [*error.events, (FAULT, 0, error)]
         self._conversation.take(asked)
+
+    def _is_modest(self, size: int) -> bool:
+        """Whether somebody whom nobody knows sends no more than it takes to say who they are."""
+        assert self._unknown_bytes is not None
+        self._unknown_bytes -= size
+        if self._unknown_bytes >= 0:
+            return True
+        most = self._limits.unknown_bytes
+        self.close_because(Refused(ReplyCode.FRAME_ERROR, f"more than {most} bytes before the login"), 0)
+        return False
 
     def pause_writing(self) -> None:
         self._outbox.pause()
@@ -131,6 +160,16 @@ class AmqpConnection(asyncio.Protocol):
         self._conversation.deliver_again()
         self.regulate()
 
+    def _count_memory(self) -> None:
+        unsent = self._outbox.unsent
+        if unsent > SMALL:
+            unsent += PARTLY_SENT
+        self._account.set(self._decoder.held + self._conversation.unfinished.size + unsent)
+
+    def _room_again(self) -> None:
+        self.regulate()
+        self._conversation.deliver_again()
+
     def regulate(self) -> None:
         stage = self._stage
         if stage is _Stage.FINISHING and self._conversation.is_idle:
@@ -138,11 +177,13 @@ class AmqpConnection(asyncio.Protocol):
             self.close_because(Refused(ReplyCode.CONNECTION_FORCED, forced), 0)
             return
         conversation = self._conversation
+        self._count_memory()
         pause = stage is _Stage.OPEN and (
-            len(conversation.waiting) > 0
+            conversation.is_behind
             or conversation.unfinished.size > self._limit
-            or bool(conversation.blocking)
+            or (conversation.unfinished.size > FAIR and self._shared.publishing.is_behind())
             or self._outbox.is_overfull
+            or self._account.must_wait()
         )
         if pause != self._reading_paused and stage is not _Stage.LOST:
             self._reading_paused = self._heartbeats.is_excused = pause
@@ -155,11 +196,21 @@ class AmqpConnection(asyncio.Protocol):
 
     def greeted(self, header: bytes) -> None:
         if header == PROTOCOL:
-            self._outbox.send(encode.method(0, self._conversation.negotiation.begin()))
+            negotiation = self._conversation.negotiation
+            self._outbox.send(encode.method(0, negotiation.begin()))
+            if not negotiation.mechanisms:
+                log.warning(
+                    "the AMQP client at %s cannot log in: passwords are taken over TLS, or with "
+                    "allow_cleartext_passwords",
+                    self.peer,
+                )
             return
         log.warning("the client at %s does not speak AMQP 0-9-1: it began with %r", self.peer, header)
         self._outbox.send(PROTOCOL)
         self._leave()
+
+    def logged_in(self) -> None:
+        self._unknown_bytes = None
 
     def tuned(self) -> None:
         negotiation = self._conversation.negotiation
@@ -168,6 +219,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def opened(self) -> None:
         self._cancel_timer()
+        self._listener.prove(self)
 
     # Going
 
@@ -236,6 +288,12 @@ class AmqpConnection(asyncio.Protocol):
             self._stage = _Stage.FINISHING
             self._conversation.stop()
             self.regulate()
+
+    def tick(self) -> bool:
+        self.regulate()
+        if self._outbox.is_memory_short:
+            self._conversation.deliver_again()
+        return self._pace.is_too_slow(waits_for_rest=self._decoder.held > 0 and not self._reading_paused)
 
     def abort(self) -> None:
         self._stage = _Stage.LOST

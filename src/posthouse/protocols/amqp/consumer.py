@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 512
 """A queue hands over so many at most before it looks again whether the client keeps up."""
+_AT_ONCE_METERED: Final = 32
+"""The same where there are quotas: whoever may take little is not to get far beyond it."""
+_AT_ONCE_SHORT: Final = 4
+"""The same where memory is spent."""
 
 
 class ChannelConsumer:
@@ -48,14 +52,23 @@ class ChannelConsumer:
     @property
     def credit(self) -> int:
         channel = self.channel
-        if not self.is_active or not channel.is_flowing or channel.outbox.is_congested:
+        throttle = channel.session.throttle
+        if (
+            not self.is_active
+            or not channel.is_flowing
+            or not channel.outbox.takes_deliveries
+            or throttle.deliveries.is_on
+        ):
             return 0
+        most = _AT_ONCE_METERED if throttle.is_on else AT_ONCE
+        if channel.outbox.is_memory_short:
+            most = _AT_ONCE_SHORT
         if self.no_ack:
-            return AT_ONCE
+            return most
         credit = channel.credit
         if self.prefetch and self.prefetch - self.unacked < credit:
             credit = self.prefetch - self.unacked
-        return credit if credit < AT_ONCE else AT_ONCE
+        return credit if credit < most else most
 
     def deliver(self, messages: Sequence[Message]) -> None:
         # One loop with everything in locals: this runs for every message that goes out.
@@ -91,6 +104,8 @@ class ChannelConsumer:
             )
         deliveries.last_tag = delivery_tag
         channel.outbox.send_all(frames)
+        if (throttle := channel.session.throttle).is_on:
+            throttle.delivered(sum(map(len, frames)))
         if no_ack:
             self.queue.ack(messages)
         else:

@@ -7,7 +7,7 @@ it on the connection; so does a publish to a queue that is full and wants its pu
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from pamqp.base import Frame as Command
@@ -23,21 +23,23 @@ from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.events import ACK, METHOD, PROTOCOL_HEADER, PUBLISH, Event
 from posthouse.protocols.amqp.codec.framing import BASIC_ACK, BASIC_PUBLISH
+from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import (
     INTERNAL,
     Refused,
     ReplyCode,
     channel_error,
     refused_frame,
-    speaking_of,
     translated,
 )
-from posthouse.protocols.amqp.negotiation import Negotiation, State
+from posthouse.protocols.amqp.negotiation import Login, State
+from posthouse.protocols.amqp.opening import Opening
 from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
+from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ class Host(Protocol):
     """What a conversation asks of its connection."""
 
     def greeted(self, header: bytes) -> None: ...
+
+    def logged_in(self) -> None: ...
 
     def tuned(self) -> None:
         """The client has chosen: see `Conversation.negotiation`."""
@@ -74,6 +78,7 @@ class Conversation:
         self,
         shared: Shared,
         host: Host,
+        client: Client,
         loop: asyncio.AbstractEventLoop,
         outbox: Outbox,
         decoder: Decoder,
@@ -83,9 +88,13 @@ class Conversation:
         self._loop = loop
         self._outbox = outbox
         self._decoder = decoder
-        self.negotiation = Negotiation(shared.limits, shared.authenticate)
+        self._opening = Opening(shared, client, lambda refusal: host.close_because(refusal, 0))
+        self.negotiation = self._opening.negotiation
         self.unfinished = Unfinished(shared.publishing, self._wave_ended)
         self.blocking = Blocking(outbox)
+        self.throttle = Throttle(
+            shared.access.quotas, loop, read_on=host.regulate, deliver_again=self.deliver_again
+        )
         self.session: Session | None = None
         self.waiting: deque[Asked] = deque()
         self.is_over = False
@@ -102,14 +111,31 @@ class Conversation:
         """Whether everything that was asked for has been answered."""
         return self._task is None and not self.unfinished.parts
 
-    def take(self, asked: Iterable[Asked]) -> None:
+    @property
+    def is_behind(self) -> bool:
+        """Whether nothing more is to be read for now."""
+        return (
+            len(self.waiting) > 0
+            or bool(self.blocking)
+            or self.throttle.reading.is_on
+            or self._opening.is_logging_in
+        )
+
+    def take(self, asked: Sequence[Asked]) -> None:
         if self.is_over:
             asked = [event for event in asked if event[1] == 0 or event[0] == ACK]
+        if self.throttle.is_on and self.session is not None:
+            self._meter(asked)
         if self._is_held:
             self.waiting.extend(asked)
         else:
             self._work(asked)
         self._host.regulate()
+
+    def _meter(self, asked: Iterable[Asked]) -> None:
+        size = sum(len(event[5]) + len(event[6]) for event in asked if event[0] == PUBLISH)
+        if size:
+            self.throttle.written(size)
 
     def _work(self, asked: Iterable[Asked]) -> None:
         """One after the other, until one has to be waited for: then the rest waits, too."""
@@ -185,11 +211,15 @@ class Conversation:
         if isinstance(answer, bytes):
             self._outbox.send(answer)
         else:
-            self._is_held = True
-            if self.session is not None:
-                self.session.is_answering = True
-            self._task = self._loop.create_task(self._answered(number, answer, method.index))
-            self._task.add_done_callback(self._done)
+            self._hold(number, answer, method.index)
+
+    def _hold(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
+        """Everything behind it waits."""
+        self._is_held = True
+        if self.session is not None:
+            self.session.is_answering = True
+        self._task = self._loop.create_task(self._answered(number, answer, index))
+        self._task.add_done_callback(self._done)
 
     async def _answered(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
         try:
@@ -197,7 +227,7 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 - told apart in one place
             self._refuse(number, error, index)
         else:
-            if frame is not None and number in self._by_number:
+            if frame is not None and (number in self._by_number or (number == 0 and not self.is_over)):
                 self._outbox.send(frame)
 
     def _done(self, task: "asyncio.Task[None]") -> None:
@@ -224,12 +254,25 @@ class Conversation:
         elif self.is_over:
             return
         elif isinstance(method, Methods.UpdateSecret) and self.session is not None:
-            self._outbox.send(encode.method(0, Methods.UpdateSecretOk()))
+            self._hold(0, self._update_secret(method), method.index)
         else:
             self._negotiate(method)
 
+    async def _log_in(self, login: Login) -> bytes | None:
+        answer = await self._opening.log_in(login)
+        if self.is_over:
+            return None
+        self._host.logged_in()
+        return encode.method(0, answer)
+
+    async def _update_secret(self, method: Methods.UpdateSecret) -> bytes:
+        return encode.method(0, await self._opening.update_secret(method))
+
     def _negotiate(self, method: Command) -> None:
         answer = self.negotiation.take(method)
+        if isinstance(answer, Login):
+            self._hold(0, self._log_in(answer), method.index)
+            return
         if isinstance(method, Methods.TuneOk):
             self._host.tuned()
         elif self.negotiation.state is State.RUNNING:
@@ -238,25 +281,10 @@ class Conversation:
             self._outbox.send(encode.method(0, answer))
 
     def _open(self) -> None:
-        negotiation = self.negotiation
-        with speaking_of(negotiation.vhost):
-            namespace = self._shared.namespaces.get(negotiation.vhost)
-        self.session = Session(
-            user=negotiation.user,
-            namespace=namespace,
-            capabilities=negotiation.capabilities,
-            frame_max=negotiation.frame_max,
-            limits=self._shared.limits,
-            outbox=self._outbox,
-            unfinished=self.unfinished,
-            settlements=self._settlements,
-            envelopes=self._shared.envelopes,
-            shown=self._shared.shown(namespace),
-            reply_tos=self._shared.reply_tos,
-            names=self._shared.names,
-        )
+        self.session = self._opening.session(self._outbox, self.unfinished, self._settlements, self.throttle)
         self.blocking.tells = self.session.can("connection.blocked")
-        self._channels = Channels(self.session, self._decoder, negotiation.channel_max, self._by_number)
+        channel_max = self.negotiation.channel_max
+        self._channels = Channels(self.session, self._decoder, channel_max, self._by_number)
         self._host.opened()
 
     # Waiting for room
@@ -306,8 +334,10 @@ class Conversation:
     async def end(self) -> None:
         """When this returns, nothing is left of it: exclusive queues are gone."""
         self.end_channels()
+        self.throttle.close()
         if self._task is not None:
             await asyncio.wait([self._task])
+        self._opening.leave()
         if self.session is None:
             return
         session, self.session = self.session, None

@@ -6,6 +6,8 @@ MIB = 1024 * 1024
 
 SMALLEST_FRAME_MAX = 4096
 """No client may ask for less: the standard says so."""
+UNKNOWN_FRAME_MAX = 64 * 1024
+"""Of clients that have yet to log in. The longest thing that they have to say is who they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,10 @@ class AmqpLimits:
     """The same when the broker stops: many clients look at their socket only when they want something."""
     lingering_seconds: float = 3.0
     """How long a client that closed has time to close its socket, too: what it still sends is thrown away."""
+    unknown_bytes: int = 2 * UNKNOWN_FRAME_MAX
+    """All that a client may send before it has logged in."""
+    failed_login_seconds: float = 0.1
+    """How long whoever has a wrong password waits to be told so."""
     refusal_seconds: float = 1.0
     """How long a client that is refused without a word, or has lost us, waits until its socket is closed."""
     storage_retry_seconds: float = 1.0

@@ -1,7 +1,8 @@
 """The conversation until a connection is open. Sans-IO: methods in, methods out."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -12,8 +13,6 @@ from posthouse import __version__
 from posthouse.protocols.amqp.codec.tables import MalformedTable, decode_table
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, channel_error, command_invalid, not_allowed
 from posthouse.protocols.amqp.limits import SMALLEST_FRAME_MAX, AmqpLimits
-
-Authenticate = Callable[[str, str], bool]
 
 SERVER_PROPERTIES: Final[Mapping[str, object]] = {
     # Clients look at product and version for what the broker can do: kombu, and with it Celery, asks for a
@@ -35,7 +34,9 @@ SERVER_PROPERTIES: Final[Mapping[str, object]] = {
         "direct_reply_to": True,
     },
 }
-_MECHANISMS: Final = "PLAIN AMQPLAIN"
+PLAIN: Final = "PLAIN"
+AMQPLAIN: Final = "AMQPLAIN"
+EXTERNAL: Final = "EXTERNAL"
 
 
 class State(StrEnum):
@@ -44,6 +45,8 @@ class State(StrEnum):
     WAITING = "waiting"
     """For the protocol header."""
     STARTING = "starting"
+    SECURING = "securing"
+    """The client has said who it is, and somebody is finding out whether that is true."""
     TUNING = "tuning"
     OPENING = "opening"
     RUNNING = "running"
@@ -62,18 +65,25 @@ class LoginRefused(Refused):
         return False
 
 
-def guest_only(user: str, password: str) -> bool:
-    """Who may log in, until there are users: the one that every client tries first."""
-    return user == "guest" and password == "guest"
+@dataclass(frozen=True, slots=True, repr=False)
+class Login:
+    """Who a client says it is. Has no repr that could end up in a log."""
+
+    mechanism: str
+    user: str = ""
+    password: str = ""
 
 
 class Negotiation:
-    def __init__(self, limits: AmqpLimits, authenticate: Authenticate) -> None:
+    def __init__(self, limits: AmqpLimits, mechanisms: Sequence[str]) -> None:
         self._limits = limits
-        self._authenticate = authenticate
+        self.mechanisms = mechanisms
+        """The ways to log in that are offered."""
         self.state = State.WAITING
         self.user = ""
         self.vhost = ""
+        self.connection_name = ""
+        """What the client calls itself."""
         self.capabilities: Mapping[str, object] = {}
         self.channel_max = limits.channel_max
         self.frame_max = limits.frame_max
@@ -88,26 +98,30 @@ class Negotiation:
         """The client speaks our protocol."""
         self.state = State.STARTING
         properties: Any = dict(SERVER_PROPERTIES)
-        return Connection.Start(0, 9, properties, _MECHANISMS, "en_US")
+        return Connection.Start(0, 9, properties, " ".join(self.mechanisms), "en_US")
 
-    def take(self, method: Command) -> Command | None:
-        """The answer, None where the client goes on by itself."""
+    def take(self, method: Command) -> Command | Login | None:
+        """The answer, None where the client goes on by itself, or a login that has to be looked at."""
         step = _STEPS.get((self.state, type(method)))
         if step is None:
             raise channel_error(f"unexpected method in connection state {self.state}")
         return step(self, method)
 
-    def _start_ok(self, method: Connection.StartOk) -> Command:
+    def _start_ok(self, method: Connection.StartOk) -> Login:
         properties: Mapping[str, object] = method.client_properties or {}
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        credentials = _MECHANISM.get(method.mechanism)
-        if credentials is None:
+        name = properties.get("connection_name")
+        self.connection_name = name if isinstance(name, str) else ""
+        if method.mechanism not in self.mechanisms:
             raise command_invalid(f"unknown authentication mechanism '{method.mechanism}'")
         given: str | bytes = method.response
-        user, password = credentials(given.encode() if isinstance(given, str) else given)
-        if not self._authenticate(user, password):
-            raise LoginRefused(method.mechanism)
+        login = _MECHANISM[method.mechanism](given.encode() if isinstance(given, str) else given)
+        self.state = State.SECURING
+        return login
+
+    def logged_in(self, user: str) -> Command:
+        """It is true: the next step is ours."""
         self.user = user
         self.state = State.TUNING
         limits = self._limits
@@ -127,7 +141,7 @@ class Negotiation:
         return Connection.OpenOk()
 
 
-_STEPS: Final[dict[tuple[State, type[Command]], Callable[[Negotiation, Any], Command | None]]] = {
+_STEPS: Final[dict[tuple[State, type[Command]], Callable[[Negotiation, Any], Command | Login | None]]] = {
     (State.STARTING, Connection.StartOk): Negotiation._start_ok,
     (State.TUNING, Connection.TuneOk): Negotiation._tune_ok,
     (State.OPENING, Connection.Open): Negotiation._open,
@@ -142,22 +156,31 @@ def _check_limit(name: str, asked: int, least: int, most: int) -> None:
         raise not_allowed(f"negotiated {name} = {asked} is higher than the maximum allowed value ({most})")
 
 
-def _plain(response: bytes) -> tuple[str, str]:
+def _plain(response: bytes) -> Login:
     """Whom to act as, who it is, and the password, each behind a NUL but the first."""
     parts = response.split(b"\0")
     if len(parts) != 3:
         raise Refused(ReplyCode.SYNTAX_ERROR, "a PLAIN response that cannot be read")
-    return parts[1].decode(errors="replace"), parts[2].decode(errors="replace")
+    return Login(PLAIN, parts[1].decode(errors="replace"), parts[2].decode(errors="replace"))
 
 
-def _amqplain(response: bytes) -> tuple[str, str]:
+def _amqplain(response: bytes) -> Login:
     """A table without its length."""
     try:
         table, _ = decode_table(len(response).to_bytes(4) + response)
         user, password = table["LOGIN"], table["PASSWORD"]
     except (MalformedTable, KeyError):
         raise Refused(ReplyCode.SYNTAX_ERROR, "an AMQPLAIN response that cannot be read") from None
-    return str(user), str(password)
+    return Login(AMQPLAIN, str(user), str(password))
 
 
-_MECHANISM: Final[Mapping[str, Callable[[bytes], tuple[str, str]]]] = {"PLAIN": _plain, "AMQPLAIN": _amqplain}
+def _external(response: bytes) -> Login:
+    """The connection has shown already who it is."""
+    return Login(EXTERNAL)
+
+
+_MECHANISM: Final[Mapping[str, Callable[[bytes], Login]]] = {
+    PLAIN: _plain,
+    AMQPLAIN: _amqplain,
+    EXTERNAL: _external,
+}

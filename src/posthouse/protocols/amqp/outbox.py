@@ -1,8 +1,10 @@
 """What goes to a client: gathered during one turn of the event loop, and written at once."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from posthouse.protocols.budget import SMALL, Account
 
 _FLUSH_BYTES = 64 * 1024
 """More than this is written without waiting for the end of the turn."""
@@ -31,7 +33,25 @@ class Outbox:
         self.is_closed = False
         self.was_used = False
         """Whether anything was written since a heartbeat last looked."""
+        self.account: Account | None = None
+        """Of the connection. Where memory is short, a client that takes nothing gets nothing."""
+        self.counted: Callable[[], None] = lambda: None
+        """Called when much was written."""
         transport.set_write_buffer_limits(high=limit)
+
+    @property
+    def is_memory_short(self) -> bool:
+        return self.account is not None and self.account.is_short
+
+    @property
+    def takes_deliveries(self) -> bool:
+        if self.is_congested:
+            return False
+        return not self.is_memory_short or self.unsent <= SMALL
+
+    @property
+    def unsent(self) -> int:
+        return self._size + self._transport.get_write_buffer_size()
 
     @property
     def is_overfull(self) -> bool:
@@ -84,6 +104,8 @@ class Outbox:
             self._transport.writelines(frames)
         else:  # one buffer of many small frames costs less than many buffers
             self._transport.write(b"".join(frames))
+        if size > _FLUSH_BYTES:
+            self.counted()
 
     def pause(self) -> None:
         self.is_congested = True

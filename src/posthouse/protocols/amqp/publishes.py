@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import QueueBlocked, QueueFull, UnknownExchange
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
@@ -16,6 +17,7 @@ from posthouse.protocols.amqp.errors import (
 )
 from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import Flag, user_id_of
+from posthouse.protocols.amqp.permissions import check_exchange, check_publish
 from posthouse.protocols.amqp.reply_to import PREFIX, asks_for_reply, with_address
 from posthouse.protocols.amqp.transactions import Publish as Collected
 
@@ -35,15 +37,15 @@ def publish(channel: Channel, event: Publish) -> None:
         if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
             properties = _with_own(channel, properties)
         envelope = session.envelopes.of(exchange_name, properties)
-    except UnknownExchange:
-        raise not_found(channel.subject("exchange", exchange_name.decode())) from None
-    except UnicodeDecodeError:
-        raise not_found(channel.subject("exchange", exchange_name.decode(errors="replace"))) from None
+    except (UnknownExchange, UnicodeDecodeError):
+        raise _unknown(channel, exchange_name.decode(errors="replace")) from None
     except PropertyError as error:
         raise Refused(ReplyCode(error.code), error.text) from None
+    is_reply = not exchange_name and key.startswith(PREFIX)
+    if session.is_guarded and not is_reply:
+        check_publish(channel, exchange, key, envelope.more_keys)
     if exchange.definition.internal:
         raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange.name)}")
-    is_reply = not exchange_name and key.startswith(PREFIX)
     mandatory = flags & MANDATORY != 0
     if channel.transaction is not None:
         collected = Collected(exchange, key, body, properties, envelope, mandatory, is_reply)
@@ -70,6 +72,12 @@ def publish(channel: Channel, event: Publish) -> None:
         give_back(channel, exchange_name, key, properties, body)
     if confirms is not None:
         confirms.joined(part)
+
+
+def _unknown(channel: Channel, exchange: str) -> Refused:
+    """Only those who might write to it learn that it is not there."""
+    check_exchange(channel, Operation.WRITE, exchange)
+    return not_found(channel.subject("exchange", exchange))
 
 
 def _with_own(channel: Channel, properties: bytes) -> bytes:

@@ -38,9 +38,12 @@ class ReplyConsumer:
             return False
         channel.deliveries.last_tag = number = channel.deliveries.last_tag + 1
         tag = self.tag.encode()
-        session.outbox.send(
-            encode.deliver(channel.number, tag, number, False, b"", key, properties, body, session.frame_max)
+        frame = encode.deliver(
+            channel.number, tag, number, False, b"", key, properties, body, session.frame_max
         )
+        session.outbox.send(frame)
+        if session.throttle.is_on:
+            session.throttle.delivered(len(frame))
         return True
 
 

@@ -2,8 +2,12 @@
 
 import base64
 from collections.abc import Callable
+from typing import Final
 
 RandomBytes = Callable[[int], bytes]
+
+GENERATED: Final = "amq.gen-"
+"""How the names of queues begin that the broker has named. Clients cannot declare such names."""
 
 
 class ServerNames:
@@ -15,7 +19,7 @@ class ServerNames:
         return base64.urlsafe_b64encode(self._random(16)).rstrip(b"=").decode()
 
     def queue(self) -> str:
-        return f"amq.gen-{self.token()}"
+        return GENERATED + self.token()
 
     def consumer(self) -> str:
         return f"amq.ctag-{self.token()}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.deliveries import Deliveries as Shown
@@ -12,6 +13,7 @@ from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
 from posthouse.protocols.amqp.settlements import Settlements
+from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ class Session:
     """One login to one namespace. Exclusive queues belong to it."""
 
     user: str
+    guard: Guard
+    is_guarded: bool
+    """Whether there is anything that it may not do: publishes ask only then."""
     namespace: Namespace
     capabilities: Mapping[str, object]
     """What the client says it can do."""
@@ -31,6 +36,7 @@ class Session:
     outbox: Outbox
     unfinished: Unfinished
     settlements: Settlements
+    throttle: Throttle
     envelopes: Envelopes
     shown: Shown
     """Messages as AMQP consumers see them."""

@@ -1,5 +1,6 @@
 """What all AMQP connections of a broker share."""
 
+from posthouse.broker.access.control import AccessControl
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
@@ -7,9 +8,9 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.deliveries import Deliveries
 from posthouse.protocols.amqp.mapping.envelopes import Envelopes
-from posthouse.protocols.amqp.negotiation import Authenticate
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import RandomBytes, ServerNames
+from posthouse.protocols.budget import Budget
 
 
 class Shared:
@@ -17,17 +18,21 @@ class Shared:
         self,
         namespaces: Namespaces,
         publishing: Publishing,
+        access: AccessControl,
         *,
         buffer_bytes: int,
         limits: AmqpLimits,
-        authenticate: Authenticate,
+        allow_cleartext_passwords: bool,
+        budget: Budget,
         random: RandomBytes,
     ) -> None:
         self.namespaces = namespaces
         self.publishing = publishing
+        self.access = access
         self.buffer_bytes = buffer_bytes
         self.limits = limits
-        self.authenticate = authenticate
+        self.budget = budget
+        self.allow_cleartext_passwords = allow_cleartext_passwords
         self.names = ServerNames(random)
         self.reply_tos = ReplyTos(self.names)
         self.envelopes = Envelopes()

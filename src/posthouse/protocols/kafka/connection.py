@@ -9,84 +9,87 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
+from struct import Struct
 from typing import Any, cast
 
+from posthouse.broker.access.control import AccessControl
 from posthouse.broker.transactions.origins import Session
+from posthouse.model.errors import LoginFailed
+from posthouse.protocols.budget import FAIR, SMALL, Budget
+from posthouse.protocols.kafka.admission import Admission
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.errors import ProtocolViolation
+from posthouse.protocols.kafka.exchange import Exchange
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
-from posthouse.protocols.listener import Listener
+from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.listener import PARTLY_SENT, Listener
+from posthouse.protocols.pace import Pace
 from posthouse.settings import Address, Settings
 
 log = logging.getLogger(__name__)
 
 # Responses that become ready together leave with one system call, but not more bytes than this.
 _FLUSH_BYTES = 64 * 1024
+_MAX_BEFORE_LOGIN = 64 * 1024
+"""Bytes of a request, while nobody knows who asks."""
+_LAST_SECONDS = 1.0
+"""For whoever is not welcome any more."""
+_LONG_SECONDS = 0.02
+"""A request that keeps the event loop busy for longer lets others have it for as long."""
+_LENGTH = Struct(">i")
 
 
 class KafkaConnections:
     """Makes the connections of one listener."""
 
-    def __init__(self, dispatcher: Dispatcher, settings: Settings) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        access: AccessControl,
+        settings: Settings,
+        budget: Budget,
+        advertised: Address | None = None,
+    ) -> None:
         self.dispatcher = dispatcher
+        self.access = access
         self.settings = settings
+        self.budget = budget
+        self.advertised = advertised
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER))
 
     def __call__(self, listener: Listener) -> asyncio.BufferedProtocol:
         return KafkaConnection(self, listener)
 
 
-class _Exchange:
-    """One request's place in the order of its connection; see `dispatch.Exchange`."""
-
-    __slots__ = ("chunks", "connection", "held", "ready", "size")
-
-    def __init__(self, connection: "KafkaConnection", size: int) -> None:
-        self.connection = connection
-        self.size = size
-        self.chunks: list[Buffer] | None = None
-        self.held = 0
-        self.ready = False
-
-    @property
-    def peer(self) -> str:
-        return self.connection.peer
-
-    @property
-    def session(self) -> Session:
-        return self.connection.session
-
-    def answer(self, chunks: list[Buffer] | None) -> None:
-        self.chunks = chunks
-        self.ready = True
-        self.connection.answered(self)
-
-    def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
-        return self.connection.run(self, coroutine)
-
-    def violated(self, reason: str) -> None:
-        self.connection.close_because(reason)
-
-
 class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(self, made_by: KafkaConnections, listener: Listener) -> None:
         settings = made_by.settings
         self._dispatcher = made_by.dispatcher
+        self._budget = made_by.budget
+        self._access = made_by.access
+        self._settings = settings
         self._listener = listener
-        self._advertised = settings.kafka_advertised
+        self._advertised = made_by.advertised
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(made_by.receive_buffer, settings.max_request_bytes)
-        self._node = settings.kafka
+        self._node = Address("127.0.0.1", 0)
         self.peer = "?"
         self.session = Session()
-        self._exchanges: deque[_Exchange] = deque()
+        self.admission = Admission(made_by.access, "?", admitted=self._admitted, dismissed=self._dismissed)
+        self._is_proven = False
+        self._muted: asyncio.TimerHandle | None = None
+        self._pace = Pace()
+        self._account = made_by.budget.account("?", self._start_waiting, self.abort)
+        self._exchanges: deque[Exchange] = deque()
         self._waiting: deque[memoryview] = deque()
-        self._blocked_by: _Exchange | None = None
+        self._blocked_by: Exchange | None = None
         self._task: asyncio.Task[Message] | None = None
         self._load = 0
         """Bytes of requests that are waiting or in flight, and of responses that wait for earlier ones."""
         self._held = 0
+        self._unfinished = 0
+        """Bytes of the answer that the task is working on."""
         self._outbox: list[Buffer] = []
         self._outbox_bytes = 0
         self._writing_paused = False
@@ -99,15 +102,50 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._limit)
-        self.peer = _shown(transport.get_extra_info("peername"))
-        self._node = self._advertised or _local_address(transport, self._node)
+        self.peer = self._account.peer = _shown(transport.get_extra_info("peername"))
+        self._node = self._advertised or self._node_reached()
         if not self._listener.join(self):
             self._closed = True
             self._transport.abort()
+            return
+        self.admission = Admission(
+            self._access, self.peer, admitted=self._admitted, dismissed=self._dismissed
+        )
+        if self._access.is_required:
+            self._reader.max_frame = _MAX_BEFORE_LOGIN
+        is_private = transport.get_extra_info("ssl_object") is not None or self._node_reached().is_loopback
+        try:
+            self.admission.begin(
+                transport, allows_plain=is_private or self._settings.allow_cleartext_passwords
+            )
+        except LoginFailed as error:
+            self.close_because(str(error))
+
+    def _node_reached(self) -> Address:
+        """Where this client reached us: the one address that is sure to work for it."""
+        name = self._transport.get_extra_info("sockname")
+        return Address(name[0], name[1]) if isinstance(name, tuple) else self._node
+
+    def _admitted(self) -> None:
+        self._reader.max_frame = self._settings.max_request_bytes
+        self._prove()
+
+    def _dismissed(self) -> None:
+        """What it asked for is answered, but it may have asked to wait for days."""
+        self.finish()
+        self._loop.call_later(_LAST_SECONDS, self.abort)
+
+    def _prove(self) -> None:
+        self._is_proven = True
+        self._listener.prove(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)
         self.session.is_open = False
+        self.admission.end()
+        self._account.close()
+        if self._muted is not None:
+            self._muted.cancel()
         if not self._closed and self._reader.in_frame:
             log.warning("the Kafka connection from %s ended in the middle of a request", self.peer)
         self._forget()
@@ -118,6 +156,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         if self._closed or self._finishing:
             return
+        self._pace.received += size
         try:
             frames = self._reader.received(size)
         except FrameError as error:
@@ -126,7 +165,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         for frame in frames:
             self._load += len(frame)
         self._waiting.extend(frames)
+        if self._load > SMALL or self._reader.held > SMALL or self._account.held:
+            self._count_memory()
         self._start_waiting()
+
+    def _count_memory(self) -> None:
+        unsent = self._outbox_bytes + self._transport.get_write_buffer_size()
+        if unsent > SMALL:
+            unsent += PARTLY_SENT
+        self._account.set(self._load + self._reader.held + unsent + self._unfinished)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -142,21 +189,50 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._starting = True
         waiting = self._waiting
-        while waiting and self._task is None and not self._writing_paused and self._held <= self._limit:
+        login = self.admission.login
+        begun = self._loop.time() if waiting else 0.0
+        while (
+            waiting
+            and self._task is None
+            and not self._writing_paused
+            and self._held <= self._limit
+            and self._muted is None
+            and not self._leaves_answers()
+        ):
             frame = waiting.popleft()
-            exchange = _Exchange(self, len(frame))
+            exchange = Exchange(self, len(frame))
             self._exchanges.append(exchange)
+            if login is not None and login.is_raw:
+                self._take_raw(frame, exchange, login)
+                continue
             try:
                 self._dispatcher.dispatch(frame, self._node, exchange)
             except (DecodeError, ProtocolViolation) as error:
                 self.close_because(str(error))
+            else:
+                if not self._is_proven and login is None:
+                    self._prove()
+            before, begun = begun, self._loop.time()
+            if begun - before > _LONG_SECONDS:
+                self.mute(begun - before)
         self._starting = False
         self._regulate_reading()
+
+    def _leaves_answers(self) -> bool:
+        """Memory is spent, and the client does not take what it got: it gets nothing more."""
+        return self._account.must_wait() and self._transport.get_write_buffer_size() > SMALL
 
     def _regulate_reading(self) -> None:
         if self._closed:
             return
-        pause = self._writing_paused or self._finishing or self._load > self._limit
+        pause = (
+            self._writing_paused
+            or self._finishing
+            or self._load > self._limit
+            or (self._load > FAIR and self._dispatcher.is_behind())
+            or self._muted is not None
+            or self._account.must_wait()
+        )
         if pause == self._reading_paused:
             return
         self._reading_paused = pause
@@ -165,17 +241,70 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
 
-    def run(self, exchange: _Exchange, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
+    def _take_raw(self, frame: memoryview, exchange: Exchange, login: Login) -> None:
+        """A token without any request around it, and so is the answer."""
+
+        async def take() -> Any:
+            return await login.take(bytes(frame))
+
+        def taken(task: "asyncio.Task[Any]") -> None:
+            if task.cancelled():
+                return
+            error = task.exception()
+            if error is None:
+                exchange.answer([_LENGTH.pack(len(task.result())), task.result()])
+            elif isinstance(error, LoginFailed):
+                self.close_because(f"its login failed: {error}")
+            else:
+                log.error("a login failed", exc_info=error)
+                self.close_because("its login failed")
+
+        self.run(exchange, take()).add_done_callback(taken)
+
+    @property
+    def room(self) -> int:
+        return max(0, self._budget.room)
+
+    def hold(self, size: int) -> None:
+        """Count an answer from when it is read, not from when it is sent: others are reading meanwhile."""
+        self._unfinished = size
+        if not self._closed:
+            self._count_memory()
+
+    def mute(self, seconds: float) -> None:
+        """It has used up its quota: nothing more is heard of it for a while."""
+        if self._closed:
+            return
+        if self._muted is not None:
+            if self._muted.when() > self._loop.time() + seconds:
+                return
+            self._muted.cancel()
+        self._muted = self._loop.call_later(seconds, self._unmute)
+        self._regulate_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._start_waiting()
+        self._leave_when_finished()
+
+    def tick(self) -> bool:
+        self._count_memory()
+        if self._waiting:
+            self._start_waiting()
+        return self._pace.is_too_slow(waits_for_rest=self._reader.in_frame and not self._reading_paused)
+
+    def run(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
         self._blocked_by = exchange
         self._task = self._loop.create_task(coroutine)
         return self._task
 
-    def answered(self, exchange: _Exchange) -> None:
+    def answered(self, exchange: Exchange) -> None:
         """Send what is ready, up to the first request that is still being worked on."""
         if self._closed:
             return
         if self._blocked_by is exchange:
             self._blocked_by = self._task = None
+            self._unfinished = 0
         exchanges = self._exchanges
         if exchanges[0] is not exchange:
             exchange.held = sum(map(len, exchange.chunks or ()))
@@ -190,6 +319,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._send(first.chunks)
             if not exchanges:
                 self._flush()
+        if self._account.held:
+            self._count_memory()
         if self._waiting or self._reading_paused:
             self._start_waiting()
             self._leave_when_finished()
@@ -205,8 +336,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         if self._outbox and not self._closed:
             chunks, self._outbox = self._outbox, []
-            self._outbox_bytes = 0
+            size, self._outbox_bytes = self._outbox_bytes, 0
             self._transport.writelines(chunks)
+            if size > SMALL or self._account.held:
+                self._count_memory()
 
     def close_because(self, reason: str) -> None:
         """The client is at fault: one line in the log, and no effect on anybody else."""
@@ -239,6 +372,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _forget(self) -> None:
         self._closed = True
+        self._reader.forget()
         self._waiting.clear()
         self._exchanges.clear()
         if self._task is not None:
@@ -248,9 +382,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 def _shown(address: Any) -> str:
     return str(Address(address[0], address[1])) if isinstance(address, tuple) else str(address or "?")
-
-
-def _local_address(transport: asyncio.BaseTransport, configured: Address) -> Address:
-    """Where this client reached us: the one address that is sure to work for it."""
-    name = transport.get_extra_info("sockname")
-    return Address(name[0], name[1]) if isinstance(name, tuple) else configured

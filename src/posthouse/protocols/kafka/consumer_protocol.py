@@ -13,9 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from posthouse.broker.groups.metadata import NamedPartition, Subscription
+from posthouse.protocols.kafka.codec.primitives import MAX_ELEMENTS
 
 _PROTOCOL_TYPE = "consumer"
 _FIRST_WITH_OWNED = 1
+_SMALLEST_TEXT = 2
+_SMALLEST_TOPIC = 6
+_INDEX_SIZE = 4
 _NO_USER_DATA = struct.pack(">i", -1)
 
 
@@ -28,7 +32,7 @@ class ConsumerProtocol:
         reader = _Reader(metadata)
         try:
             version = reader.int16()
-            topics = frozenset(reader.string() for _ in range(reader.count()))
+            topics = frozenset(reader.string() for _ in range(reader.count(_SMALLEST_TEXT)))
             reader.skip_bytes()
             owned = reader.partitions() if version >= _FIRST_WITH_OWNED else frozenset()
         except (struct.error, UnicodeDecodeError):
@@ -56,11 +60,12 @@ class ConsumerProtocol:
 
 
 class _Reader:
-    """Raises struct.error where the bytes end too early."""
+    """Raises struct.error where the bytes end too early, or declare more than they can hold."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._pos = 0
+        self._elements_left = MAX_ELEMENTS
 
     def int16(self) -> int:
         return self._number(">h", 2)
@@ -68,8 +73,13 @@ class _Reader:
     def int32(self) -> int:
         return self._number(">i", 4)
 
-    def count(self) -> int:
-        return max(0, self.int32())
+    def count(self, smallest: int) -> int:
+        """Of elements that take `smallest` bytes at least."""
+        count = max(0, self.int32())
+        self._elements_left -= count
+        if count * smallest > len(self._data) - self._pos or self._elements_left < 0:
+            raise struct.error(f"{count} elements")
+        return count
 
     def string(self) -> str:
         size = max(0, self.int16())
@@ -78,14 +88,14 @@ class _Reader:
         return str(text, "utf-8")
 
     def skip_bytes(self) -> None:
-        size = self.count()
+        size = max(0, self.int32())
         self._pos += size
 
     def partitions(self) -> frozenset[NamedPartition]:
         found = []
-        for _ in range(self.count()):
+        for _ in range(self.count(_SMALLEST_TOPIC)):
             topic = self.string()
-            found += [NamedPartition(topic, self.int32()) for _ in range(self.count())]
+            found += [NamedPartition(topic, self.int32()) for _ in range(self.count(_INDEX_SIZE))]
         return frozenset(found)
 
     def _number(self, form: str, size: int) -> int:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.broker import Broker
 from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.model.errors import PosthouseError
@@ -24,19 +25,25 @@ from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_share_group_offsets,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_share_group_offsets,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -46,6 +53,7 @@ from posthouse.protocols.kafka.handlers import (
     describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_together,
     end_txn,
@@ -67,6 +75,8 @@ from posthouse.protocols.kafka.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     share_acknowledge,
     share_fetch,
     share_group_describe,
@@ -75,7 +85,9 @@ from posthouse.protocols.kafka.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from posthouse.protocols.kafka.quirks import repaired
+from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
+from posthouse.protocols.kafka.throttling import Stopwatch, Throttling, Timed
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -94,6 +106,7 @@ _SERVED: tuple[Handler[Any], ...] = (
     sync_group.HANDLER,
     describe_groups.HANDLER,
     list_groups.HANDLER,
+    sasl_handshake.HANDLER,
     create_topics.HANDLER,
     delete_topics.HANDLER,
     delete_records.HANDLER,
@@ -104,10 +117,14 @@ _SERVED: tuple[Handler[Any], ...] = (
     end_txn.HANDLER,
     write_txn_markers.HANDLER,
     txn_offset_commit.HANDLER,
+    describe_acls.HANDLER,
+    create_acls.HANDLER,
+    delete_acls.HANDLER,
     describe_configs.HANDLER,
     alter_configs.HANDLER,
     alter_replica_log_dirs.HANDLER,
     describe_log_dirs.HANDLER,
+    sasl_authenticate.HANDLER,
     create_partitions.HANDLER,
     delete_groups.HANDLER,
     elect_leaders.HANDLER,
@@ -115,6 +132,10 @@ _SERVED: tuple[Handler[Any], ...] = (
     alter_partition_reassignments.HANDLER,
     list_partition_reassignments.HANDLER,
     offset_delete.HANDLER,
+    describe_client_quotas.HANDLER,
+    alter_client_quotas.HANDLER,
+    describe_user_scram_credentials.HANDLER,
+    alter_user_scram_credentials.HANDLER,
     describe_quorum.HANDLER,
     describe_cluster.HANDLER,
     describe_producers.HANDLER,
@@ -136,7 +157,7 @@ _SERVED: tuple[Handler[Any], ...] = (
 _ADVERTISED = [APIS[key] for key in sorted({API_VERSIONS_KEY, *(handler.key for handler in _SERVED)})]
 _API_VERSIONS = api_versions.handler(_ADVERTISED)
 
-_METADATA_KEY = metadata.HANDLER.key
+_BEFORE_LOGIN = frozenset({API_VERSIONS_KEY, sasl_handshake.HANDLER.key, sasl_authenticate.HANDLER.key})
 
 HANDLERS: dict[int, tuple[Api, Handler[Any]]] = {
     handler.key: (APIS[handler.key], handler) for handler in (_API_VERSIONS, *_SERVED)
@@ -153,6 +174,23 @@ class Exchange(Protocol):
     @property
     def session(self) -> Session: ...
 
+    @property
+    def guard(self) -> Guard: ...
+
+    @property
+    def login(self) -> Login | None: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the request."""
+
+    @property
+    def room(self) -> int:
+        """Bytes that there is memory for, for all connections together."""
+
+    def hold(self, size: int) -> None:
+        """So many bytes are taken by the answer that `run` works on."""
+
     def answer(self, chunks: list[Buffer] | None) -> None:
         """Done; None where no response is sent."""
 
@@ -162,10 +200,17 @@ class Exchange(Protocol):
     def violated(self, reason: str) -> None:
         """Close the connection."""
 
+    def close_after_answer(self) -> None: ...
+
+    def mute(self, seconds: float) -> None:
+        """Hear nothing more from the client for that long."""
+
 
 class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._throttling = Throttling(broker.access.quotas)
+        self.is_behind = broker.is_behind
 
     def dispatch(self, frame: memoryview, node: Address, exchange: Exchange) -> None:
         """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""
@@ -174,22 +219,32 @@ class Dispatcher:
         if served is None:
             raise ProtocolViolation(f"a request with the API key {header.api_key}, which is not served")
         api, handler = served
+        guard = exchange.guard
+        if guard is CLOSED and handler.key not in _BEFORE_LOGIN:
+            raise ProtocolViolation(f"{api.name} before a login")
         version = header.api_version
         if not api.min_version <= version <= api.max_version:
             _answer_unsupported(api, header, exchange)
             return
-        if handler.key == _METADATA_KEY:
+        if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
-        call = _Call(self._broker, node, version, header.client_id)
+        call = _Call(self._broker, node, version, header.client_id, guard)
+        call.throttling = self._throttling
         call.api = api
         call.handler = handler
         call.correlation_id = header.correlation_id
         call.request = request
         call.exchange = exchange
         call.finish = None
+        call.stopwatch = None
         try:
-            answer = handler.handle(call, request)
+            if self._throttling.is_on:
+                call.stopwatch = Stopwatch()
+                with call.stopwatch:
+                    answer = handler.handle(call, request)
+            else:
+                answer = handler.handle(call, request)
         except Exception as error:  # noqa: BLE001 - told apart in one place
             call.fail(error)
             return
@@ -199,6 +254,8 @@ class Dispatcher:
         elif answer is None or isinstance(answer, Message):
             call.respond(answer)
         elif isinstance(answer, Coroutine):
+            if call.stopwatch is not None:
+                answer = Timed(answer, call.stopwatch)
             exchange.run(answer).add_done_callback(call.done)
 
 
@@ -215,13 +272,24 @@ def _answer_unsupported(api: Api, header: RequestHeader, exchange: Exchange) -> 
 class _Call(Context):
     """One request until its response is encoded. Also its context: the produce path counts objects."""
 
-    __slots__ = ("api", "correlation_id", "exchange", "finish", "handler", "request")
+    __slots__ = (
+        "api",
+        "correlation_id",
+        "exchange",
+        "finish",
+        "handler",
+        "request",
+        "stopwatch",
+        "throttling",
+    )
 
     api: Api
     handler: Handler[Any]
     correlation_id: int
     request: Message
     exchange: Exchange
+    throttling: Throttling
+    stopwatch: Stopwatch | None
     finish: Callable[[Any], Message | None] | None
 
     @property
@@ -231,6 +299,20 @@ class _Call(Context):
     @property
     def origin(self) -> Origin:
         return Origin(self.exchange.session, self.correlation_id)
+
+    @property
+    def login(self) -> Login | None:
+        return self.exchange.login
+
+    @property
+    def room(self) -> int:
+        return self.exchange.room
+
+    def hold(self, size: int) -> None:
+        self.exchange.hold(size)
+
+    def close_after_answer(self) -> None:
+        self.exchange.close_after_answer()
 
     def done(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
@@ -247,17 +329,26 @@ class _Call(Context):
         self.respond(response)
 
     def respond(self, response: Message | None) -> None:
+        if self.stopwatch is not None:
+            self._throttle(response, self.stopwatch.seconds)
         if response is None:
             self.exchange.answer(None)
             return
         version = self.version
         try:
-            body = self.api.encode_response(version, response)
+            body = (self.handler.encode or self.api.encode_response)(version, response)
         except Exception:
             log.exception("cannot encode the response to %s version %d", self.api.name, version)
             self.exchange.violated("its response cannot be encoded")
             return
         self.exchange.answer(response_frame(self.api.key, version, self.correlation_id, body))
+
+    def _throttle(self, response: Message | None, seconds: float) -> None:
+        delay = self.throttling.delay(
+            self.api.key, self.guard.principal, self.client_id, self.exchange.size, response, seconds
+        )
+        if delay > 0:
+            self.exchange.mute(delay)
 
     def fail(self, error: BaseException) -> None:
         if isinstance(error, ProtocolViolation):

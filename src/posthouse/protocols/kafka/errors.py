@@ -169,6 +169,9 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     errors.GroupSubscribed: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    errors.InvalidCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    errors.LoginFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.Forbidden: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.BadRequest: ErrorCode.INVALID_REQUEST,
     errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -198,13 +201,6 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
 }
 
 
-def code_of(error: PosthouseError, *, by_id: bool = False) -> ErrorCode:
-    """`by_id` says that the client named the topic by its id: then an unknown topic has its own code."""
-    if by_id and isinstance(error, errors.UnknownTopic):
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
-
-
 class ProtocolViolation(Exception):
     """The client broke the protocol in a way that has no error response; the connection is lost."""
 
@@ -215,3 +211,12 @@ class Refused(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def code_of(error: PosthouseError | Refused, *, by_id: bool = False) -> ErrorCode:
+    """`by_id` says that the client named the topic by its id: then an unknown topic has its own code."""
+    if isinstance(error, Refused):
+        return error.code
+    if by_id and isinstance(error, errors.UnknownTopic):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)

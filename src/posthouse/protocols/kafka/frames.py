@@ -3,7 +3,8 @@
 Bytes arrive in a buffer that all connections share, because a read and its parsing are one step of the
 event loop; so a silent connection holds no memory. What was read is copied out once, and frames are
 views into that copy. A frame that is large and incomplete gets memory of its own, into which the rest is
-received directly. Memory that was given out in a frame is never written again by this module.
+received directly; how much follows what has arrived, since a length is only a promise. Memory that was given
+out in a frame is never written again by this module.
 """
 
 from struct import Struct
@@ -13,11 +14,14 @@ _PREFIX = _LENGTH.size
 
 RECEIVE_BUFFER = 64 * 1024
 # Below this, an incomplete frame waits for the next read of the shared buffer: copying it once more is
-# cheaper than a system call that reads only its rest.
+# cheaper than a system call that reads only its rest. The same where only so much of a frame is there.
 _SMALL = 16 * 1024
-# A length is only a promise, so memory for a large frame follows what has really arrived.
-_FIRST_ALLOCATION = 1024 * 1024
+# Memory for a large frame as a multiple of what has arrived of it: at first, and when that is full.
+_FIRST_GROWTH = 16
 _GROWTH = 4
+# Only what carries records is ever larger.
+_LARGEST_WITHOUT_RECORDS = 16 * 1024 * 1024
+_PRODUCE = b"\x00\x00"
 _NOTHING = memoryview(b"")
 
 
@@ -28,7 +32,8 @@ class FrameError(ValueError):
 class FrameReader:
     def __init__(self, shared: memoryview, max_frame: int) -> None:
         self._shared = shared
-        self._max_frame = max_frame
+        self.max_frame = max_frame
+        """May change at any time, and then counts from the next frame on."""
         self._rest = _NOTHING
         self._large: memoryview | None = None
         self._large_size = 0
@@ -38,6 +43,16 @@ class FrameReader:
     def in_frame(self) -> bool:
         """Whether a frame has begun and is not complete."""
         return self._large is not None or len(self._rest) > 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory for the frame that is not complete."""
+        return len(self._rest) if self._large is None else len(self._large)
+
+    def forget(self) -> None:
+        """What is not complete is of no use any more. Its owner may be garbage that is not collected soon."""
+        self._large = None
+        self._rest = _NOTHING
 
     def buffer(self) -> memoryview:
         """Where the next bytes should be received; `received` must be called before anything else is."""
@@ -61,7 +76,7 @@ class FrameReader:
             length = self._checked(_LENGTH.unpack_from(data, pos)[0])
             end = pos + _PREFIX + length
             if end > size:
-                if length > _SMALL:
+                if length > _SMALL and size - pos > _SMALL:
                     self._start_large(data[pos + _PREFIX :], length)
                     pos = size
                 break
@@ -74,16 +89,19 @@ class FrameReader:
     def _checked(self, length: int) -> int:
         if length < 0:
             raise FrameError(f"a request of {length} bytes")
-        if length > self._max_frame:
+        if length > self.max_frame:
             raise FrameError(
-                f"a request of {length} bytes, where {self._max_frame} are allowed (max_request_bytes)"
+                f"a request of {length} bytes, where {self.max_frame} are allowed (max_request_bytes)"
             )
         return length
 
     def _start_large(self, begin: memoryview, length: int) -> None:
+        if length > _LARGEST_WITHOUT_RECORDS and begin[:2] != _PRODUCE:
+            key = int.from_bytes(begin[:2])
+            raise FrameError(f"a request of {length} bytes with the API key {key}, which carries no records")
         self._large_size = length
         self._filled = len(begin)
-        self._large = memoryview(bytearray(min(length, _FIRST_ALLOCATION)))
+        self._large = memoryview(bytearray(min(length, self._filled * _FIRST_GROWTH)))
         self._large[: self._filled] = begin
 
     def _received_large(self, size: int) -> list[memoryview]:

@@ -5,10 +5,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from posthouse.broker.access.guard import Guard
 from posthouse.broker.broker import Broker
 from posthouse.broker.transactions.origins import Origin
-from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.login import Login
 from posthouse.settings import Address
 
 NODE_ID = 1
@@ -18,13 +20,17 @@ NODE_ID = 1
 class Context:
     """What a handler may know of a request beyond its fields. One is made per request: no dataclass."""
 
-    __slots__ = ("broker", "client_id", "node", "version")
+    __slots__ = ("broker", "client_id", "guard", "node", "version")
 
-    def __init__(self, broker: Broker, node: Address, version: int, client_id: str | None) -> None:
+    def __init__(
+        self, broker: Broker, node: Address, version: int, client_id: str | None, guard: Guard
+    ) -> None:
         self.broker = broker
         self.node = node
         self.version = version
         self.client_id = client_id
+        self.guard = guard
+        """Says what the client may do."""
 
     @property
     def client_host(self) -> str:
@@ -34,6 +40,24 @@ class Context:
     @property
     def origin(self) -> Origin:
         """The connection, and the client's number of the request on it."""
+        raise NotImplementedError
+
+    @property
+    def login(self) -> Login | None:
+        """How the connection logs in, None where nobody has to."""
+        return None
+
+    @property
+    def room(self) -> int:
+        """Bytes that there is memory for, for all connections together."""
+        raise NotImplementedError
+
+    def hold(self, size: int) -> None:
+        """The answer, which is not finished, takes so many bytes already or is about to."""
+        raise NotImplementedError
+
+    def close_after_answer(self) -> None:
+        """The connection ends as soon as this request is answered."""
         raise NotImplementedError
 
 
@@ -67,3 +91,5 @@ class Handler(Generic[RequestT]):
     key: int
     handle: Callable[[Context, RequestT], Answer]
     refuse: Callable[[Context, RequestT, ErrorCode, str], Message]
+    encode: Callable[[int, Message], list[Buffer]] | None = None
+    """None: the codec's own."""

@@ -1,50 +1,46 @@
-"""What a client may do, as the bit fields that Kafka answers with. Nobody is kept from anything yet."""
+"""Operations in Kafka's numbers, and what a client may do, as the bit fields that Kafka answers with."""
 
-from enum import IntEnum
+from posthouse.broker.access.guard import Guard, OpenGuard
+from posthouse.broker.access.operations import CLUSTER, POSSIBLE, Kind, Operation
 
-
-class Operation(IntEnum):
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-def _bits(*operations: Operation) -> int:
-    return sum(1 << operation for operation in operations)
-
+OPERATION_CODES: dict[Operation, int] = {
+    Operation.ALL: 2,
+    Operation.READ: 3,
+    Operation.WRITE: 4,
+    Operation.CREATE: 5,
+    Operation.DELETE: 6,
+    Operation.ALTER: 7,
+    Operation.DESCRIBE: 8,
+    Operation.CLUSTER_ACTION: 9,
+    Operation.DESCRIBE_CONFIGS: 10,
+    Operation.ALTER_CONFIGS: 11,
+    Operation.IDEMPOTENT_WRITE: 12,
+}
 
 NOT_ASKED = -(2**31)
+_NONE = 0
+_EVERYTHING = {
+    kind: sum(1 << OPERATION_CODES[operation] for operation in operations)
+    for kind, operations in POSSIBLE.items()
+}
 
-TOPIC_OPERATIONS = _bits(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-CLUSTER_OPERATIONS = _bits(
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
-GROUP_OPERATIONS = _bits(
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
+
+def topic_operations(guard: Guard, name: str) -> int:
+    return _allowed(guard, Kind.TOPIC, name)
+
+
+def group_operations(guard: Guard, name: str) -> int:
+    return _allowed(guard, Kind.GROUP, name)
+
+
+def cluster_operations(guard: Guard) -> int:
+    """Everybody may ask; but to those who may not see the cluster nothing is said."""
+    return _allowed(guard, Kind.CLUSTER, CLUSTER) if guard.sees(Kind.CLUSTER, CLUSTER) else _NONE
+
+
+def _allowed(guard: Guard, kind: Kind, name: str) -> int:
+    if isinstance(guard, OpenGuard):
+        return _EVERYTHING[kind]
+    return sum(
+        1 << OPERATION_CODES[operation] for operation in POSSIBLE[kind] if guard.may(operation, kind, name)
+    )

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.shares.leases import Acknowledgement, Verdict
 from posthouse.model.errors import PosthouseError, UnknownTopic
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 _VERDICTS: Mapping[int, Verdict] = {
     0: Verdict.GONE,
@@ -42,7 +44,8 @@ Result = tuple[ErrorCode, str | None]
 DONE: Result = (ErrorCode.NONE, None)
 
 
-def names(group_id: str | None, member_id: str | None) -> tuple[GroupId, MemberId]:
+def names(context: Context, group_id: str | None, member_id: str | None) -> tuple[GroupId, MemberId]:
+    require_on_group(context, Operation.READ, group_id or "")
     if not group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
     if not member_id:
@@ -72,16 +75,22 @@ async def acknowledge(
             continue
         results[partition] = DONE
         try:
+            check_readable(context, partition)
             valid[partition] = _decoded(batches, may_renew=may_renew)
-        except Refused as error:
-            results[partition] = (error.code, str(error))
+        except (PosthouseError, Refused) as error:
+            results[partition] = failure(context, partition, error)
     for partition, wrong in (await context.broker.shares.acknowledge(group, member, valid)).items():
         if wrong is not None:
             results[partition] = failure(context, partition, wrong)
     return results
 
 
-def failure(context: Context, partition: PartitionId, error: PosthouseError) -> Result:
+def check_readable(context: Context, partition: PartitionId) -> None:
+    """Raises UnknownTopic or Refused."""
+    require_on_topic(context, Operation.READ, context.broker.topic_by_id(partition.topic).name)
+
+
+def failure(context: Context, partition: PartitionId, error: PosthouseError | Refused) -> Result:
     """A client that names a topic by an id that is unknown, has to learn that it is the topic."""
     try:
         context.broker.topic_by_id(partition.topic)

@@ -26,7 +26,8 @@ FIELDS: dict[str, Any] = {
     "member_id": "m",
 }
 
-# Members of groups and producers introduce themselves first; these come out of nowhere.
+# Members of groups and producers introduce themselves first; these come out of nowhere. And nobody has to
+# log in, or has permissions.
 REFUSED = {
     "join_group": ErrorCode.invalid_group_id,
     "sync_group": ErrorCode.invalid_group_id,
@@ -42,6 +43,9 @@ REFUSED = {
     "alter_share_group_offsets": ErrorCode.group_id_not_found,
     "delete_share_group_offsets": ErrorCode.group_id_not_found,
     "end_txn": ErrorCode.invalid_producer_id_mapping,
+    "sasl_handshake": ErrorCode.illegal_sasl_state,
+    "sasl_authenticate": ErrorCode.illegal_sasl_state,
+    "describe_acls": ErrorCode.security_disabled,
 }
 
 
@@ -59,6 +63,7 @@ def _zero(field: "dataclasses.Field[Any]") -> Any:
     kinds: dict[str, Any] = {
         "bool": False,
         "string": "",
+        "bytes": b"",
         "timedelta_i32": datetime.timedelta(),
         "timedelta_i64": datetime.timedelta(),
         "uuid": None,

@@ -10,11 +10,13 @@ from typing import Any
 from posthouse.protocols.amqp.codec.tables import Timestamp
 from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers, without_expiration
 from posthouse.protocols.amqp.mapping.envelopes import COPY_KEYS
+from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import parse
 
 
 def with_deaths(properties: bytes, note: bytes) -> bytes:
-    """`properties` as they are where the note makes no sense: whoever writes to the log may have left it."""
+    """`properties` as they are where they or the note make no sense: whoever writes to the log may have left
+    them."""
     try:
         deaths = json.loads(note)
         entries = [_entry(death) for death in deaths]
@@ -31,7 +33,7 @@ def with_deaths(properties: bytes, note: bytes) -> bytes:
             for name in ("queue", "reason", "exchange"):
                 headers[f"x-{which}-death-{name}"] = entry[name]
         return without_expiration(set_headers(properties, headers))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, PropertyError):
         return properties
 
 

@@ -2,6 +2,7 @@
 
 from pamqp.commands import Basic
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.errors import AccessRefused, InUse
 from posthouse.protocols.amqp.arguments import consumer_priority
@@ -10,6 +11,7 @@ from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.consumer import ChannelConsumer
 from posthouse.protocols.amqp.errors import access_refused, not_allowed, not_implemented, precondition_failed
 from posthouse.protocols.amqp.methods.answers import Answer
+from posthouse.protocols.amqp.permissions import check_queue
 from posthouse.protocols.amqp.reply_to import REPLY_TO
 
 
@@ -31,6 +33,7 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
     tag = tag or channel.session.names.consumer()
     if method.queue == REPLY_TO:
         return _consume_replies(channel, method, tag)
+    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     subject = channel.subject("queue", queue.name)
     priority = consumer_priority(method.arguments or {}, subject)
@@ -80,6 +83,7 @@ def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
 
 
 def get(channel: Channel, method: Basic.Get) -> Answer:
+    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     most = channel.session.limits.max_unacked
     if not method.no_ack and len(channel.deliveries.held) >= most:
@@ -104,7 +108,7 @@ async def _get(channel: Channel, queue: Queue, *, no_ack: bool) -> bytes | None:
         queue.ack([message])
     else:
         channel.deliveries.hold(message)
-    return encode.get_ok(
+    frame = encode.get_ok(
         channel.number,
         channel.deliveries.last_tag,
         message.redelivered,
@@ -115,6 +119,9 @@ async def _get(channel: Channel, queue: Queue, *, no_ack: bool) -> bytes | None:
         message.value or b"",
         session.frame_max,
     )
+    if session.throttle.is_on:
+        session.throttle.gotten(len(frame))
+    return frame
 
 
 def nack(channel: Channel, method: Basic.Nack) -> None:

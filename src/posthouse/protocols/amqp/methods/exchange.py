@@ -2,6 +2,7 @@
 
 from pamqp.commands import Exchange
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.model.errors import UnknownExchange
 from posthouse.protocols.amqp.channel import Channel
@@ -9,6 +10,7 @@ from posthouse.protocols.amqp.definitions import check_same_exchange, exchange_d
 from posthouse.protocols.amqp.errors import access_refused, speaking_of
 from posthouse.protocols.amqp.methods.answers import Answer
 from posthouse.protocols.amqp.methods.names import check_not_default, check_not_reserved, stripped
+from posthouse.protocols.amqp.permissions import check_exchange, check_onward
 
 
 def declare(channel: Channel, method: Exchange.Declare) -> Answer:
@@ -16,6 +18,7 @@ def declare(channel: Channel, method: Exchange.Declare) -> Answer:
     subject = channel.subject("exchange", name)
     if method.passive:
         check_not_default(name)
+        check_exchange(channel, Operation.DESCRIBE, name)
         channel.exchange(name)
         return None if method.nowait else channel.answer(Exchange.DeclareOk())
     definition = exchange_definition(method, subject)
@@ -24,9 +27,18 @@ def declare(channel: Channel, method: Exchange.Declare) -> Answer:
         known = channel.namespace.router.exchange(name)
     except UnknownExchange:
         check_not_reserved("exchange", name)
+        _check_new(channel, definition)
         return _declare(channel, definition, nowait=method.nowait)
+    check_exchange(channel, Operation.DESCRIBE, name)
     check_same_exchange(known.definition, definition, subject)
     return None if method.nowait else channel.answer(Exchange.DeclareOk())
+
+
+def _check_new(channel: Channel, definition: ExchangeDefinition) -> None:
+    check_exchange(channel, Operation.CREATE, definition.name)
+    if definition.alternate is not None:
+        check_exchange(channel, Operation.READ, definition.name)
+        check_onward(channel, definition.alternate)
 
 
 async def _declare(channel: Channel, definition: ExchangeDefinition, *, nowait: bool) -> bytes | None:
@@ -39,6 +51,7 @@ async def delete(channel: Channel, method: Exchange.Delete) -> bytes | None:
     name = stripped(method.exchange)
     subject = channel.subject("exchange", name)
     check_not_default(name)
+    check_exchange(channel, Operation.DELETE, name)
     if name.startswith("amq."):
         raise access_refused(f"deletion of system {subject} not allowed")
     await channel.session.unfinished.drained()
@@ -48,7 +61,7 @@ async def delete(channel: Channel, method: Exchange.Delete) -> bytes | None:
 
 
 async def bind(channel: Channel, method: Exchange.Bind) -> bytes | None:
-    binding = _binding(method)
+    binding = _binding(channel, method)
     channel.exchange(binding.source)
     channel.exchange(binding.destination)
     await channel.namespace.bind(binding)
@@ -57,12 +70,14 @@ async def bind(channel: Channel, method: Exchange.Bind) -> bytes | None:
 
 async def unbind(channel: Channel, method: Exchange.Unbind) -> bytes | None:
     """Nothing happens where there is no such binding, or not even the exchanges."""
-    await channel.namespace.unbind(_binding(method))
+    await channel.namespace.unbind(_binding(channel, method))
     return None if method.nowait else channel.answer(Exchange.UnbindOk())
 
 
-def _binding(method: Exchange.Bind | Exchange.Unbind) -> Binding:
+def _binding(channel: Channel, method: Exchange.Bind | Exchange.Unbind) -> Binding:
     check_not_default(method.source, method.destination)
+    check_exchange(channel, Operation.WRITE, method.destination)
+    check_exchange(channel, Operation.READ, method.source)
     return Binding(
         source=method.source,
         destination=method.destination,

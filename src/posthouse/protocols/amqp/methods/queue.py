@@ -2,15 +2,18 @@
 
 from pamqp.commands import Queue
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.queue import Queue as BrokerQueue
 from posthouse.broker.routing.definitions import Binding
-from posthouse.model.errors import QueueLocked, UnknownQueue
+from posthouse.model.errors import QueueLocked
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.definitions import check_same_queue, queue_definition
 from posthouse.protocols.amqp.errors import access_refused, not_found, speaking_of, translated
 from posthouse.protocols.amqp.methods.answers import Answer
 from posthouse.protocols.amqp.methods.names import check_not_default, check_not_reserved, stripped
+from posthouse.protocols.amqp.permissions import check_exchange, check_onward, check_queue
 from posthouse.protocols.amqp.reply_to import REPLY_TO
 
 
@@ -21,33 +24,53 @@ def declare(channel: Channel, method: Queue.Declare) -> Answer:
     if method.passive:
         return _look_up(channel, name, nowait=method.nowait)
     check_not_reserved("queue", name)
+    is_own = not name and bool(method.exclusive)
     name = name or channel.session.names.queue()
     definition = queue_definition(method, name, channel.subject("queue", name))
-    return _declare(channel, definition, nowait=method.nowait)
+    return _declare(channel, definition, is_own=is_own, nowait=method.nowait)
 
 
-async def _declare(channel: Channel, definition: QueueDefinition, *, nowait: bool) -> bytes | None:
+async def _declare(
+    channel: Channel, definition: QueueDefinition, *, is_own: bool, nowait: bool
+) -> bytes | None:
     name = definition.name
-    subject = channel.subject("queue", name)
-    session = channel.session
-    with speaking_of(subject):
-        try:
-            known = channel.namespace.queue(name, session)
-        except UnknownQueue:
-            pass
-        else:
-            if known.definition.exclusive is not definition.exclusive:
-                raise translated(QueueLocked(), subject)
-            check_same_queue(known.definition, definition, subject)
-            await session.unfinished.drained()
-        queue = await channel.namespace.declare_queue(definition, session)
+    with speaking_of(channel.subject("queue", name)):
+        queue = await _declared_before(channel, definition)
+        if queue is None:
+            _check_new(channel, definition, is_own=is_own)
+            queue = await channel.namespace.declare_queue(definition, channel.session)
     channel.last_queue = name
     if nowait:
         return None
     return encode.declare_ok(channel.number, name, queue.message_count, queue.consumer_count)
 
 
+async def _declared_before(channel: Channel, definition: QueueDefinition) -> BrokerQueue | None:
+    """The queue that is there, if it is just as it is declared now."""
+    name, session = definition.name, channel.session
+    if name not in channel.namespace.queues:
+        return None
+    check_queue(channel, Operation.DESCRIBE, name)
+    known = channel.namespace.queue(name, session)
+    subject = channel.subject("queue", name)
+    if known.definition.exclusive is not definition.exclusive:
+        raise translated(QueueLocked(), subject)
+    check_same_queue(known.definition, definition, subject)
+    await session.unfinished.drained()
+    return known if channel.namespace.queues.get(name) is known else None
+
+
+def _check_new(channel: Channel, definition: QueueDefinition, *, is_own: bool) -> None:
+    if not is_own:
+        check_queue(channel, Operation.CREATE, definition.name)
+    if definition.dead_letter_exchange is not None:
+        if not is_own:
+            check_queue(channel, Operation.READ, definition.name)
+        check_onward(channel, definition.dead_letter_exchange, definition.dead_letter_key)
+
+
 async def _look_up(channel: Channel, name: str, *, nowait: bool) -> bytes | None:
+    check_queue(channel, Operation.DESCRIBE, name)
     await channel.session.unfinished.drained()
     with speaking_of(channel.subject("queue", name)):
         queue = channel.namespace.queue(name, channel.session)
@@ -90,6 +113,8 @@ def _binding(channel: Channel, method: Queue.Bind | Queue.Unbind) -> Binding:
     check_not_default(method.exchange)
     if name.startswith(REPLY_TO):
         raise access_refused("cannot bind or unbind a direct reply-to queue")
+    check_queue(channel, Operation.WRITE, name)
+    check_exchange(channel, Operation.READ, method.exchange)
     return Binding(
         source=method.exchange,
         destination=name,
@@ -99,6 +124,7 @@ def _binding(channel: Channel, method: Queue.Bind | Queue.Unbind) -> Binding:
 
 
 async def purge(channel: Channel, method: Queue.Purge) -> bytes | None:
+    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     await channel.session.unfinished.drained()
     count = queue.purge()
@@ -107,6 +133,7 @@ async def purge(channel: Channel, method: Queue.Purge) -> bytes | None:
 
 async def delete(channel: Channel, method: Queue.Delete) -> bytes | None:
     name = channel.queue_name(stripped(method.queue))
+    check_queue(channel, Operation.DELETE, name)
     await channel.session.unfinished.drained()
     with speaking_of(channel.subject("queue", name)):
         count = await channel.namespace.delete_queue(

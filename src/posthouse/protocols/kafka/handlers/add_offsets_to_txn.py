@@ -1,5 +1,6 @@
 """AddOffsetsToTxn: a transaction is going to commit offsets of a group."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.generated.add_offsets_to_txn import (
@@ -9,11 +10,14 @@ from posthouse.protocols.kafka.codec.generated.add_offsets_to_txn import (
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_transactional_id
 
 _FIRST_WITH_FENCED = 2
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
+    require_on_group(context, Operation.READ, request.group_id)
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
     member = Member(

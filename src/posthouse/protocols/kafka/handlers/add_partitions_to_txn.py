@@ -6,6 +6,7 @@ for several; with `verify_only` it asks whether partitions were added.
 
 from collections.abc import Sequence
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.errors import PosthouseError
@@ -20,8 +21,13 @@ from posthouse.protocols.kafka.codec.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import (
+    require_on_cluster,
+    require_on_topic,
+    require_on_transactional_id,
+)
 
 _FIRST_WITH_FENCED = 2
 _FIRST_OF_BROKERS = 4
@@ -29,6 +35,7 @@ _FIRST_OF_BROKERS = 4
 
 async def handle(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     if context.version < _FIRST_OF_BROKERS:
+        require_on_transactional_id(context, Operation.WRITE, request.v3_and_below_transactional_id)
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
@@ -36,6 +43,7 @@ async def handle(context: Context, request: AddPartitionsToTxnRequest) -> AddPar
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _add(context, only))
+    require_on_cluster(context, Operation.CLUSTER_ACTION)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(
@@ -72,8 +80,10 @@ def _find(
         result = AddPartitionsToTxnPartitionResult(partition_index=index)
         results.append(result)
         try:
+            if context.version < _FIRST_OF_BROKERS:
+                require_on_topic(context, Operation.WRITE, topic.name)
             found.append(context.broker.partition(context.broker.topic(topic.name), index))
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             result.partition_error_code = code_of(error)
     return results
 

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId
 from posthouse.model.topics import Topic
@@ -15,6 +16,7 @@ from posthouse.protocols.kafka.codec.generated.alter_configs import (
 from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_configured
 from posthouse.protocols.kafka.topic_configs import kept_overrides
 
 
@@ -31,6 +33,9 @@ async def _altered(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
+        require_on_configured(
+            context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
+        )
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
         if resource.resource_type == ResourceType.GROUP:
             await context.broker.shares.configs.replace(
@@ -40,9 +45,7 @@ async def _altered(
         await context.broker.configure_topic(
             resource.resource_name, partial(_replaced, resource.configs), validate_only=validate_only
         )
-    except Refused as error:
-        answer.error_code, answer.error_message = error.code, str(error)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
     return answer
 

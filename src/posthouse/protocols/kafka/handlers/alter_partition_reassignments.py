@@ -1,5 +1,6 @@
 """AlterPartitionReassignments: a partition is where it can be, so nothing ever moves."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
 from posthouse.protocols.kafka.codec.generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -11,11 +12,13 @@ from posthouse.protocols.kafka.codec.generated.alter_partition_reassignments imp
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 def handle(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    require_on_cluster(context, Operation.ALTER)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=[_answered(context, topic) for topic in request.topics],

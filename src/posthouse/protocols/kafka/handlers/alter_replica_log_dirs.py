@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
 from posthouse.protocols.kafka.codec.generated.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -14,9 +15,11 @@ from posthouse.protocols.kafka.codec.generated.alter_replica_log_dirs import (
 from posthouse.protocols.kafka.errors import ErrorCode, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.log_dirs import log_dir
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    require_on_cluster(context, Operation.ALTER)
     return _response(request, partial(_moved, context))
 
 

@@ -1,5 +1,6 @@
 """AlterShareGroupOffsets: a share group without members begins anew at other offsets."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.kafka.codec.generated.alter_share_group_offsets import (
@@ -9,12 +10,14 @@ from posthouse.protocols.kafka.codec.generated.alter_share_group_offsets import 
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 
 async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     group = GroupId(request.group_id)
+    require_on_group(context, Operation.READ, group)
     context.broker.shares.check_empty(group)
     offsets: dict[PartitionId, int] = {}
     topics = []
@@ -26,7 +29,7 @@ async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> Al
             answer.partitions.append(place)
             try:
                 partition = _partition(context, wanted.topic_name, each)
-            except PosthouseError as error:
+            except (PosthouseError, Refused) as error:
                 place.error_code, place.error_message = code_of(error), str(error)
             else:
                 answer.topic_id = partition.topic
@@ -36,6 +39,7 @@ async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> Al
 
 
 def _partition(context: Context, name: str, wanted: AlterShareGroupOffsetsRequestPartition) -> PartitionId:
+    require_on_topic(context, Operation.READ, name)
     if wanted.start_offset < 0:
         raise OffsetOutOfRange(f"there is no offset {wanted.start_offset}")
     return context.broker.partition(context.broker.topic(name), wanted.partition_index)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.descriptions import DescribedConsumer
 from posthouse.model.errors import UnknownGroup, UnknownTopic
 from posthouse.model.ids import GroupId, PartitionId, TopicId
@@ -13,20 +14,43 @@ from posthouse.protocols.kafka.codec.generated.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.operations import GROUP_OPERATIONS, NOT_ASKED
+from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
+from posthouse.protocols.kafka.permissions import forbidden, require_on_group, sees_topic
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [_described(context, name) for name in request.group_ids]
+    groups = [_shown(context, name) for name in request.group_ids]
     for group in groups:
-        group.authorized_operations = operations
+        group.authorized_operations = NOT_ASKED
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = group_operations(context.guard, group.group_id)
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _shown(context: Context, name: str) -> DescribedGroup:
+    """Whoever may not see a topic that the group reads does not see its members."""
+    try:
+        require_on_group(context, Operation.DESCRIBE, name)
+        described = _described(context, name)
+        if not all(sees_topic(context, topic) for topic in _topics(described)):
+            raise forbidden(Operation.DESCRIBE, Kind.TOPIC)
+    except Refused as error:
+        return DescribedGroup(group_id=name, error_code=error.code, error_message=str(error))
+    return described
+
+
+def _topics(described: DescribedGroup) -> set[str]:
+    return {
+        topic.topic_name
+        for member in described.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
 
 
 def _described(context: Context, name: str) -> DescribedGroup:

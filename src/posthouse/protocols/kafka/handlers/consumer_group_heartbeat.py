@@ -3,6 +3,8 @@
 import uuid
 from collections import defaultdict
 
+from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.consumer_member import Beat, BeatAnswer
 from posthouse.broker.groups.membership import Client
 from posthouse.broker.groups.patterns import TopicPattern
@@ -15,12 +17,27 @@ from posthouse.protocols.kafka.codec.generated.consumer_group_heartbeat import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 _FIRST_WITH_CLIENT_MADE_ID = 1
 _NOT_GIVEN = -1
 
 
+class _VisiblePattern(TopicPattern):
+    """Matches no topic that the member may not see."""
+
+    def __init__(self, text: str, guard: Guard) -> None:
+        super().__init__(text)
+        self._guard = guard
+
+    def matches(self, name: str) -> bool:
+        return super().matches(name) and self._guard.sees(Kind.TOPIC, name)
+
+
 def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    require_on_group(context, Operation.READ, request.group_id)
+    for name in request.subscribed_topic_names or ():
+        require_on_topic(context, Operation.DESCRIBE, name)
     if not request.member_id:
         if context.version >= _FIRST_WITH_CLIENT_MADE_ID:
             raise Refused(ErrorCode.INVALID_REQUEST, "a member must bring its id")
@@ -49,7 +66,7 @@ def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
         rack=request.rack_id,
         rebalance_seconds=None if timeout == _NOT_GIVEN else timeout / 1000,
         topics=None if names is None else frozenset(names),
-        pattern=None if regex is None else TopicPattern(regex),
+        pattern=None if regex is None else _VisiblePattern(regex, context.guard),
         assignor=request.server_assignor,
         owned=None if owned is None else _partitions(owned),
     )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.create_partitions import (
     CreatePartitionsRequest,
@@ -11,6 +12,7 @@ from posthouse.protocols.kafka.codec.generated.create_partitions import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_topic
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -19,15 +21,14 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     for wanted in request.topics:
         result = results[wanted.name] = CreatePartitionsTopicResult(name=wanted.name)
         try:
+            require_on_topic(context, Operation.ALTER, wanted.name)
             if occurrences[wanted.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
             _check_assignments(context, wanted)
             await context.broker.create_partitions(
                 wanted.name, wanted.count, validate_only=request.validate_only
             )
-        except Refused as error:
-            result.error_code, result.error_message = error.code, str(error)
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             result.error_code, result.error_message = code_of(error), str(error)
     return CreatePartitionsResponse(results=list(results.values()))
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
@@ -15,6 +16,7 @@ from posthouse.protocols.kafka.codec.generated.create_topics import (
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_creation
 from posthouse.protocols.kafka.topic_configs import describe_topic, kept_overrides
 
 _DEFAULT = -1
@@ -27,12 +29,11 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     accepted: list[NewTopic] = []
     for wanted in request.topics:
         try:
+            require_creation(context, wanted.name)
             if occurrences[wanted.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named more than once")
             accepted.append(_new_topic(wanted))
-        except Refused as error:
-            results[wanted.name] = _failed(wanted.name, error.code, str(error))
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             results[wanted.name] = _failed(wanted.name, code_of(error), str(error))
     created = await context.broker.create_topics(accepted, validate_only=request.validate_only)
     for new, outcome in zip(accepted, created, strict=True):
@@ -82,18 +83,19 @@ def _assigned_partitions(wanted: CreatableTopic) -> int:
 
 
 def _created(context: Context, topic: Topic, validate_only: bool) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=topic.name,
-        topic_id=ZERO_UUID if validate_only else topic.id,
-        num_partitions=topic.partitions,
-        replication_factor=_REPLICAS,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.source
-            )
-            for entry in describe_topic(topic, context.broker.topics.defaults)
-        ],
-    )
+    result = CreatableTopicResult(name=topic.name, topic_id=ZERO_UUID if validate_only else topic.id)
+    if not context.guard.may(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
+    result.num_partitions = topic.partitions
+    result.replication_factor = _REPLICAS
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.source
+        )
+        for entry in describe_topic(topic, context.broker.topics.defaults)
+    ]
+    return result
 
 
 def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

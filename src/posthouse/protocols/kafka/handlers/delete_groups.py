@@ -1,5 +1,6 @@
 """DeleteGroups: groups without members, with their offsets."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.delete_groups import (
@@ -7,8 +8,9 @@ from posthouse.protocols.kafka.codec.generated.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group
 
 
 async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -16,8 +18,9 @@ async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroups
     for name in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE
         try:
+            require_on_group(context, Operation.DELETE, name)
             await _delete(context, GroupId(name))
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             code = code_of(error)
         results.append(DeletableGroupResult(group_id=name, error_code=code))
     return DeleteGroupsResponse(results=results)

@@ -1,5 +1,6 @@
 """DeleteRecords: forget the beginning of partitions."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.protocols.kafka.codec.generated.delete_records import (
     DeleteRecordsPartition,
@@ -8,8 +9,9 @@ from posthouse.protocols.kafka.codec.generated.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_topic
 
 _HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
@@ -35,12 +37,13 @@ async def _delete(
     )
     before = None if wanted.offset == _HIGH_WATERMARK else wanted.offset
     try:
+        require_on_topic(context, Operation.DELETE, name)
         if before is not None and before < 0:
             raise OffsetOutOfRange(f"offset {before} is negative")
         result.low_watermark = await context.broker.delete_records(
             context.broker.topic(name), wanted.partition_index, before
         )
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         result.error_code = code_of(error)
     return result
 

@@ -1,5 +1,6 @@
 """DeleteShareGroupOffsets: a share group without members forgets topics, and begins there anew one day."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import UnknownTopic
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.delete_share_group_offsets import (
@@ -7,25 +8,28 @@ from posthouse.protocols.kafka.codec.generated.delete_share_group_offsets import
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 
 async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     group = GroupId(request.group_id)
+    require_on_group(context, Operation.DELETE, group)
     context.broker.shares.check_empty(group)
     topics = []
     for wanted in request.topics:
         answer = DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
         topics.append(answer)
         try:
+            require_on_topic(context, Operation.READ, wanted.topic_name)
             topic = context.broker.topic(wanted.topic_name)
             answer.topic_id = topic.id
             if not await context.broker.shares.forget_topic(group, topic.id):
                 raise UnknownTopic(f"the group {group!r} has read nothing from {topic.name!r}")
-        except UnknownTopic as error:
+        except (UnknownTopic, Refused) as error:
             answer.error_code, answer.error_message = code_of(error), str(error)
     return DeleteShareGroupOffsetsResponse(responses=topics)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
@@ -14,6 +15,7 @@ from posthouse.protocols.kafka.codec.generated.delete_topics import (
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_topic, sees_topic
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -26,10 +28,8 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
         try:
             if times > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-            topic = _found(context, name, topic_id)
-        except Refused as error:
-            result.error_code, result.error_message = error.code, str(error)
-        except PosthouseError as error:
+            topic = _found(context, result)
+        except (PosthouseError, Refused) as error:
             result.error_code, result.error_message = code_of(error, by_id=name is None), str(error)
         else:
             result.name, result.topic_id = topic.name, topic.id
@@ -42,12 +42,18 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _found(context: Context, name: str | None, topic_id: bytes) -> Topic:
-    if name is None:
-        return context.broker.topic_by_id(TopicId(topic_id))
-    if topic_id != ZERO_UUID:
+def _found(context: Context, result: DeletableTopicResult) -> Topic:
+    """Whoever names a topic by its id learns its name only if they may see it."""
+    if result.name is None:
+        topic = context.broker.topic_by_id(TopicId(result.topic_id))
+        if sees_topic(context, topic.name):
+            result.name = topic.name
+        require_on_topic(context, Operation.DELETE, topic.name)
+        return topic
+    if result.topic_id != ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
-    return context.broker.topic(name)
+    require_on_topic(context, Operation.DELETE, result.name)
+    return context.broker.topic(result.name)
 
 
 def _refuse(

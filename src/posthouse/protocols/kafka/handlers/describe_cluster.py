@@ -9,7 +9,7 @@ from posthouse.protocols.kafka.codec.generated.describe_cluster import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
-from posthouse.protocols.kafka.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations
 
 
 class EndpointType(IntEnum):
@@ -29,7 +29,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         controller_id=NODE_ID,
         brokers=[DescribeClusterBroker(broker_id=NODE_ID, host=context.node.host, port=context.node.port)],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(context.guard) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 

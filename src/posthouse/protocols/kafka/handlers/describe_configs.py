@@ -1,5 +1,6 @@
 """DescribeConfigs: the settings of topics, of groups and of the broker."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId
 from posthouse.model.topics import check_topic_name
@@ -21,6 +22,7 @@ from posthouse.protocols.kafka.config_resources import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_configs import describe_group
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_configured
 from posthouse.protocols.kafka.topic_configs import describe_topic
 
 
@@ -36,10 +38,7 @@ def _described(
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         entries = _entries(context, resource)
-    except Refused as error:
-        result.error_code, result.error_message = error.code, str(error)
-        return result
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         result.error_code, result.error_message = code_of(error), str(error)
         return result
     keys = resource.configuration_keys
@@ -49,6 +48,7 @@ def _described(
 
 def _entries(context: Context, resource: DescribeConfigsResource) -> list[ConfigEntry]:
     name = resource.resource_name
+    require_on_configured(context, Operation.DESCRIBE_CONFIGS, resource.resource_type, name)
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
         return describe_topic(context.broker.topic(name), context.broker.topics.defaults)

@@ -1,5 +1,6 @@
 """DescribeGroups: the members of classic groups and what they read."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.descriptions import DescribedMember
 from posthouse.broker.groups.states import State
 from posthouse.model.errors import UnknownGroup
@@ -10,20 +11,30 @@ from posthouse.protocols.kafka.codec.generated.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.operations import GROUP_OPERATIONS, NOT_ASKED
+from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
+from posthouse.protocols.kafka.permissions import require_on_group
 
 _FIRST_WITH_UNKNOWN_AS_ERROR = 6
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [_described(context, name) for name in request.groups]
+    groups = [_shown(context, name) for name in request.groups]
     for group in groups:
-        group.authorized_operations = operations
+        group.authorized_operations = NOT_ASKED
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = group_operations(context.guard, group.group_id)
     return DescribeGroupsResponse(groups=groups)
+
+
+def _shown(context: Context, name: str) -> DescribedGroup:
+    try:
+        require_on_group(context, Operation.DESCRIBE, name)
+    except Refused as error:
+        return DescribedGroup(group_id=name, error_code=error.code, error_message=str(error))
+    return _described(context, name)
 
 
 def _described(context: Context, name: str) -> DescribedGroup:

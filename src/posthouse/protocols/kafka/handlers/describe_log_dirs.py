@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Iterable
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.describe_log_dirs import (
@@ -17,9 +18,11 @@ from posthouse.protocols.kafka.codec.generated.describe_log_dirs import (
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.log_dirs import log_dir
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    require_on_cluster(context, Operation.DESCRIBE)
     settings = context.broker.settings
     if request.topics is None:
         topics = [_described(context, topic, range(topic.partitions)) for topic in context.broker.topics]

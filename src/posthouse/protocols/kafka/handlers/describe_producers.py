@@ -1,5 +1,6 @@
 """DescribeProducers: what partitions remember of those who write to them."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.describe_producers import (
     DescribeProducersRequest,
@@ -9,8 +10,9 @@ from posthouse.protocols.kafka.codec.generated.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_topic
 
 _NO_SEQUENCE = -1
 _NO_COORDINATOR_EPOCH = -1
@@ -30,8 +32,9 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
 
 def _describe(context: Context, topic: TopicRequest, index: int) -> PartitionResponse:
     try:
+        require_on_topic(context, Operation.READ, topic.name)
         producers = context.broker.producers(context.broker.topic(topic.name), index)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         return PartitionResponse(partition_index=index, error_code=code_of(error), error_message=str(error))
     return PartitionResponse(
         partition_index=index,

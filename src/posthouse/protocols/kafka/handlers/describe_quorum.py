@@ -3,6 +3,7 @@
 There is no log of metadata that nodes would share; the one that is described has nothing in it.
 """
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.protocols.kafka.codec.generated.describe_quorum import (
     DescribeQuorumRequest,
@@ -16,12 +17,14 @@ from posthouse.protocols.kafka.codec.generated.describe_quorum import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 _METADATA_TOPIC = "__cluster_metadata"
 _METADATA_PARTITION = 0
 
 
 def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    require_on_cluster(context, Operation.DESCRIBE)
     listener = Listener(name="PLAINTEXT", host=context.node.host, port=context.node.port)
     return DescribeQuorumResponse(
         topics=[_described(context, wanted) for wanted in request.topics],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.broker.shares.partition import SharePartition
 from posthouse.model.errors import PosthouseError, UnknownTopic
@@ -16,8 +17,9 @@ from posthouse.protocols.kafka.codec.generated.describe_share_group_offsets impo
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic, sees_topic
 
 _NOTHING = -1
 
@@ -33,8 +35,9 @@ def _of_group(
 ) -> DescribeShareGroupOffsetsResponseGroup:
     answer = DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id)
     try:
+        require_on_group(context, Operation.DESCRIBE, wanted.group_id)
         shares = context.broker.shares.progress(GroupId(wanted.group_id))
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
         return answer
     topics = _everything(context, shares) if wanted.topics is None else wanted.topics
@@ -49,7 +52,8 @@ def _everything(context: Context, shares: Shares) -> list[DescribeShareGroupOffs
             name = context.broker.topic_by_id(partition.topic).name
         except UnknownTopic:
             continue
-        found.setdefault(name, []).append(partition.index)
+        if sees_topic(context, name):
+            found.setdefault(name, []).append(partition.index)
     return [
         DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=sorted(indexes))
         for name, indexes in found.items()
@@ -61,8 +65,9 @@ def _of_topic(
 ) -> DescribeShareGroupOffsetsResponseTopic:
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
     try:
+        require_on_topic(context, Operation.DESCRIBE, wanted.topic_name)
         topic = context.broker.topic(wanted.topic_name)
-    except UnknownTopic as error:
+    except (UnknownTopic, Refused) as error:
         answer.partitions = [
             DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index,

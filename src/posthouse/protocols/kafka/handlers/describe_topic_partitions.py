@@ -1,5 +1,8 @@
 """DescribeTopicPartitions: like Metadata, in pages."""
 
+from collections.abc import Iterator
+
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic, check_topic_name
@@ -12,7 +15,8 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
-from posthouse.protocols.kafka.operations import TOPIC_OPERATIONS
+from posthouse.protocols.kafka.operations import topic_operations
+from posthouse.protocols.kafka.permissions import require_on_topic, sees_topic
 
 _MAX_PARTITIONS = 2000
 
@@ -28,16 +32,17 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
     for name in _names(context, request):
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         try:
+            require_on_topic(context, Operation.DESCRIBE, name)
             check_topic_name(name)
             topic = context.broker.topic(name)
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             answer.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code_of(error), name=name))
             continue
         if left == 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         end = min(topic.partitions, first + left)
-        answer.topics.append(_described(topic, range(first, end)))
+        answer.topics.append(_described(context, topic, range(first, end)))
         left -= max(0, end - first)
         if end < topic.partitions:
             answer.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -45,13 +50,19 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
     return answer
 
 
-def _names(context: Context, request: DescribeTopicPartitionsRequest) -> list[str]:
-    names = {topic.name for topic in request.topics or context.broker.topics}
+def _names(context: Context, request: DescribeTopicPartitionsRequest) -> Iterator[str]:
+    """In their order; of a page no more are looked at than it has room for."""
     start = request.cursor.topic_name if request.cursor is not None else ""
-    return sorted(name for name in names if name >= start)
+    if request.topics:
+        return iter(sorted({topic.name for topic in request.topics if topic.name >= start}))
+    return (
+        topic.name
+        for topic in context.broker.topics
+        if topic.name >= start and sees_topic(context, topic.name)
+    )
 
 
-def _described(topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
+def _described(context: Context, topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
     replicas = [NODE_ID]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -68,7 +79,7 @@ def _described(topic: Topic, partitions: range) -> DescribeTopicPartitionsRespon
             )
             for index in partitions
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(context.guard, topic.name),
     )
 
 

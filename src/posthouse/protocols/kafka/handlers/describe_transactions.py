@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.transaction import Transaction
 from posthouse.model.errors import PosthouseError, UnknownTopic
 from posthouse.protocols.kafka.codec.generated.describe_transactions import (
@@ -10,8 +11,9 @@ from posthouse.protocols.kafka.codec.generated.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_transactional_id, sees_topic
 from posthouse.protocols.kafka.transaction_names import STATE_NAMES
 
 _NOT_STARTED = -1
@@ -25,8 +27,9 @@ def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTr
 
 def _describe(context: Context, id: str) -> TransactionState:
     try:
+        require_on_transactional_id(context, Operation.DESCRIBE, id)
         transaction = context.broker.transactions.ids.get(id)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         return TransactionState(transactional_id=id, error_code=code_of(error))
     return TransactionState(
         transactional_id=id,
@@ -46,7 +49,11 @@ def _topics(context: Context, transaction: Transaction) -> list[TopicData]:
             partitions[context.broker.topic_by_id(partition.topic).name].append(partition.index)
         except UnknownTopic:
             continue  # deleted since
-    return [TopicData(topic=name, partitions=sorted(partitions[name])) for name in sorted(partitions)]
+    return [
+        TopicData(topic=name, partitions=sorted(partitions[name]))
+        for name in sorted(partitions)
+        if sees_topic(context, name)
+    ]
 
 
 def _refuse(

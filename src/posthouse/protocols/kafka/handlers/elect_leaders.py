@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
 from posthouse.protocols.kafka.codec.generated.elect_leaders import (
     ElectLeadersRequest,
@@ -12,6 +13,7 @@ from posthouse.protocols.kafka.codec.generated.elect_leaders import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 class Election(IntEnum):
@@ -23,6 +25,7 @@ _ELECTIONS = frozenset(map(int, Election))
 
 
 def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    require_on_cluster(context, Operation.ALTER)
     if request.election_type not in _ELECTIONS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")
     # Who asks for all partitions is told of those that were in need of an election: none.

@@ -1,5 +1,6 @@
 """EndTogether, which is ours: the transactions of several producers end in one step."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.together import Part
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.own.end_together import (
@@ -14,9 +15,11 @@ from posthouse.protocols.kafka.codec.own.end_together import (
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_transactional_id
 
 
 async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherResponse:
+    _check_permission(context, request)
     together = context.broker.transactions.together
     if request.sequence < NO_SEQUENCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{request.sequence} is not a sequence number")
@@ -34,6 +37,14 @@ async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherRe
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is no action {request.action}")
     known = together.sequence(request.name)
     return EndTogetherResponse(has_ended=has_ended, sequence=NO_SEQUENCE if known is None else known)
+
+
+def _check_permission(context: Context, request: EndTogetherRequest) -> None:
+    """The name stands for all that may write under it, also for what the request does not list."""
+    operation = Operation.DESCRIBE if request.action == QUERY else Operation.WRITE
+    require_on_transactional_id(context, operation, request.name)
+    for member in request.members or ():
+        require_on_transactional_id(context, operation, member.transactional_id)
 
 
 def _part(member: EndTogetherMember) -> Part:

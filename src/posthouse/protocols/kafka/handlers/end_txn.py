@@ -1,17 +1,20 @@
 """EndTxn: commit or abort."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_transactional_id
 
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_NEW_EPOCH = 5
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+    require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
     member = Member(
         id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),

@@ -6,9 +6,11 @@ Every fetch names all its partitions: sessions are declined by giving out none.
 import asyncio
 from dataclasses import dataclass
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.answer_sizes import ALWAYS, most_bytes
 from posthouse.protocols.kafka.codec.generated.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -21,14 +23,13 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+from posthouse.protocols.kafka.permissions import forbidden
 from posthouse.records.batch import Readable, iter_headers, parse_header
 
 _FIRST_WITH_TOPIC_ID = 13
 _READ_COMMITTED = 1
 _BEYOND = 2**63
 """More than any offset."""
-# As Kafka's own fetch.max.bytes: what one answer may make the broker hold.
-_MAX_BYTES = 55 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -36,7 +37,8 @@ class _Reading:
     """One pass over the partitions. `left` and `at_least_one` shrink as partitions take their share."""
 
     left: int
-    at_least_one: bool = True
+    at_least_one: bool
+    """A batch may be larger than what is left, if nothing was read before it. Not where memory is spent."""
     bytes_read: int = 0
     failed: bool = False
 
@@ -48,7 +50,8 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     deadline = loop.time() + request.max_wait_ms / 1000
     before = -1
     while True:
-        reading = _Reading(left=min(request.max_bytes, _MAX_BYTES))
+        most = min(request.max_bytes, most_bytes(context))
+        reading = _Reading(left=most, at_least_one=context.room > 0)
         ends: list[tuple[PartitionId, int]] = []
         topics = [await _read_topic(context, request, topic, reading, ends) for topic in request.topics]
         missing = request.min_bytes - reading.bytes_read
@@ -86,19 +89,24 @@ async def _read_topic(
             await _read_partition(context, topic, partition, reading, answer, stable_only=stable_only)
             end = answer.last_stable_offset if stable_only else answer.high_watermark
             ends.append((topic.partition(partition.partition), end))
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             answer.error_code = code_of(error, by_id=by_id)
-            reading.failed = True
-        except Refused as error:
-            answer.error_code = error.code
             reading.failed = True
     return FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=answers)
 
 
 def _topic(context: Context, wanted: FetchTopic, by_id: bool) -> Topic:
-    return (
-        context.broker.topic_by_id(TopicId(wanted.topic_id)) if by_id else context.broker.topic(wanted.topic)
-    )
+    if by_id:
+        topic = context.broker.topic_by_id(TopicId(wanted.topic_id))
+        _check_readable(context, topic.name)
+        return topic
+    _check_readable(context, wanted.topic)
+    return context.broker.topic(wanted.topic)
+
+
+def _check_readable(context: Context, name: str) -> None:
+    if not context.guard.allows(Operation.READ, Kind.TOPIC, name):
+        raise forbidden(Operation.READ, Kind.TOPIC)
 
 
 async def _read_partition(
@@ -116,6 +124,8 @@ async def _read_partition(
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
     room = min(wanted.partition_max_bytes, reading.left)
     if offset < bounds.end and (room > 0 or reading.at_least_one):
+        if room > ALWAYS:  # others may read while this one waits for the device
+            context.hold(reading.bytes_read + room)
         found = await context.broker.read(
             topic,
             wanted.partition,
@@ -131,6 +141,7 @@ async def _read_partition(
             reading.bytes_read += size
             reading.left -= size
             reading.at_least_one = False
+            context.hold(reading.bytes_read)
             if stable_only:
                 answer.aborted_transactions = _aborted(context, topic.partition(wanted.partition), found.data)
     answer.high_watermark = bounds.end

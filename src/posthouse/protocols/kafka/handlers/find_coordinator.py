@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -9,6 +10,7 @@ from posthouse.protocols.kafka.codec.generated.find_coordinator import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.permissions import require
 
 _FIRST_WITH_MANY_KEYS = 4
 _NO_NODE = -1
@@ -19,21 +21,31 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
-_KEY_TYPES = frozenset(map(int, KeyType))
+_KINDS: dict[int, Kind] = {KeyType.GROUP: Kind.GROUP, KeyType.TRANSACTION: Kind.TRANSACTIONAL_ID}
 
 
 def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if request.key_type not in _KEY_TYPES:
+    kind = _KINDS.get(request.key_type)
+    if kind is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"nothing of the type {request.key_type} has a coordinator")
-    node = context.node
     if context.version < _FIRST_WITH_MANY_KEYS:
-        return FindCoordinatorResponse(node_id=NODE_ID, host=node.host, port=node.port)
+        require(context, Operation.DESCRIBE, kind, request.key)
+        return FindCoordinatorResponse(node_id=NODE_ID, host=context.node.host, port=context.node.port)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=NODE_ID, host=node.host, port=node.port)
-            for key in request.coordinator_keys
-        ]
+        coordinators=[_coordinator(context, kind, key) for key in request.coordinator_keys]
     )
+
+
+def _coordinator(context: Context, kind: Kind, key: str) -> Coordinator:
+    try:
+        require(context, Operation.DESCRIBE, kind, key)
+    except Refused as error:
+        return _nobody(key, error.code, str(error))
+    return Coordinator(key=key, node_id=NODE_ID, host=context.node.host, port=context.node.port)
+
+
+def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=_NO_NODE, port=-1, error_code=code, error_message=message)
 
 
 def _refuse(
@@ -44,10 +56,7 @@ def _refuse(
         error_message=message,
         node_id=_NO_NODE,
         port=-1,
-        coordinators=[
-            Coordinator(key=key, node_id=_NO_NODE, port=-1, error_code=code, error_message=message)
-            for key in request.coordinator_keys
-        ],
+        coordinators=[_nobody(key, code, message) for key in request.coordinator_keys],
     )
 
 

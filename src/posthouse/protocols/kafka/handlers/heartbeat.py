@@ -1,13 +1,16 @@
 """Heartbeat: a member is alive, and learns whether it has to join again."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.ids import GroupId, InstanceId, MemberId
 from posthouse.protocols.kafka.codec.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group
 
 
 def handle(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    require_on_group(context, Operation.READ, request.group_id)
     instance = request.group_instance_id
     identity = MemberIdentity(
         member=MemberId(request.member_id),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import partial
 
+from posthouse.broker.access.operations import Operation as Permission
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.model.ids import GroupId
 from posthouse.model.topic_config import CONFIG_KEYS
@@ -18,6 +19,7 @@ from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import 
 from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_configured
 from posthouse.protocols.kafka.topic_configs import FIXED, is_list, kept_overrides
 
 
@@ -43,6 +45,9 @@ async def _altered(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
+        require_on_configured(
+            context, Permission.ALTER_CONFIGS, resource.resource_type, resource.resource_name
+        )
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
         if resource.resource_type == ResourceType.GROUP:
             configs, group = context.broker.shares.configs, GroupId(resource.resource_name)
@@ -52,9 +57,7 @@ async def _altered(
         await context.broker.configure_topic(
             resource.resource_name, partial(_changed, resource.configs), validate_only=validate_only
         )
-    except Refused as error:
-        answer.error_code, answer.error_message = error.code, str(error)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
     return answer
 

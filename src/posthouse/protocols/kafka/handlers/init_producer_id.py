@@ -1,5 +1,6 @@
 """InitProducerId: who a producer is, so that its batches can be told from repetitions."""
 
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.generated.init_producer_id import (
     InitProducerIdRequest,
@@ -8,6 +9,7 @@ from posthouse.protocols.kafka.codec.generated.init_producer_id import (
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import forbidden, require_on_transactional_id
 
 _FIRST_WITH_FENCED = 4
 _NO_PRODUCER_ID = -1
@@ -15,6 +17,7 @@ _NO_EPOCH = -1
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    _check_permission(context, request.transactional_id)
     if request.transactional_id == "":
         raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
     if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
@@ -26,6 +29,18 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
         request.transactional_id, request.transaction_timeout_ms, expected
     )
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+def _check_permission(context: Context, transactional_id: str | None) -> None:
+    """Whoever may write to some topic may do so without repetitions."""
+    guard = context.guard
+    if transactional_id is not None:
+        require_on_transactional_id(context, Operation.WRITE, transactional_id)
+    elif not (
+        guard.may(Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, CLUSTER)
+        or guard.allows_some(Operation.WRITE, Kind.TOPIC)
+    ):
+        raise forbidden(Operation.IDEMPOTENT_WRITE, Kind.CLUSTER)
 
 
 def _refuse(

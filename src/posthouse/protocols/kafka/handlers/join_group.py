@@ -1,5 +1,6 @@
 """JoinGroup: become a member, or come again when the members gather."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import Client, Joined, JoinRequest, OfferedProtocol
 from posthouse.model.errors import MemberIdRequired, PosthouseError
 from posthouse.model.ids import GroupId, InstanceId, MemberId
@@ -10,6 +11,7 @@ from posthouse.protocols.kafka.codec.generated.join_group import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
+from posthouse.protocols.kafka.permissions import require_on_group
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_REQUIRED_ID = 4
@@ -18,6 +20,7 @@ _FIRST_WITH_SKIPPED_ASSIGNMENT = 9
 
 
 def handle(context: Context, request: JoinGroupRequest) -> Deferred:
+    require_on_group(context, Operation.READ, request.group_id)
     joining = context.broker.groups.join(GroupId(request.group_id), _wanted(context, request))
 
     def finish(result: Joined | PosthouseError) -> JoinGroupResponse:

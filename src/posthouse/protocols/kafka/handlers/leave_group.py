@@ -1,5 +1,6 @@
 """LeaveGroup: one member, or in newer versions several, by id or by the name of their instance."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import Leaving
 from posthouse.model.ids import GroupId, InstanceId, MemberId
 from posthouse.protocols.kafka.codec.generated.leave_group import (
@@ -10,11 +11,13 @@ from posthouse.protocols.kafka.codec.generated.leave_group import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group
 
 _FIRST_WITH_MANY_MEMBERS = 3
 
 
 def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    require_on_group(context, Operation.READ, request.group_id)
     single = context.version < _FIRST_WITH_MANY_MEMBERS
     members = [MemberIdentity(member_id=request.member_id)] if single else request.members
     results = context.broker.groups.leave(GroupId(request.group_id), [_leaving(each) for each in members])

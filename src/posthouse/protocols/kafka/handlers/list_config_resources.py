@@ -1,5 +1,6 @@
 """ListConfigResources: the names of everything that has settings."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.protocols.kafka.codec.generated.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -8,11 +9,13 @@ from posthouse.protocols.kafka.codec.generated.list_config_resources import (
 from posthouse.protocols.kafka.config_resources import RESOURCE_TYPES, ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 _FIRST_WITH_TYPES = 1
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    require_on_cluster(context, Operation.DESCRIBE_CONFIGS)
     # The first version of this API asked for client metrics only, of which there are none.
     if context.version < _FIRST_WITH_TYPES:
         return ListConfigResourcesResponse()

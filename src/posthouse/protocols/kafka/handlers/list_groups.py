@@ -1,5 +1,6 @@
 """ListGroups: all groups, or those of certain states and types."""
 
+from posthouse.broker.access.operations import CLUSTER, Kind
 from posthouse.protocols.kafka.codec.generated.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -8,11 +9,13 @@ from posthouse.protocols.kafka.codec.generated.list_groups import (
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.group_names import STATE_NAMES, TYPE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import sees_group
 
 
 def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
+    sees_all = context.guard.sees(Kind.CLUSTER, CLUSTER)
     found = [
         ListedGroup(
             group_id=group.id,
@@ -21,6 +24,7 @@ def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
             group_type=TYPE_NAMES[group.kind],
         )
         for group in (*context.broker.groups.listed(), *context.broker.shares.listed())
+        if sees_all or sees_group(context, group.id)
     ]
     return ListGroupsResponse(
         groups=[

@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
@@ -16,6 +17,7 @@ from posthouse.protocols.kafka.codec.generated.list_offsets import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+from posthouse.protocols.kafka.permissions import require_on_topic
 from posthouse.storage.interface import TimestampedOffset
 
 _NO_TIMESTAMP = -1
@@ -58,13 +60,11 @@ async def _list_topic(
         answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
         answers.append(answer)
         try:
+            require_on_topic(context, Operation.DESCRIBE, wanted.name)
             check_leader_epoch(partition.current_leader_epoch)
             found = await _find(context, context.broker.topic(wanted.name), partition, stable_only)
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             answer.error_code = code_of(error)
-            continue
-        except Refused as error:
-            answer.error_code = error.code
             continue
         if found is not None:
             answer.offset = found.offset

@@ -1,16 +1,19 @@
 """ListPartitionReassignments: nothing ever moves, so nothing is under way."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.protocols.kafka.codec.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 def handle(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    require_on_cluster(context, Operation.DESCRIBE)
     return ListPartitionReassignmentsResponse()
 
 

@@ -1,5 +1,6 @@
 """ListTransactions: those that pass the request's filters."""
 
+from posthouse.broker.access.operations import Kind
 from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.broker.transactions.transaction import Transaction
 from posthouse.protocols.kafka.codec.generated.list_transactions import (
@@ -24,7 +25,9 @@ def handle(context: Context, request: ListTransactionsRequest) -> ListTransactio
                 transaction_state=STATE_NAMES[each.state],
             )
             for each in context.broker.transactions.ids.all()
-            if _is_wanted(each, request, now) and (pattern is None or pattern.matches(each.id))
+            if _is_wanted(each, request, now)
+            and (pattern is None or pattern.matches(each.id))
+            and context.guard.sees(Kind.TRANSACTIONAL_ID, each.id)
         ],
     )
 

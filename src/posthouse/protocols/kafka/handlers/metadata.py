@@ -1,8 +1,10 @@
 """Metadata: the node and the topics; also where topics are created by being asked for."""
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError, TopicExists, UnknownTopic
@@ -17,14 +19,19 @@ from posthouse.protocols.kafka.codec.generated.metadata import (
     MetadataResponseTopic,
 )
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
-from posthouse.protocols.kafka.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from posthouse.protocols.kafka.many_topics import STRETCH, ManyTopics, encode, take_topics
+from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
+from posthouse.protocols.kafka.permissions import require_creation, require_on_topic, sees_topic
 
 _FIRST_WITH_NULL_TOPICS = 1
 _FIRST_WITH_NULL_NAMES = 12
+_LOOKED_AT_IN_A_TURN = 500
 
 _KNOWN_PARTITIONS: list[MetadataResponsePartition] = []
+
+_Found = Topic | PosthouseError | Refused
 
 
 def handle(
@@ -32,7 +39,11 @@ def handle(
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     wanted = request.topics
     if wanted is None or (not wanted and context.version < _FIRST_WITH_NULL_TOPICS):
-        return _response(context, request, [_described(request, topic) for topic in context.broker.topics])
+        topics = list(context.broker.topics)
+        if len(topics) > _LOOKED_AT_IN_A_TURN:
+            return _respond_with_all(context, request, topics)
+        seen = [topic for topic in topics if sees_topic(context, topic.name)]
+        return _respond(context, request, seen, (_described(context, request, topic) for topic in seen))
     found = [_found(context, topic) for topic in wanted]
     missing = [
         topic.name
@@ -44,28 +55,71 @@ def handle(
     return _answer(context, request, wanted, found)
 
 
+def _respond(
+    context: Context,
+    request: MetadataRequest,
+    found: Sequence[_Found],
+    topics: Iterable[MetadataResponseTopic],
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    size = sum(1 + (topic.partitions if isinstance(topic, Topic) else 0) for topic in found)
+    if size > STRETCH:
+        return _respond_in_stretches(context, request, topics)
+    return _filled(MetadataResponse(topics=list(topics)), context, request)
+
+
+async def _respond_with_all(
+    context: Context, request: MetadataRequest, topics: Sequence[Topic]
+) -> MetadataResponse:
+    """Finding out what may be seen takes its time too, also where that is nothing."""
+    seen: list[Topic] = []
+    for start in range(0, len(topics), _LOOKED_AT_IN_A_TURN):
+        turn = topics[start : start + _LOOKED_AT_IN_A_TURN]
+        seen += [topic for topic in turn if sees_topic(context, topic.name)]
+        await asyncio.sleep(0)
+    described = (_described(context, request, topic) for topic in seen)
+    return await _respond_in_stretches(context, request, described)
+
+
+async def _respond_in_stretches(
+    context: Context, request: MetadataRequest, topics: Iterable[MetadataResponseTopic]
+) -> MetadataResponse:
+    response = ManyTopics()
+    await take_topics(response, context.version, topics)
+    return _filled(response, context, request)
+
+
 async def _create_and_answer(
     context: Context, request: MetadataRequest, wanted: list[MetadataRequestTopic], missing: list[str]
 ) -> MetadataResponse:
-    names = list(dict.fromkeys(missing))
+    outcome: dict[str, _Found] = {}
+    for name in dict.fromkeys(missing):
+        try:
+            require_creation(context, name)
+        except Refused as error:
+            outcome[name] = error
+    names = [name for name in dict.fromkeys(missing) if name not in outcome]
     created = await context.broker.create_topics([NewTopic(name=name) for name in names])
-    outcome = dict(zip(names, created, strict=True))
+    outcome |= zip(names, created, strict=True)
     found = []
     for topic in wanted:
         result = _found(context, topic)
         if isinstance(result, UnknownTopic) and topic.name in outcome:
             result = outcome[topic.name]
         found.append(result)
-    return _answer(context, request, wanted, found)
+    answer = _answer(context, request, wanted, found)
+    return answer if isinstance(answer, MetadataResponse) else await answer
 
 
-def _found(context: Context, wanted: MetadataRequestTopic) -> Topic | PosthouseError:
+def _found(context: Context, wanted: MetadataRequestTopic) -> _Found:
     try:
         if wanted.name is None or wanted.topic_id != ZERO_UUID:
-            return context.broker.topic_by_id(TopicId(wanted.topic_id))
+            topic = context.broker.topic_by_id(TopicId(wanted.topic_id))
+            require_on_topic(context, Operation.DESCRIBE, topic.name)
+            return topic
+        require_on_topic(context, Operation.DESCRIBE, wanted.name)
         check_topic_name(wanted.name)
         return context.broker.topic(wanted.name)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         return error
 
 
@@ -73,16 +127,18 @@ def _answer(
     context: Context,
     request: MetadataRequest,
     wanted: list[MetadataRequestTopic],
-    found: list[Topic | PosthouseError],
-) -> MetadataResponse:
-    topics = [
-        _described(request, result) if isinstance(result, Topic) else _failed(context, topic, result)
+    found: list[_Found],
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    topics = (
+        _described(context, request, result) if isinstance(result, Topic) else _failed(context, topic, result)
         for topic, result in zip(wanted, found, strict=True)
-    ]
-    return _response(context, request, topics)
+    )
+    return _respond(context, request, found, topics)
 
 
-def _failed(context: Context, wanted: MetadataRequestTopic, error: PosthouseError) -> MetadataResponseTopic:
+def _failed(
+    context: Context, wanted: MetadataRequestTopic, error: PosthouseError | Refused
+) -> MetadataResponseTopic:
     code = code_of(error, by_id=wanted.topic_id != ZERO_UUID)
     if isinstance(error, TopicExists):
         # Somebody else is creating it at this moment: the client asks again.
@@ -91,13 +147,15 @@ def _failed(context: Context, wanted: MetadataRequestTopic, error: PosthouseErro
     return MetadataResponseTopic(error_code=code, name=name, topic_id=wanted.topic_id)
 
 
-def _described(request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
+def _described(context: Context, request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         partitions=_partitions(topic.partitions),
         topic_authorized_operations=(
-            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+            topic_operations(context.guard, topic.name)
+            if request.include_topic_authorized_operations
+            else NOT_ASKED
         ),
     )
 
@@ -117,23 +175,16 @@ def _partitions(count: int) -> list[MetadataResponsePartition]:
     return _KNOWN_PARTITIONS[:count]
 
 
-def _response(
-    context: Context,
-    request: MetadataRequest,
-    topics: list[MetadataResponseTopic],
-    code: ErrorCode = ErrorCode.NONE,
-) -> MetadataResponse:
+def _filled(response: MetadataResponse, context: Context, request: MetadataRequest) -> MetadataResponse:
+    """With all that is not a topic."""
     node = context.node
-    return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=NODE_ID, host=node.host, port=node.port)],
-        cluster_id=context.broker.cluster_id,
-        controller_id=NODE_ID,
-        topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
-        error_code=code,
+    response.brokers = [MetadataResponseBroker(node_id=NODE_ID, host=node.host, port=node.port)]
+    response.cluster_id = context.broker.cluster_id
+    response.controller_id = NODE_ID
+    response.cluster_authorized_operations = (
+        cluster_operations(context.guard) if request.include_cluster_authorized_operations else NOT_ASKED
     )
+    return response
 
 
 def _refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
@@ -141,7 +192,7 @@ def _refuse(context: Context, request: MetadataRequest, code: ErrorCode, message
         MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
     ]
-    return _response(context, request, topics, code)
+    return _filled(MetadataResponse(topics=topics, error_code=code), context, request)
 
 
-HANDLER = Handler(key=3, handle=handle, refuse=_refuse)
+HANDLER = Handler(key=3, handle=handle, refuse=_refuse, encode=encode)

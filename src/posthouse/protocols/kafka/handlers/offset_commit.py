@@ -1,5 +1,6 @@
 """OffsetCommit: how far a group has read. All offsets of a request become durable together."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.errors import PosthouseError
@@ -12,13 +13,15 @@ from posthouse.protocols.kafka.codec.generated.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 _FIRST_WITH_IDS = 10
 
 
 def handle(context: Context, request: OffsetCommitRequest) -> Deferred:
+    require_on_group(context, Operation.READ, request.group_id)
     offsets: list[NewOffset] = []
     places: list[OffsetCommitResponsePartition] = []
     topics = []
@@ -30,7 +33,7 @@ def handle(context: Context, request: OffsetCommitRequest) -> Deferred:
         ]
         try:
             topic = _found(context, wanted)
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             _set_code(answer.partitions, code_of(error, by_id=context.version >= _FIRST_WITH_IDS))
             continue
         places += answer.partitions
@@ -57,7 +60,10 @@ def _identity(request: OffsetCommitRequest) -> MemberIdentity:
 
 def _found(context: Context, wanted: OffsetCommitRequestTopic) -> Topic:
     if context.version >= _FIRST_WITH_IDS:
-        return context.broker.topic_by_id(TopicId(wanted.topic_id))
+        topic = context.broker.topic_by_id(TopicId(wanted.topic_id))
+        require_on_topic(context, Operation.READ, topic.name)
+        return topic
+    require_on_topic(context, Operation.READ, wanted.name)
     return context.broker.topic(wanted.name)
 
 

@@ -1,5 +1,6 @@
 """OffsetDelete: forget offsets of topics that a group no longer reads."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.kafka.codec.generated.offset_delete import (
@@ -8,11 +9,13 @@ from posthouse.protocols.kafka.codec.generated.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 
 async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    require_on_group(context, Operation.DELETE, request.group_id)
     partitions: list[PartitionId] = []
     places: list[OffsetDeleteResponsePartition] = []
     topics = []
@@ -24,7 +27,7 @@ async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDelete
             answer.partitions.append(place)
             try:
                 partitions.append(_partition(context, wanted.name, each.partition_index))
-            except PosthouseError as error:
+            except (PosthouseError, Refused) as error:
                 place.error_code = code_of(error)
             else:
                 places.append(place)
@@ -36,6 +39,7 @@ async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDelete
 
 
 def _partition(context: Context, name: str, index: int) -> PartitionId:
+    require_on_topic(context, Operation.READ, name)
     topic = context.broker.topic(name)
     if not 0 <= index < topic.partitions:
         raise UnknownPartition(f"topic {name!r} has no partition {index}")

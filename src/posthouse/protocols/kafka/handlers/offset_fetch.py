@@ -4,6 +4,7 @@ Up to version 7 a request names one group; a request of any version is answered 
 be, and put into the older form at the end.
 """
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.errors import PosthouseError, UnknownTopic
 from posthouse.model.ids import GroupId, MemberId, TopicId
@@ -19,8 +20,9 @@ from posthouse.protocols.kafka.codec.generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic, sees_topic
 
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_IDS = 10
@@ -52,8 +54,11 @@ def _of_group(context: Context, wanted: OffsetFetchRequestGroup, stable: bool) -
     group = GroupId(wanted.group_id)
     identity = MemberIdentity(member=MemberId(wanted.member_id or ""), generation=wanted.member_epoch)
     try:
+        require_on_group(context, Operation.DESCRIBE, group)
         context.broker.groups.check_fetch(group, identity)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
+        if context.version < _FIRST_WITH_GROUP_ERROR:
+            raise
         answer.error_code = code_of(error)
         return answer
     topics = _everything(context, group) if wanted.topics is None else wanted.topics
@@ -71,9 +76,10 @@ def _everything(context: Context, group: GroupId) -> list[OffsetFetchRequestTopi
             name = context.broker.topic_by_id(topic_id).name
         except UnknownTopic:
             continue
-        topics.append(
-            OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=sorted(indexes))
-        )
+        if sees_topic(context, name):
+            topics.append(
+                OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=sorted(indexes))
+            )
     return topics
 
 
@@ -83,11 +89,9 @@ def _of_topic(
     answer = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
     by_id = context.version >= _FIRST_WITH_IDS
     try:
-        topic = (
-            context.broker.topic_by_id(TopicId(wanted.topic_id))
-            if by_id
-            else context.broker.topic(wanted.name)
-        )
+        topic = _topic(context, wanted, by_id)
+    except Refused as error:
+        answer.partitions = [_none(index, error.code) for index in wanted.partition_indexes]
     except UnknownTopic as error:
         # By name, a topic that is not there has no offset: clients ask before they create it.
         code = code_of(error, by_id=True) if by_id else ErrorCode.NONE
@@ -97,6 +101,15 @@ def _of_topic(
             _of_partition(context, group, topic, index, stable) for index in wanted.partition_indexes
         ]
     return answer
+
+
+def _topic(context: Context, wanted: OffsetFetchRequestTopics, by_id: bool) -> Topic:
+    if by_id:
+        topic = context.broker.topic_by_id(TopicId(wanted.topic_id))
+        require_on_topic(context, Operation.DESCRIBE, topic.name)
+        return topic
+    require_on_topic(context, Operation.DESCRIBE, wanted.name)
+    return context.broker.topic(wanted.name)
 
 
 def _of_partition(

@@ -1,5 +1,6 @@
 """OffsetForLeaderEpoch: where a leader's part of the log ends. There has been one leader."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
@@ -12,6 +13,7 @@ from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+from posthouse.protocols.kafka.permissions import require_on_topic
 
 
 def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -29,12 +31,11 @@ def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForL
 def _end(context: Context, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
+        require_on_topic(context, Operation.DESCRIBE, name)
         bounds = context.broker.bounds(context.broker.topic(name), wanted.partition)
         check_leader_epoch(wanted.current_leader_epoch)
-    except PosthouseError as error:
+    except (PosthouseError, Refused) as error:
         answer.error_code = code_of(error)
-    except Refused as error:
-        answer.error_code = error.code
     else:
         if wanted.leader_epoch == LEADER_EPOCH:
             answer.leader_epoch, answer.end_offset = LEADER_EPOCH, bounds.end

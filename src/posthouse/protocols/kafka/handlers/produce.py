@@ -1,7 +1,9 @@
 """Produce: the hot path. The order of requests is the order of offsets."""
 
+import asyncio
 from typing import TypeAlias
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.transactions.member import Writer
 from posthouse.model.errors import PosthouseError
@@ -17,6 +19,7 @@ from posthouse.protocols.kafka.codec.generated.produce import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
+from posthouse.protocols.kafka.permissions import forbidden, require_on_transactional_id
 from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 from posthouse.records.compression import Codec
 
@@ -29,7 +32,7 @@ _Results: TypeAlias = list[Appended | PosthouseError]
 
 
 def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceResponse | None:
-    _check(request)
+    _check(context, request)
     by_id = context.version >= _FIRST_WITH_TOPIC_ID
     batches: list[Produced] = []
     pending: list[PartitionProduceResponse] = []
@@ -63,13 +66,17 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
         return None
 
     writer = None if request.transactional_id is None else _writer(context, request.transactional_id)
+    if context.broker.must_unpack(batches):
+        return Deferred(asyncio.ensure_future(context.broker.append_unpacked(batches, writer)), finish)
     appending = context.broker.append(batches, writer)
     if appending.future is None:
         return finish(appending.results([]))
     return Deferred(appending.future, lambda outcomes: finish(appending.results(outcomes)))
 
 
-def _check(request: ProduceRequest) -> None:
+def _check(context: Context, request: ProduceRequest) -> None:
+    if request.transactional_id is not None:
+        require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
     if request.acks not in (-1, 0, 1):
         raise Refused(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks}: only -1, 0 and 1 have a meaning"
@@ -81,11 +88,15 @@ def _writer(context: Context, transactional_id: str) -> Writer:
     return Writer(id=transactional_id, origin=context.origin, bumps_epoch=adds_partitions)
 
 
-def _topic(context: Context, data: TopicProduceData, by_id: bool) -> Topic | PosthouseError:
+def _topic(context: Context, data: TopicProduceData, by_id: bool) -> Topic | PosthouseError | Refused:
+    name = data.name
     try:
         if by_id:
-            return context.broker.topic_by_id(TopicId(data.topic_id))
-        return context.broker.topic(data.name)
+            topic = context.broker.topic_by_id(TopicId(data.topic_id))
+            name = topic.name
+        if not context.guard.allows(Operation.WRITE, Kind.TOPIC, name):
+            return forbidden(Operation.WRITE, Kind.TOPIC)
+        return topic if by_id else context.broker.topic(name)
     except PosthouseError as error:
         return error
 
@@ -108,7 +119,7 @@ def _acceptable(context: Context, partition: PartitionProduceData, answer: Parti
     return True
 
 
-def _fail(answer: PartitionProduceResponse, error: PosthouseError, by_id: bool = False) -> None:
+def _fail(answer: PartitionProduceResponse, error: PosthouseError | Refused, by_id: bool = False) -> None:
     answer.error_code = code_of(error, by_id=by_id)
     answer.error_message = str(error)
 

@@ -14,7 +14,7 @@ from posthouse.protocols.kafka.share_requests import acknowledge, names, partiti
 
 
 async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    group, member = names(request.group_id, request.member_id)
+    group, member = names(context, request.group_id, request.member_id)
     shares = context.broker.shares
     epoch = request.share_session_epoch
     if epoch == OPENING:

@@ -8,6 +8,7 @@ from posthouse.broker.shares.fetching import Taken, Wish
 from posthouse.broker.shares.sessions import CLOSING, OPENING, ShareSession
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.protocols.kafka.answer_sizes import most_bytes
 from posthouse.protocols.kafka.codec.generated.share_fetch import (
     AcquiredRecords,
     PartitionData,
@@ -17,16 +18,21 @@ from posthouse.protocols.kafka.codec.generated.share_fetch import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.share_requests import Result, acknowledge, failure, names, partitions
+from posthouse.protocols.kafka.share_requests import (
+    Result,
+    acknowledge,
+    check_readable,
+    failure,
+    names,
+    partitions,
+)
 
 _RECORD_LIMIT = 1
 """The mode in which the number of records is exact."""
-# As Kafka's own fetch.max.bytes: what one answer may make the broker hold.
-_MAX_BYTES = 55 * 1024 * 1024
 
 
 async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
-    group, member = names(request.group_id, request.member_id)
+    group, member = names(context, request.group_id, request.member_id)
     shares = context.broker.shares
     fetches = request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     if request.is_renew_ack and fetches:
@@ -41,7 +47,7 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
     if request.is_renew_ack:
         return _response(context, group, acknowledged, {}, {})
     wanted, errors = _readable(context, session)
-    taken = await shares.fetch(session, wanted, _wish(request, wait=not errors))
+    taken = await shares.fetch(session, wanted, _wish(context, request, wait=not errors))
     for partition, result in taken.items():
         if isinstance(result, PosthouseError):
             errors[partition] = failure(context, partition, result)
@@ -78,16 +84,17 @@ def _readable(context: Context, session: ShareSession) -> tuple[list[PartitionId
     errors: dict[PartitionId, Result] = {}
     for partition in session.in_turn():
         try:
+            check_readable(context, partition)
             context.broker.partition(context.broker.topic_by_id(partition.topic), partition.index)
             wanted.append(partition)
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             errors[partition] = failure(context, partition, error)
     return wanted, errors
 
 
-def _wish(request: ShareFetchRequest, *, wait: bool) -> Wish:
+def _wish(context: Context, request: ShareFetchRequest, *, wait: bool) -> Wish:
     return Wish(
-        max_bytes=min(request.max_bytes, _MAX_BYTES),
+        max_bytes=min(request.max_bytes, most_bytes(context)),
         min_bytes=request.min_bytes,
         max_records=request.max_records,
         is_strict=request.share_acquire_mode == _RECORD_LIMIT,

@@ -1,5 +1,6 @@
 """ShareGroupHeartbeat: a member of a share group joins, reports or leaves."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import Client
 from posthouse.broker.shares.group import ShareBeat, ShareBeatAnswer
 from posthouse.model.ids import GroupId, MemberId
@@ -11,10 +12,14 @@ from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 
 
 async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
     names = request.subscribed_topic_names
+    require_on_group(context, Operation.READ, request.group_id)
+    for name in names or ():
+        require_on_topic(context, Operation.DESCRIBE, name)
     group = GroupId(request.group_id)
     shares = context.broker.shares
     answer = await shares.beat(

@@ -1,14 +1,17 @@
 """SyncGroup: the leader says who reads what, everybody learns its part."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import MemberIdentity, Synced, SyncRequest
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, InstanceId, MemberId
 from posthouse.protocols.kafka.codec.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 from posthouse.protocols.kafka.errors import ErrorCode, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
+from posthouse.protocols.kafka.permissions import require_on_group
 
 
 def handle(context: Context, request: SyncGroupRequest) -> Deferred:
+    require_on_group(context, Operation.READ, request.group_id)
     instance = request.group_instance_id
     wanted = SyncRequest(
         identity=MemberIdentity(

@@ -1,5 +1,6 @@
 """TxnOffsetCommit: offsets that a group will have if the transaction is committed."""
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.transactions.member import Member
@@ -16,11 +17,18 @@ from posthouse.protocols.kafka.codec.generated.txn_offset_commit import (
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import (
+    require_on_group,
+    require_on_topic,
+    require_on_transactional_id,
+)
 
 _FIRST_THAT_ADDS_THE_GROUP = 5
 
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
+    require_on_group(context, Operation.READ, request.group_id)
     broker = context.broker
     group = GroupId(request.group_id)
     if not group:
@@ -60,8 +68,9 @@ def _accept(
         answer = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
         answers.append(answer)
         try:
+            require_on_topic(context, Operation.READ, wanted.name)
             topic = context.broker.topic(wanted.name)
-        except PosthouseError as error:
+        except (PosthouseError, Refused) as error:
             answer.error_code = code_of(error)
             continue
         new = NewOffset(

@@ -4,6 +4,7 @@ Among Kafka's brokers this is also how transactions are ended. Here that is one 
 a commit from outside is refused: it could only make a part of a transaction visible.
 """
 
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.write_txn_markers import (
@@ -16,9 +17,12 @@ from posthouse.protocols.kafka.codec.generated.write_txn_markers import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    is_administrator = context.guard.may(Operation.ALTER, Kind.CLUSTER, CLUSTER)
+    require_on_cluster(context, Operation.ALTER if is_administrator else Operation.CLUSTER_ACTION)
     return WriteTxnMarkersResponse(markers=[await _end(context, marker) for marker in request.markers])
 
 

@@ -1,0 +1,101 @@
+"""What a session may do to which exchange and queue: permissions on topics, in RabbitMQ's words.
+
+Exchanges and queues are topics of the same full name. A queue that the broker has named and that is exclusive
+is its session's own, and needs no permission: nobody else can have meant that name. One that a client has
+named is treated like any other, for there may be a topic of that name, whose records the queue would get.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from posthouse.broker.access.acls import ANY_NAME
+from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_name, topic_prefixes
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.streams import Stream
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.protocols.amqp.errors import Refused, access_refused, not_allowed
+from posthouse.protocols.amqp.server_names import GENERATED
+
+if TYPE_CHECKING:
+    from posthouse.protocols.amqp.channel import Channel
+
+_WORDS: Final = {
+    Operation.READ: "read",
+    Operation.WRITE: "write",
+    Operation.CREATE: "configure",
+    Operation.DELETE: "configure",
+    Operation.DESCRIBE: "configure",
+}
+# For what is asked with every message: members of an enum are slow to look up.
+_WRITE: Final = Operation.WRITE
+_TOPIC: Final = Kind.TOPIC
+_DEFAULT: Final = "amq.default"
+"""What RabbitMQ calls the default exchange where it speaks of permissions."""
+
+
+def check_vhost(guard: Guard, user: str, vhost: str) -> None:
+    """The default one is open to all who have logged in, another one to those who may do something there."""
+    if vhost != DEFAULT_NAMESPACE and not guard.reaches(Kind.TOPIC, topic_prefixes(vhost)):
+        raise not_allowed(f"access to vhost '{vhost}' refused for user '{user}'")
+
+
+def check_exchange(channel: "Channel", operation: Operation, name: str) -> None:
+    _check(channel, operation, "exchange", name)
+
+
+def check_queue(channel: "Channel", operation: Operation, name: str) -> None:
+    queue = channel.namespace.queues.get(name)
+    if queue is None or not _is_own(channel, queue):
+        _check(channel, operation, "queue", name)
+
+
+def check_onward(channel: "Channel", exchange: str, key: str | None = None) -> None:
+    """Messages will go on to the exchange by themselves, with the key if one is given, or with any."""
+    if exchange:
+        check_exchange(channel, Operation.WRITE, exchange)
+    elif key is not None:
+        check_queue(channel, Operation.WRITE, key)
+    elif not channel.session.guard.allows(_WRITE, _TOPIC, ANY_NAME):
+        raise _refused(channel, Operation.WRITE, "exchange", _DEFAULT)
+
+
+def check_publish(channel: "Channel", exchange: Exchange, key: bytes, more_keys: Sequence[bytes]) -> None:
+    """For every message, where it is asked for at all: one look into what the guard remembers."""
+    stream = exchange.data
+    if stream is None:
+        _check_key(channel, key)
+        for each in more_keys:
+            _check_key(channel, each)
+    else:
+        assert isinstance(stream, Stream)
+        if not channel.session.guard.may(_WRITE, _TOPIC, stream.name):
+            check_exchange(channel, _WRITE, exchange.name)
+
+
+def _check_key(channel: "Channel", key: bytes) -> None:
+    """The default exchange has no stream of its own: it is the queue that is written to."""
+    name = key.decode(errors="replace")
+    queue = channel.namespace.queues.get(name)
+    if queue is None or not channel.session.guard.may(_WRITE, _TOPIC, queue.stream.name):
+        check_queue(channel, _WRITE, name)
+
+
+def _check(channel: "Channel", operation: Operation, kind: str, name: str) -> None:
+    session = channel.session
+    if not session.guard.allows(operation, Kind.TOPIC, topic_name(session.vhost, name)):
+        raise _refused(channel, operation, kind, name)
+
+
+def _is_own(channel: "Channel", queue: Queue) -> bool:
+    return (
+        queue.session is channel.session and queue.definition.exclusive and queue.name.startswith(GENERATED)
+    )
+
+
+def _refused(channel: "Channel", operation: Operation, kind: str, name: str) -> Refused:
+    subject = channel.subject(kind, name)
+    return access_refused(
+        f"{_WORDS[operation]} access to {subject} refused for user '{channel.session.user}'"
+    )

@@ -1,0 +1,75 @@
+"""What a request needs to be allowed to do, and how Kafka says that it may not.
+
+Handlers ask before they look anything up, so that nobody learns from an answer whether something exists that
+they may not see.
+"""
+
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.protocols.kafka.config_resources import ResourceType
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context
+
+_CODES = {
+    Kind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    Kind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+def forbidden(operation: Operation, kind: Kind) -> Refused:
+    return Refused(_CODES[kind], f"this needs the permission {operation} on the {kind}")
+
+
+def require(context: Context, operation: Operation, kind: Kind, name: str) -> None:
+    """Raises Refused."""
+    if not context.guard.allows(operation, kind, name):
+        raise forbidden(operation, kind)
+
+
+def require_on_topic(context: Context, operation: Operation, name: str) -> None:
+    require(context, operation, Kind.TOPIC, name)
+
+
+def require_on_group(context: Context, operation: Operation, name: str) -> None:
+    require(context, operation, Kind.GROUP, name)
+
+
+def require_on_transactional_id(context: Context, operation: Operation, name: str) -> None:
+    require(context, operation, Kind.TRANSACTIONAL_ID, name)
+
+
+def require_on_cluster(context: Context, operation: Operation) -> None:
+    require(context, operation, Kind.CLUSTER, CLUSTER)
+
+
+def require_on_configured(context: Context, operation: Operation, resource_type: int, name: str) -> None:
+    """For what has settings. All but topics and groups belongs to the cluster."""
+    if resource_type == ResourceType.TOPIC:
+        require_on_topic(context, operation, name)
+    elif resource_type == ResourceType.GROUP:
+        require_on_group(context, operation, name)
+    else:
+        require_on_cluster(context, operation)
+
+
+def require_creation(context: Context, name: str) -> None:
+    if not context.guard.allows_here_or_everywhere(Operation.CREATE, Kind.TOPIC, name):
+        raise forbidden(Operation.CREATE, Kind.TOPIC)
+
+
+def check_enforced(context: Context) -> None:
+    """Permissions nobody goes by would only pretend to protect something. Raises Refused."""
+    if not context.broker.access.is_required:
+        raise Refused(
+            ErrorCode.SECURITY_DISABLED,
+            "nobody has to log in, so there are no permissions; say --authentication required to have some",
+        )
+
+
+def sees_topic(context: Context, name: str) -> bool:
+    return context.guard.sees(Kind.TOPIC, name)
+
+
+def sees_group(context: Context, name: str) -> bool:
+    return context.guard.sees(Kind.GROUP, name)

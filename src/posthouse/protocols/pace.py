@@ -1,0 +1,23 @@
+"""Whether what was begun comes to an end, or in drops: who holds memory for long has to use it."""
+
+LEAST_BYTES_A_SECOND = 1024
+SLOW_SECONDS = 30
+
+
+class Pace:
+    __slots__ = ("_before", "_slow_seconds", "received")
+
+    def __init__(self) -> None:
+        self.received = 0
+        """Bytes that have come; the owner counts them."""
+        self._before = 0
+        self._slow_seconds = 0
+
+    def is_too_slow(self, *, waits_for_rest: bool) -> bool:
+        """Asked once a second."""
+        came, self._before = self.received - self._before, self.received
+        if not waits_for_rest or came >= LEAST_BYTES_A_SECOND:
+            self._slow_seconds = 0
+        else:
+            self._slow_seconds += 1
+        return self._slow_seconds >= SLOW_SECONDS

@@ -1,0 +1,102 @@
+"""Encrypted connections: the broker's certificate, and what the certificates of clients say."""
+
+import asyncio
+import logging
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+from posthouse.model.errors import InvalidConfig
+from posthouse.settings import ClientCertificates, Settings
+
+log = logging.getLogger(__name__)
+
+_VERIFY = {
+    ClientCertificates.OFF: ssl.CERT_NONE,
+    ClientCertificates.OPTIONAL: ssl.CERT_OPTIONAL,
+    ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+class Certificates:
+    """`context` is another one after a change: for connections that begin from then on."""
+
+    def __init__(self, certificate: Path, key: Path, clients: ClientCertificates, ca: Path | None) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._clients = clients
+        self._ca = ca
+        self._loaded = self._versions()
+        self.context = self._made()
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Certificates | None":
+        if settings.tls_certificate is None or settings.tls_key is None:
+            return None
+        return cls(
+            settings.tls_certificate,
+            settings.tls_key,
+            settings.tls_client_certificates,
+            settings.tls_client_ca,
+        )
+
+    async def follow(self, seconds: float) -> None:
+        """Load what has changed, for ever."""
+        while True:
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.reload_changed)
+
+    def reload_changed(self) -> bool:
+        """Whether there was something new. What cannot be used is said in the log, and the old one stays."""
+        try:
+            versions = self._versions()
+            if versions == self._loaded:
+                return False
+            self._loaded = versions
+            # Not the one in use is changed: a handshake would find the new certificate and the old key.
+            self.context = self._made()
+        except InvalidConfig as error:
+            log.error("the certificate stays as it is: %s", error)
+            return False
+        log.info("the certificate in %s is used from now on", self._certificate)
+        return True
+
+    def _versions(self) -> list[tuple[int, int, int]]:
+        files = [self._certificate, self._key, *([self._ca] if self._ca else [])]
+        try:
+            return [(found.st_mtime_ns, found.st_size, found.st_ino) for found in map(os.stat, files)]
+        except OSError as error:
+            raise InvalidConfig(f"{error.filename} cannot be read: {error.strerror}") from None
+
+    def _made(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        context.verify_mode = _VERIFY[self._clients]
+        self._load(context)
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+            if self._ca is not None:
+                context.load_verify_locations(self._ca)
+        except (OSError, ValueError) as error:
+            raise InvalidConfig(
+                f"no TLS with the certificate in {self._certificate} and the key in {self._key}: {error}"
+            ) from None
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password; the broker needs one without")
+
+
+def name_of(transport: asyncio.BaseTransport) -> str | None:
+    """The common name in the certificate that a client has shown, and that was found to be good."""
+    certificate: dict[str, Any] | None = transport.get_extra_info("peercert")
+    for part in (certificate or {}).get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return str(value)
+    return None
