@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
-from posthouse.cli.options import Bootstrap, Json, complete_topic
+from posthouse.cli.options import Bootstrap, Json, complete_topic, open_client, pass_on_login
 from posthouse.cli.output import complain, counted, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -99,7 +99,6 @@ def run(
 def status(context: typer.Context, place: Place, json: Json = False, bootstrap: Bootstrap = None) -> None:
     """Show what is archived, and with a broker's address also what is not."""
     _need("pyarrow")
-    from posthouse.client import Client
     from posthouse.spark.archive.manifest import Manifest
     from posthouse.spark.archive.root import Root
     from posthouse.spark.archive.status import live_ends, status_of
@@ -108,7 +107,7 @@ def status(context: typer.Context, place: Place, json: Json = False, bootstrap: 
     where = _address(context, bootstrap)
     live = None
     if bootstrap or where != DEFAULT_BOOTSTRAP:
-        with Client(where) as client:
+        with open_client(context, bootstrap) as client:
             live = live_ends(client)
     found = status_of(state, live)
     if json:
@@ -155,6 +154,7 @@ def _archiver(
     from posthouse.spark.archive.job import Archiver, Limits
     from posthouse.spark.session import session
 
+    pass_on_login(context)
     limits = Limits(target_bytes=file_mb * _MB)
     spark = session("posthouse archive", master=master)
     return Archiver(spark, _address(context, bootstrap), place, limits=limits)

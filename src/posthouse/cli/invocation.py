@@ -1,6 +1,14 @@
-"""One call of the program: where the broker is, and how much to say when something fails."""
+"""One call of the program: where the broker is, who calls, and how much to say when something fails."""
 
+from __future__ import annotations
+
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posthouse.client.security import Security
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
@@ -11,3 +19,33 @@ class Invocation:
 
     bootstrap: str = DEFAULT_BOOTSTRAP
     debug: bool = False
+    tls: bool = False
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    user: str | None = None
+    password: str | None = None
+    """From the environment; a command line is for everybody on the machine to read."""
+    password_file: Path | None = None
+    mechanism: str | None = None
+
+    def security(self, *, ask: bool = True) -> Security:
+        """Asks for a password where one is missing and there is somebody to ask."""
+        from posthouse.client.security import Mechanism, Security, password_in
+
+        password = self.password or ""
+        if self.password_file is not None:
+            password = password_in(self.password_file)
+        if self.user and not password and ask and sys.stdin.isatty() and sys.stderr.isatty():
+            from posthouse.cli.passwords import ask_password
+
+            password = self.password = ask_password(f"Password of {self.user}: ")
+        return Security(
+            tls=self.tls,
+            ca=self.ca,
+            certificate=self.certificate,
+            key=self.key,
+            user=self.user,
+            password=password,
+            mechanism=Mechanism.parse(self.mechanism or Mechanism.SCRAM_SHA_256),
+        )

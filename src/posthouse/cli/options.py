@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from posthouse.client import Client
 
 _COMPLETION_SECONDS = 0.5
+_LOGIN = ("tls", "ca", "certificate", "key", "user", "password_file", "mechanism")
 
 Bootstrap = Annotated[
     str | None,
@@ -25,7 +27,16 @@ def open_client(context: typer.Context, bootstrap: str | None) -> Client:
     from posthouse.client import Client
 
     invocation = context.find_object(Invocation) or Invocation()
-    return Client(bootstrap or invocation.bootstrap)
+    return Client(bootstrap or invocation.bootstrap, security=invocation.security())
+
+
+def pass_on_login(context: typer.Context) -> None:
+    """To Spark's processes, by way of the environment: what is in no option is shown in no plan."""
+    invocation = context.find_object(Invocation) or Invocation()
+    variables = invocation.security().environment()
+    # The password itself is passed on, which may come from another file than this one.
+    os.environ.pop("POSTHOUSE_PASSWORD_FILE", None)
+    os.environ.update(variables)
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -40,11 +51,16 @@ def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], li
     """Names for the shell. It must never fail or wait long: the user only pressed a key."""
     from posthouse.client import Client, ClientError
 
-    where = ctx.params.get("bootstrap") or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    given = ctx.find_root().params
+    where = ctx.params.get("bootstrap") or given.get("bootstrap") or DEFAULT_BOOTSTRAP
+    caller = Invocation(password=os.environ.get("POSTHOUSE_PASSWORD"))
+    for name in _LOGIN:
+        setattr(caller, name, given.get(name))
     try:
-        with Client(where, timeout=_COMPLETION_SECONDS) as client:
+        security = caller.security(ask=False)
+        with Client(where, timeout=_COMPLETION_SECONDS, security=security) as client:
             return [name for name in names(client) if name.startswith(incomplete)]
-    except ClientError:
+    except (ClientError, OSError):
         return []
 
 

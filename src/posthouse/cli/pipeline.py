@@ -13,7 +13,7 @@ import typer
 
 from posthouse.cli.durations import parse_moment
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
-from posthouse.cli.options import Bootstrap, TopicName, complete_topic
+from posthouse.cli.options import Bootstrap, TopicName, complete_topic, pass_on_login
 from posthouse.cli.output import counted, say
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def run(
 
     program = find_program(path)
     where = _bootstrap(context, bootstrap, program)
+    pass_on_login(context)
     if program.is_declared:
         if start is not None or end is not None:
             raise typer.BadParameter(
@@ -256,6 +257,7 @@ def report(
     from posthouse.spark.session import logging_into, session
 
     where = _bootstrap(context, bootstrap, None)
+    pass_on_login(context)
     _check_broker(where)
     say("starting Spark …")
     with logging_into(Path(tempfile.mkdtemp(prefix="posthouse-report-"), "spark.log")):
@@ -314,6 +316,7 @@ def _ready_job(
     from posthouse.spark.pipelines.launching import Launch
     from posthouse.spark.pipelines.programs import Program
 
+    pass_on_login(context)
     plain = re.sub(r"[^\w.-]", "-", name)
     place = storage or str(Path(_STORAGE, plain).absolute())
     if "://" not in place:
@@ -351,9 +354,9 @@ def _bootstrap(context: typer.Context, given: str | None, program: Program | Non
 
 def _check_broker(bootstrap: str) -> None:
     """Before Spark is started, which takes a while: nobody wants to wait for a refusal."""
-    from posthouse.client import Client
+    from posthouse.client import Client, Security
 
-    with Client(bootstrap) as client:
+    with Client(bootstrap, security=Security.from_environment()) as client:
         client.topics()
 
 

@@ -1,11 +1,25 @@
 """The commands, put together. They import what they need when they run."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from posthouse import __version__
-from posthouse.cli import archive, consume, groups, log, pipeline, produce, serve_command, topics
+from posthouse.cli import (
+    acls,
+    archive,
+    consume,
+    groups,
+    log,
+    pipeline,
+    produce,
+    quotas,
+    serve_command,
+    topics,
+    users,
+)
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
 
 app = typer.Typer(
@@ -24,6 +38,9 @@ app.add_typer(topics.app)
 produce.register(app)
 consume.register(app)
 app.add_typer(groups.app)
+app.add_typer(users.app)
+app.add_typer(acls.app)
+app.add_typer(quotas.app)
 app.add_typer(log.app)
 app.add_typer(archive.app)
 app.add_typer(pipeline.app)
@@ -35,12 +52,83 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_LOGIN = "To log in"
+
+Tls = Annotated[
+    bool,
+    typer.Option(
+        "--tls",
+        metavar="",
+        envvar="POSTHOUSE_TLS",
+        rich_help_panel=_LOGIN,
+        help="Use TLS, and believe the authorities that the system knows.",
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="POSTHOUSE_CA",
+        rich_help_panel=_LOGIN,
+        help="Use TLS, and believe the authority whose certificate (PEM) this is.",
+    ),
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="POSTHOUSE_CERTIFICATE",
+        rich_help_panel=_LOGIN,
+        help="Use TLS, and show this certificate (PEM).",
+    ),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="POSTHOUSE_KEY",
+        rich_help_panel=_LOGIN,
+        help="Key of the certificate, if it is not in the same file.",
+    ),
+]
+User = Annotated[
+    str | None,
+    typer.Option(metavar="USER", envvar="POSTHOUSE_USER", rich_help_panel=_LOGIN, help="Who you are."),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="POSTHOUSE_PASSWORD_FILE",
+        rich_help_panel=_LOGIN,
+        help="File with your password in its first line; or set POSTHOUSE_PASSWORD, or be asked.",
+    ),
+]
+LoginMechanism = Annotated[
+    str | None,
+    typer.Option(
+        "--mechanism",
+        metavar="NAME",
+        envvar="POSTHOUSE_MECHANISM",
+        rich_help_panel=_LOGIN,
+        help="How the password is proved: SCRAM-SHA-256 (by default), SCRAM-SHA-512 or PLAIN.",
+    ),
+]
+
+
 @app.callback()
 def options(
     context: typer.Context,
     bootstrap: Annotated[
         str, typer.Option(metavar="HOST:PORT", envvar="POSTHOUSE_BOOTSTRAP", help="Where the broker is.")
     ] = DEFAULT_BOOTSTRAP,
+    tls: Tls = False,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    user: User = None,
+    password_file: PasswordFile = None,
+    mechanism: LoginMechanism = None,
     debug: Annotated[
         bool,
         typer.Option(
@@ -58,6 +146,14 @@ def options(
     assert invocation is not None
     invocation.bootstrap = bootstrap
     invocation.debug = debug
+    invocation.tls = tls
+    invocation.ca = ca
+    invocation.certificate = certificate
+    invocation.key = key
+    invocation.user = user
+    invocation.password = os.environ.get("POSTHOUSE_PASSWORD")
+    invocation.password_file = password_file
+    invocation.mechanism = mechanism
 
 
 def execute(arguments: list[str], invocation: Invocation) -> int:

@@ -37,6 +37,7 @@ async def _serve(settings: Settings, hints: bool) -> None:
     stop = _stop_on_signals()
     app = App(settings)
     await app.start()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload_certificates)
     print(_ready_line(app), flush=True)
     log.info("ready: %s", ", ".join(f"{name} on {where}" for name, where in app.listeners.items()))
     if hints:
@@ -70,11 +71,16 @@ def _ready_line(app: App) -> str:
 
 
 def _hints(settings: Settings, listeners: Mapping[str, Address]) -> str:
-    kafka, amqp = listeners["kafka"], listeners.get("amqp")
+    kafka, amqp = listeners.get("kafka"), listeners.get("amqp")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
+    if kafka is None:
+        return ""
     if str(kafka) != DEFAULT_BOOTSTRAP:
         program += f" --bootstrap {kafka}"
-    rabbits = "" if amqp is None else f", for RabbitMQ clients on amqp://guest:guest@{amqp}"
+    if settings.must_log_in:
+        program += f" --user {settings.superusers[0]}"
+    login = "" if settings.must_log_in else "guest:guest@"
+    rabbits = "" if amqp is None else f", for RabbitMQ clients on amqp://{login}{amqp}"
     place = "in memory" if settings.memory else f"in {settings.data}"
     return (
         f"\nPosthouse is ready for Kafka clients on {kafka}{rabbits}; "

@@ -59,6 +59,8 @@ def _metavar(kind: Any) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -6,6 +6,11 @@
         for message in client.messages("greetings"):
             print(message.value)
 
+A broker that wants to know who comes, over TLS:
+
+    security = Security(ca=Path("ca.pem"), user="alice", password=…)
+    with Client("broker.example:9093", security=security) as client: ...
+
 Not for many threads at once: one client belongs to one thread.
 """
 
@@ -13,5 +18,6 @@ from posthouse.client.client import Client
 from posthouse.client.errors import ClientError
 from posthouse.client.positions import Start
 from posthouse.client.reading import Message
+from posthouse.client.security import Security
 
-__all__ = ["Client", "ClientError", "Message", "Start"]
+__all__ = ["Client", "ClientError", "Message", "Security", "Start"]

@@ -4,16 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from posthouse.client import admin, group_offsets, groups
+from posthouse.client import admin, group_offsets, groups, permissions, quotas, users
 from posthouse.client.admin import TopicSetting
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
 from posthouse.client.group_offsets import GroupOffset, OffsetChange
 from posthouse.client.groups import GroupInfo
+from posthouse.client.permissions import Permission, Wanted
 from posthouse.client.positions import Bounds, Start, bounds_of, first_offsets, list_offsets
 from posthouse.client.producer import BATCH_BYTES, Producer
+from posthouse.client.quotas import Entity, Quota
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
+from posthouse.client.security import OPEN, Security
+from posthouse.client.users import DEFAULT_ITERATIONS, UserInfo
 from posthouse.records.compression import Codec
 
 TIMEOUT = 30.0
@@ -22,8 +26,8 @@ TIMEOUT = 30.0
 class Client:
     """Connects when first used. `bootstrap` is HOST:PORT, or several of them separated by commas."""
 
-    def __init__(self, bootstrap: str, *, timeout: float = TIMEOUT) -> None:
-        self._cluster = Cluster(bootstrap, timeout=timeout)
+    def __init__(self, bootstrap: str, *, timeout: float = TIMEOUT, security: Security = OPEN) -> None:
+        self._cluster = Cluster(bootstrap, timeout=timeout, security=security)
         self._timeout = timeout
 
     def close(self) -> None:
@@ -124,6 +128,36 @@ class Client:
     def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
         """By name, what was in the way; every group that can be deleted is, with its offsets."""
         return groups.delete_groups(self._cluster.any(), names)
+
+    def users(self) -> list[UserInfo]:
+        return users.list_users(self._cluster.any())
+
+    def create_user(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
+        """The password does not leave this process."""
+        users.create_user(self._cluster.any(), name, password, iterations=iterations)
+
+    def change_password(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
+        users.change_password(self._cluster.any(), name, password, iterations=iterations)
+
+    def delete_user(self, name: str) -> None:
+        users.delete_user(self._cluster.any(), name)
+
+    def permissions(self, wanted: Wanted | None = None) -> list[Permission]:
+        return permissions.list_permissions(self._cluster.any(), wanted or Wanted())
+
+    def add_permissions(self, added: Sequence[Permission]) -> None:
+        permissions.add_permissions(self._cluster.any(), added)
+
+    def remove_permissions(self, wanted: Sequence[Wanted]) -> list[Permission]:
+        """Those that were removed."""
+        return permissions.remove_permissions(self._cluster.any(), wanted)
+
+    def quotas(self) -> dict[Entity, dict[Quota, float]]:
+        return quotas.list_quotas(self._cluster.any())
+
+    def change_quotas(self, entity: Entity, changes: Mapping[Quota, float | None]) -> None:
+        """None removes one."""
+        quotas.change_quotas(self._cluster.any(), entity, changes)
 
     def producer(
         self, topic: str, *, codec: Codec = Codec.NONE, acks: int = -1, batch_bytes: int = BATCH_BYTES

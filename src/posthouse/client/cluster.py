@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from posthouse.client.addresses import Node, parse_bootstrap
 from posthouse.client.connection import Connection
+from posthouse.client.entrance import Entrance
 from posthouse.client.errors import (
     BrokerUnreachable,
     PartitionNotFound,
@@ -13,6 +14,7 @@ from posthouse.client.errors import (
     TopicNotReady,
     refused,
 )
+from posthouse.client.security import OPEN, Security
 from posthouse.protocols.kafka.codec.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -58,8 +60,9 @@ class TopicInfo:
 
 
 class Cluster:
-    def __init__(self, bootstrap: str, *, timeout: float) -> None:
+    def __init__(self, bootstrap: str, *, timeout: float, security: Security = OPEN) -> None:
         self._seeds = parse_bootstrap(bootstrap)
+        self._entrance = Entrance(security)
         self.timeout = timeout
         self._nodes: dict[int, Node] = {}
         self._connections: dict[Node, Connection] = {}
@@ -92,7 +95,7 @@ class Cluster:
     def open(self, node_id: int) -> Connection:
         """A connection that nobody else uses; its owner closes it."""
         node = self._nodes.get(node_id) or self.any().node
-        return Connection(node, timeout=self.timeout)
+        return Connection(node, timeout=self.timeout, entrance=self._entrance)
 
     def topics(self) -> list[TopicInfo]:
         response = self._metadata(MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -114,7 +117,7 @@ class Cluster:
             time.sleep(_RETRY_SECONDS)
 
     def _connect(self, node: Node) -> Connection:
-        connection = self._connections[node] = Connection(node, timeout=self.timeout)
+        connection = self._connections[node] = Connection(node, timeout=self.timeout, entrance=self._entrance)
         return connection
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:

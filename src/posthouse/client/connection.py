@@ -1,21 +1,25 @@
-"""One connection to one broker: frames, correlation, versions, timeouts. Blocking, for one thread.
+"""One connection to one broker: frames, correlation, versions, timeouts, login. Blocking, for one thread.
 
 Requests may be sent ahead of the answers to earlier ones; answers come in the order of requests.
 """
 
 import socket
+import ssl
 from collections import deque
 from struct import Struct
 from typing import TypeVar, cast
 
 from posthouse import __version__
 from posthouse.client.addresses import Node
+from posthouse.client.entrance import Entrance, refusal
 from posthouse.client.errors import (
     UNSUPPORTED_VERSION,
     BrokerSilent,
     BrokerUnreachable,
+    ClientError,
     IncompatibleBroker,
 )
+from posthouse.client.security import OPEN
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
@@ -25,6 +29,7 @@ CLIENT_NAME = "posthouse"
 MAX_FRAME = 256 * 1024 * 1024
 _MAX_BUFFERS = 512
 _SIZE = Struct(">i")
+_TLS_ALERT = b"\x15\x03"
 _ERROR = Struct(">h")
 
 # By name, because comparing types would load the codec of every API.
@@ -34,20 +39,38 @@ T = TypeVar("T", bound=Message)
 
 
 class Connection:
-    def __init__(self, node: Node, *, timeout: float, connect_timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        timeout: float,
+        connect_timeout: float | None = None,
+        entrance: Entrance | None = None,
+    ) -> None:
+        entrance = entrance or Entrance(OPEN)
         self.node = node
         self._timeout = timeout
         self._next_correlation = 0
         self._unanswered: deque[tuple[int, Api]] = deque()
-        self._socket = _connect(node, timeout if connect_timeout is None else connect_timeout)
+        self._versions: dict[int, tuple[int, int]] = {}
+        connected = _connect(node, timeout if connect_timeout is None else connect_timeout)
+        self._socket = entrance.pass_through(connected, node)
+        self._is_stranger = entrance.is_anonymous
         try:
             self._versions = self._ask_versions()
+            entrance.log_in(self)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         self._socket.close()
+
+    @property
+    def peer(self) -> str:
+        """The address that the name of the node stands for."""
+        host: str = self._socket.getpeername()[0]
+        return host.partition("%")[0]
 
     def ask(self, request: Message, answer: type[T], *, wait: float = 0.0) -> T:
         """Send and wait for the answer; `wait` is how long the broker may hold it back on purpose."""
@@ -87,7 +110,13 @@ class Connection:
     def _receive(self, wait: float) -> tuple[Api, memoryview, int]:
         self._socket.settimeout(self._timeout + wait)
         try:
-            (size,) = _SIZE.unpack(_read(self._socket, _SIZE.size))
+            prefix = _read(self._socket, _SIZE.size)
+            if prefix.startswith(_TLS_ALERT):
+                raise IncompatibleBroker(
+                    f"the broker at {self.node} wants TLS; say --ca FILE with the authority that signed its "
+                    "certificate, or --tls if the system knows it"
+                )
+            (size,) = _SIZE.unpack(prefix)
             if not _SIZE.size <= size <= MAX_FRAME:
                 raise self._not_kafka()
             frame = memoryview(_read(self._socket, size))
@@ -96,6 +125,7 @@ class Connection:
         except (OSError, EOFError) as error:
             raise self._lost(error) from None
         expected, api = self._unanswered.popleft()
+        self._is_stranger = self._is_stranger and api.key == API_VERSIONS_KEY
         try:
             correlation, start = decode_response_header(api.key, api.max_version, frame)
         except DecodeError:
@@ -141,11 +171,23 @@ class Connection:
             f"the broker at {self.node} did not answer in {self._timeout:g} s; look at its log, or try again"
         )
 
-    def _lost(self, error: Exception) -> BrokerUnreachable:
+    def _lost(self, error: Exception) -> ClientError:
+        untrusted = refusal(error, self.node)
+        if untrusted is not None:
+            return untrusted
         reason = getattr(error, "strerror", None) or str(error) or "it was closed"
         return BrokerUnreachable(
-            f"the connection to the broker at {self.node} was lost ({reason}); look at its log, or try again"
+            f"the connection to the broker at {self.node} was lost ({reason}); "
+            f"{self._advice()}look at its log, or try again"
         )
+
+    def _advice(self) -> str:
+        """For those whom brokers send away without a word."""
+        if self._is_stranger and self._versions:
+            return "say --user if it wants you to log in, "
+        if not self._versions and isinstance(self._socket, ssl.SSLSocket):
+            return "show it a certificate that it trusts with --certificate if it wants one, "
+        return ""
 
     def _not_kafka(self) -> IncompatibleBroker:
         return IncompatibleBroker(
@@ -172,6 +214,9 @@ def _connect(node: Node, timeout: float) -> socket.socket:
 def _send_all(connected: socket.socket, chunks: list[Buffer]) -> None:
     for first in range(0, len(chunks), _MAX_BUFFERS):
         group = chunks[first : first + _MAX_BUFFERS]
+        if isinstance(connected, ssl.SSLSocket):
+            connected.sendall(b"".join(group))
+            continue
         sent = connected.sendmsg(group)
         for chunk in group:
             if sent < len(chunk):

@@ -5,6 +5,8 @@ ClientError
 ├── BrokerUnreachable      nobody answers, or the connection was lost
 │   └── BrokerSilent       connected, but no answer came in time
 ├── IncompatibleBroker     whoever answers does not speak what this client needs
+├── NotTrusted             one side does not believe who the other is
+├── LoginRefused           a wrong name or password, or no such way to log in
 └── RequestRefused         the broker said no; carries Kafka's error code
     ├── TopicNotFound
     ├── TopicExists
@@ -14,6 +16,7 @@ ClientError
     ├── RecordsDamaged
     ├── GroupNotFound
     ├── GroupActive        it has members, and this is for groups without
+    ├── NotAllowed         the user lacks a permission
     ├── ProducerFenced     another producer has its transactional id, or its transaction took too long
     └── TopicNotReady      asking again soon may succeed
 """
@@ -41,6 +44,14 @@ class BrokerSilent(BrokerUnreachable):
 
 
 class IncompatibleBroker(ClientError):
+    pass
+
+
+class NotTrusted(ClientError):
+    pass
+
+
+class LoginRefused(ClientError):
     pass
 
 
@@ -90,6 +101,10 @@ class ProducerFenced(RequestRefused):
     codes = frozenset({47, 49, 90})
 
 
+class NotAllowed(RequestRefused):
+    codes = frozenset({29, 30, 31, 53})
+
+
 class TopicNotReady(RequestRefused):
     codes = frozenset({5, 6})
 
@@ -102,6 +117,7 @@ _KINDS: tuple[type[RequestRefused], ...] = (
     RecordsDamaged,
     GroupNotFound,
     GroupActive,
+    NotAllowed,
     ProducerFenced,
     TopicNotReady,
 )
@@ -122,13 +138,22 @@ _SENTENCES = {
     TopicNotReady: "topic {name!r} is not ready yet; try again in a moment",
     OffsetGone: "topic {name!r} has no such offset; see 'posthouse topic describe {name}' for those it has",
 }
+_PERMISSIONS = {
+    29: "you may not do this to topic {name!r}; ask an administrator for "
+    "'posthouse acl allow YOU read,write topic {name}', or what of it you need",
+    30: "you may not use group {name!r}; ask an administrator for "
+    "'posthouse acl allow YOU read group {name}'",
+    31: "you may not do this to the broker; ask an administrator for "
+    "'posthouse acl allow YOU alter,describe cluster', or what of it you need",
+    53: "you may not use the transactional id {name!r}; ask an administrator for "
+    "'posthouse acl allow YOU write transactional-id {name}'",
+}
+"""What the broker says about these has no name in it, and no way out."""
 _PLAIN_CODES = {
     7: "the broker did not finish in time; try again",
     15: "the broker is starting or stopping; try again in a moment",
     17: "{name!r} is not a valid topic name; use letters, digits, '.', '_' and '-'",
     24: "{name!r} cannot be the name of a group; choose another one",
-    29: "you may not use topic {name!r}; ask whoever runs the broker",
-    30: "you may not use group {name!r}; ask whoever runs the broker",
     48: "the transaction of {name!r} is no longer open; write again from the beginning",
     50: "the broker does not allow transactions to take that long; ask for less, or raise its setting "
     "transaction_max_timeout_ms",
@@ -140,7 +165,7 @@ _PLAIN_CODES = {
 def refused(code: int, message: str | None, name: str) -> RequestRefused:
     """The error for `code` about the topic or group `name`; our sentence where it helps more than theirs."""
     kind = _BY_CODE.get(code, RequestRefused)
-    sentence = _SENTENCES.get(kind) or message or _PLAIN_CODES.get(code)
+    sentence = _SENTENCES.get(kind) or _PERMISSIONS.get(code) or message or _PLAIN_CODES.get(code)
     if sentence is None:
         sentence = f"the broker refused with error {code}; look at its log"
     elif sentence is not message:

@@ -21,6 +21,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
     PartitionData,
 )
 from posthouse.records.batch import Readable, iter_headers
+from posthouse.records.compression import MAX_OUTPUT
 from posthouse.records.record import Headers, iter_records
 
 PARTITION_BYTES = 1024 * 1024
@@ -60,7 +61,7 @@ class Fetched:
         try:
             for position, header in visible_batches(view, self.aborted):
                 batch = view[position : position + header.length]
-                for offset, timestamp, key, value, headers in iter_records(batch):
+                for offset, timestamp, key, value, headers in iter_records(batch, max_output=MAX_OUTPUT):
                     if offset < first:
                         continue
                     if end is not None and offset >= end:

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from posthouse.client import Client
 from posthouse.client.errors import BrokerUnreachable, TopicNotReady
+from posthouse.client.security import OPEN, Security
+from posthouse.spark.options import SourceOptions
 
 log = logging.getLogger(__name__)
 
@@ -15,8 +17,8 @@ T = TypeVar("T")
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
-_clients: dict[str, Client] = {}
-"""By bootstrap address. Spark runs one task at a time in a Python process."""
+_clients: dict[tuple[str, Security], Client] = {}
+"""By bootstrap address and who asks. Spark runs one task at a time in a Python process."""
 
 
 class Access:
@@ -25,8 +27,9 @@ class Access:
     What is called must be safe to call again.
     """
 
-    def __init__(self, bootstrap: str, *, timeout: float, patience: float) -> None:
+    def __init__(self, bootstrap: str, *, timeout: float, patience: float, security: Security = OPEN) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._timeout = timeout
         self._patience = patience
 
@@ -47,12 +50,19 @@ class Access:
 
     def drop(self) -> None:
         """Close the connections; the next call opens new ones."""
-        client = _clients.pop(self._bootstrap, None)
+        client = _clients.pop((self._bootstrap, self._security), None)
         if client is not None:
             client.close()
 
     def _client(self) -> Client:
-        client = _clients.get(self._bootstrap)
+        key = (self._bootstrap, self._security)
+        client = _clients.get(key)
         if client is None:
-            client = _clients[self._bootstrap] = Client(self._bootstrap, timeout=self._timeout)
+            client = _clients[key] = Client(self._bootstrap, timeout=self._timeout, security=self._security)
         return client
+
+
+def access_of(options: SourceOptions) -> Access:
+    return Access(
+        options.bootstrap, timeout=options.timeout, patience=options.patience, security=options.security
+    )

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from posthouse.client.security import Security
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.security import SECURITY, parse_security
 
 EARLIEST = -2
 LATEST = -1
@@ -37,7 +39,7 @@ _SOURCE = (
     "includeHeaders",
     "kafka.group.id",
     "kafka.isolation.level",
-    "kafka.security.protocol",
+    *SECURITY,
     "kafka.request.timeout.ms",
     "kafka.default.api.timeout.ms",
     "kafka.max.partition.fetch.bytes",
@@ -110,6 +112,7 @@ class SourceOptions:
     """How long a broker may take to answer."""
     patience: float
     """How long to go on trying to reach one that is away."""
+    security: Security
     fetch_bytes: int
     archive: str | None
 
@@ -195,19 +198,13 @@ class Options:
             ) from None
         return found
 
-    def check_security(self) -> None:
-        protocol = self.text("kafka.security.protocol")
-        if protocol is not None and protocol.upper() != "PLAINTEXT":
-            raise WrongOption(
-                "the option 'kafka.security.protocol' is PLAINTEXT, the only one there is yet, "
-                f"not {protocol!r}"
-            )
+    def security(self) -> Security:
+        return parse_security(self.text)
 
     def _unknown(self, name: str) -> WrongOption:
         if _SECURITY.match(name):
             return WrongOption(
-                f"the option {name!r} needs TLS or SASL, which this client does not have yet; remove it and "
-                "reach the broker over a trusted network"
+                f"there is no option {name!r}; those about TLS and SASL are {', '.join(SECURITY[1:])}"
             )
         close = get_close_matches(name.lower(), self._known, n=1, cutoff=0.5)
         hint = (
@@ -227,7 +224,6 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         if name in options:
             kind, other = ("streaming", "batch") if streaming else ("batch", "streaming")
             raise WrongOption(f"the option {name!r} is for {other} queries; remove it from this {kind} query")
-    options.check_security()
     isolation = options.choice("kafka.isolation.level", "read_committed", "read_uncommitted")
     if "archive" in options and isolation != "read_committed":
         raise WrongOption(
@@ -251,6 +247,7 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         is_committed=isolation == "read_committed",
         timeout=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
         patience=(options.number("kafka.default.api.timeout.ms") or 60_000) / 1000,
+        security=options.security(),
         fetch_bytes=options.number("kafka.max.partition.fetch.bytes") or 4 * 1024 * 1024,
         archive=options.text("archive"),
     )

@@ -17,7 +17,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from posthouse.client.cluster import Cluster
 from posthouse.client.together import abort_together, commit_together
 from posthouse.spark.errors import SparkError, WrongOption
 from posthouse.spark.sink_options import SinkOptions
@@ -104,7 +103,7 @@ def _commit(options: SinkOptions, sequence: int | None, messages: Messages) -> N
     name, members = _name_of(written), [each.member for each in written if each.member is not None]
     if name is None or (sequence is None and not members):
         return
-    with closing(Cluster(options.bootstrap, timeout=options.timeout)) as cluster:
+    with closing(options.cluster()) as cluster:
         committed = commit_together(cluster, name, sequence, members, patience=options.patience)
     if sequence is not None and not committed.is_new:
         check_epoch(name, sequence, committed.sequence)
@@ -114,7 +113,7 @@ def _commit(options: SinkOptions, sequence: int | None, messages: Messages) -> N
 def _abort(options: SinkOptions, name: str | None, sequence: int | None) -> None:
     """All that is open, and not only what tasks told of: also what was killed holds back readers."""
     if name is not None and options.is_exactly_once:
-        with closing(Cluster(options.bootstrap, timeout=options.timeout)) as cluster:
+        with closing(options.cluster()) as cluster:
             abort_together(cluster, name, sequence, None, patience=options.patience)
 
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from posthouse.client.cluster import Cluster
+from posthouse.client.security import Security
 from posthouse.records.compression import Codec
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.options import Options
+from posthouse.spark.security import SECURITY
 
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -26,7 +29,7 @@ _SINK = (
     "kafka.delivery.timeout.ms",
     "kafka.enable.idempotence",
     "kafka.request.timeout.ms",
-    "kafka.security.protocol",
+    *SECURITY,
     "kafka.transaction.timeout.ms",
 )
 _OF_SPARK = ("checkpointLocation", "path", "queryName", "outputMode")
@@ -68,6 +71,10 @@ class SinkOptions:
     """How long a broker may take to answer."""
     patience: float
     """How long to go on trying to reach one that is away."""
+    security: Security
+
+    def cluster(self) -> Cluster:
+        return Cluster(self.bootstrap, timeout=self.timeout, security=self.security)
 
     @property
     def is_exactly_once(self) -> bool:
@@ -76,7 +83,6 @@ class SinkOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         options = Options(given, _SINK + _OF_SPARK + _WITHOUT_COUNTERPART)
-        options.check_security()
         options.choice("kafka.acks", "all", "-1")
         options.choice("kafka.enable.idempotence", "true")
         topic = options.text("topic")
@@ -94,6 +100,7 @@ class SinkOptions:
             codec=Codec[options.choice("kafka.compression.type", *_CODECS).upper()],
             batch_bytes=options.number("kafka.batch.size") or _DEFAULT_BATCH,
             timeout=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
+            security=options.security(),
             patience=(options.number("kafka.delivery.timeout.ms") or _DEFAULT_PATIENCE_MS) / 1000,
         )
         if parsed.batch_id is not None and (parsed.name is None or not parsed.is_exactly_once):

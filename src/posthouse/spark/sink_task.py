@@ -196,7 +196,7 @@ class _Placing:
 
 @contextmanager
 def _cluster(options: SinkOptions) -> Iterator[Cluster]:
-    with closing(Cluster(options.bootstrap, timeout=options.timeout)) as cluster:
+    with closing(options.cluster()) as cluster:
         yield cluster
 
 

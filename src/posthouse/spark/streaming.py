@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from posthouse.client.cluster import TopicInfo
-from posthouse.spark.access import Access
+from posthouse.spark.access import Access, access_of
 from posthouse.spark.offsets import Json, Offsets, Place, from_json, to_json
 from posthouse.spark.options import LATEST, Position, SourceOptions
 from posthouse.spark.planning import limited, ranges_between
@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._access().drop()
 
     def _access(self) -> Access:
-        return Access(self._options.bootstrap, timeout=self._options.timeout, patience=self._options.patience)
+        return access_of(self._options)
 
     def _topics(self) -> dict[str, TopicInfo]:
         topics = self._survey.topics()

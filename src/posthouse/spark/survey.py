@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from posthouse.client.cluster import TopicInfo
 from posthouse.client.errors import TopicNotFound
-from posthouse.spark.access import Access
+from posthouse.spark.access import access_of
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.offsets import Offsets, Place
 from posthouse.spark.options import EARLIEST, LATEST, Position, SourceOptions
@@ -14,7 +14,7 @@ from posthouse.spark.spanning import Archive
 class Survey:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._access = Access(options.bootstrap, timeout=options.timeout, patience=options.patience)
+        self._access = access_of(options)
         self.archive: Archive | None = None
         """What lies before the broker's own log."""
 

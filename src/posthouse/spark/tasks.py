@@ -17,7 +17,7 @@ from posthouse.client.reading import Fetched
 from posthouse.client.visibility import visible_batches
 from posthouse.model.errors import PosthouseError
 from posthouse.records.batch import verify_crc
-from posthouse.spark.access import Access
+from posthouse.spark.access import access_of
 from posthouse.spark.columns import Decoder
 from posthouse.spark.errors import DataLoss
 from posthouse.spark.offsets import Place
@@ -126,7 +126,7 @@ class _Gone(Exception):
 
 def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
     """Goes on where it was when the broker comes back. Raises _Gone."""
-    access = Access(options.bootstrap, timeout=options.timeout, patience=options.patience)
+    access = access_of(options)
     position, end = piece.range.first, piece.range.end
     deadline = time.monotonic() + options.patience
     while position < end:

@@ -1,24 +1,44 @@
 """A broker in the event loop that the caller runs."""
 
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from posthouse.app import App
-from posthouse.settings import Address, Settings
+from posthouse.settings import Address, Authentication, Settings
+
+_ANY_PORT = Address("127.0.0.1", 0)
 
 
 class AsyncBroker:
     """`async with AsyncBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp`
     where RabbitMQ's do.
 
-    Everything is kept in memory unless `data` names a directory. Other arguments are settings, as in
+    Everything is kept in memory unless `data` names a directory. With `users`, by name and password,
+    everybody has to log in, and the first of them may do everything. With `tls_certificate` and `tls_key`
+    there are `broker.kafka_tls` and `broker.amqp_tls` as well. Other arguments are settings, as in
     `posthouse.settings.Settings`.
     """
 
-    def __init__(self, *, data: Path | str | None = None, **settings: Any) -> None:
-        settings.setdefault("kafka", Address("127.0.0.1", 0))
-        settings.setdefault("amqp", Address("127.0.0.1", 0))
+    def __init__(
+        self,
+        *,
+        data: Path | str | None = None,
+        users: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        settings.setdefault("kafka", _ANY_PORT)
+        settings.setdefault("amqp", _ANY_PORT)
+        if settings.get("tls_certificate") is not None:
+            settings.setdefault("kafka_tls", _ANY_PORT)
+            settings.setdefault("amqp_tls", _ANY_PORT)
+        self._users = dict(users or {})
+        if self._users:
+            settings["authentication"] = Authentication.REQUIRED
+            settings["superusers"] = (next(iter(self._users)), *settings.get("superusers", ()))
         if data is not None:
             settings["data"] = Path(data)
         self.settings = Settings(memory=data is None, **settings)
@@ -36,15 +56,36 @@ class AsyncBroker:
         return str(self.app.listeners["kafka"])
 
     @property
+    def kafka_tls(self) -> str:
+        return str(self.app.listeners["kafka_tls"])
+
+    @property
     def amqp(self) -> str:
         """Where AMQP clients connect, as host:port; `amqp://guest:guest@` goes before it."""
         return str(self.app.listeners["amqp"])
 
+    @property
+    def amqp_tls(self) -> str:
+        return str(self.app.listeners["amqp_tls"])
+
     async def __aenter__(self) -> Self:
-        app = App(self.settings)
-        await app.start()
-        self._app = app
+        self._app = await self._started() if self._users else await _started(self.settings)
         return self
+
+    async def _started(self) -> App:
+        """The first user can only be one whose password the broker finds in a file."""
+        (_, password), *others = self._users.items()
+        with tempfile.NamedTemporaryFile("w", prefix="posthouse-password-") as file:
+            file.write(password)
+            file.flush()
+            app = await _started(replace(self.settings, admin_password_file=Path(file.name)))
+        try:
+            for user, password in others:
+                await app.broker.access.users.set_password(user, password)
+        except BaseException:
+            await app.stop()
+            raise
+        return app
 
     async def __aexit__(
         self,
@@ -54,3 +95,9 @@ class AsyncBroker:
     ) -> None:
         app, self._app = self.app, None
         await app.stop()
+
+
+async def _started(settings: Settings) -> App:
+    app = App(settings)
+    await app.start()
+    return app

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +20,10 @@ class ThreadBroker:
     Takes the arguments of `AsyncBroker`.
     """
 
-    def __init__(self, *, data: Path | str | None = None, **settings: Any) -> None:
-        self.broker = AsyncBroker(data=data, **settings)
+    def __init__(
+        self, *, data: Path | str | None = None, users: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
+        self.broker = AsyncBroker(data=data, users=users, **settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._thread: threading.Thread | None = None
@@ -31,9 +34,17 @@ class ThreadBroker:
         return self.broker.kafka
 
     @property
+    def kafka_tls(self) -> str:
+        return self.broker.kafka_tls
+
+    @property
     def amqp(self) -> str:
         """Where AMQP clients connect, as host:port."""
         return self.broker.amqp
+
+    @property
+    def amqp_tls(self) -> str:
+        return self.broker.amqp_tls
 
     def start(self) -> None:
         started: Future[None] = Future()
@@ -80,6 +91,8 @@ class ThreadBroker:
         await self.broker.__aexit__(None, None, None)
 
 
-def running_broker(*, data: Path | str | None = None, **settings: Any) -> ThreadBroker:
+def running_broker(
+    *, data: Path | str | None = None, users: Mapping[str, str] | None = None, **settings: Any
+) -> ThreadBroker:
     """`with running_broker() as broker:` reads better where the thread is of no interest."""
-    return ThreadBroker(data=data, **settings)
+    return ThreadBroker(data=data, users=users, **settings)

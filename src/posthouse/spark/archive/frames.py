@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from posthouse.client import Client
+from posthouse.client import Client, Security
 from posthouse.client.positions import EARLIEST
 from posthouse.spark.archive.errors import ArchiveError
 from posthouse.spark.archive.reading import ArchivePlan, Wanted
@@ -67,7 +67,7 @@ class _Topic:
             self._id = found
             self._partitions = plan.partitions(found)
         else:
-            with Client(bootstrap) as client:
+            with Client(bootstrap, security=Security.from_environment()) as client:
                 info = client.topic(topic)
                 found_starts = client.find_offsets([(info, range(info.partitions))], EARLIEST)
             self._id = info.id.hex()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from posthouse.client import Client
 from posthouse.client.cluster import TopicInfo
 from posthouse.model.ids import ARCHIVE_GROUP
-from posthouse.spark.access import Access
+from posthouse.spark.access import access_of
 from posthouse.spark.archive.errors import ArchiveError
 from posthouse.spark.archive.files import SCHEMA, TARGET_BYTES, DayFiles
 from posthouse.spark.archive.leftovers import Grace, sweep
@@ -78,7 +78,7 @@ class Archiver:
         self._options = parse_source(
             {"kafka.bootstrap.servers": bootstrap, "assign": '{"-": [0]}'}, streaming=False
         )
-        self._access = Access(bootstrap, timeout=self._options.timeout, patience=self._options.patience)
+        self._access = access_of(self._options)
         self.manifest = Manifest(Root(url))
         self._swept = self._merged = float("-inf")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posthouse.client import Client, Start
+from posthouse.client import Client, Security, Start
 from posthouse.spark.errors import SparkError
 from posthouse.spark.offsets import Offsets, Place
 
@@ -124,7 +124,7 @@ class PipelineContext:
         return f"{self.storage}/tables/{name}"
 
     def _note_ends(self, topics: Sequence[str]) -> None:
-        with Client(self.bootstrap) as client:
+        with Client(self.bootstrap, security=Security.from_environment()) as client:
             for topic in map(str.strip, topics):
                 found = client.offsets(topic, Start.since(self.end or 0))
                 self.ends.update({Place(topic, index): offset for index, offset in found.items()})

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from posthouse.client import Client
+from posthouse.client import Client, Security
 from posthouse.spark.pipelines.context import WrongPipeline
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def survey_traffic(
 
 
 def _ask_broker(bootstrap: str, wanted: list[str]) -> tuple[list[str], list[_Committed]]:
-    with Client(bootstrap) as client:
+    with Client(bootstrap, security=Security.from_environment()) as client:
         names = [client.topic(name).name for name in wanted] or [
             topic.name for topic in client.topics() if not topic.name.startswith(_INTERNAL)
         ]

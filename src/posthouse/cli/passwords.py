@@ -1,0 +1,37 @@
+"""Passwords from a terminal, which does not show them, or from where a program writes them."""
+
+import getpass
+import sys
+from pathlib import Path
+
+from posthouse.client.errors import BadArgument
+from posthouse.client.security import password_in
+
+STDIN = Path("-")
+
+
+def ask_password(prompt: str) -> str:
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        raise BadArgument("no password was given") from None
+
+
+def new_password(name: str, file: Path | None) -> str:
+    """From the file, or typed twice; from the first line of standard input where nobody types."""
+    if file is not None and file != STDIN:
+        return password_in(file)
+    if file == STDIN or not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\r\n")
+        if not password:
+            raise BadArgument(
+                "there is no password in the first line of standard input; write one there, or say "
+                "--password-file FILE"
+            )
+        return password
+    password = ask_password(f"New password of {name}: ")
+    if not password:
+        raise BadArgument("a password cannot be empty; nothing was changed")
+    if ask_password("The same again: ") != password:
+        raise BadArgument("the two passwords differ; nothing was changed")
+    return password

@@ -1,0 +1,118 @@
+"""How to come to a broker: encrypted or not, and as whom.
+
+Nothing here has a default that gives a secret away. Certificates are always checked, and so is the name in
+them; there is no switch for it.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from stat import S_ISREG
+from typing import Self
+
+from posthouse.client.errors import BadArgument
+
+_PRIVATE = 0o077
+
+
+class Mechanism(StrEnum):
+    """How a password is proved. With SCRAM it never leaves this process; with PLAIN it is sent as it is."""
+
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    PLAIN = "PLAIN"
+
+    @classmethod
+    def parse(cls, text: str) -> "Mechanism":
+        try:
+            return cls(text.strip().upper())
+        except ValueError:
+            raise BadArgument(f"{text!r} is no way to log in; use one of {', '.join(cls)}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """Raises BadArgument where it makes no sense. Naming an authority or a certificate means TLS."""
+
+    tls: bool = False
+    ca: Path | None = None
+    """Authorities, in PEM, whose certificates of brokers are believed; None: those of the system."""
+    certificate: Path | None = None
+    """Our own, in PEM, for brokers that know their clients by it; the key may be in the same file."""
+    key: Path | None = None
+    user: str | None = None
+    """None: nobody logs in."""
+    password: str = field(default="", repr=False)
+    mechanism: Mechanism = Mechanism.SCRAM_SHA_256
+    allow_cleartext_password: bool = False
+    """Let PLAIN send the password without TLS, also beyond this machine."""
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise BadArgument("a key is nothing without its certificate; name both")
+        if self.user is not None and not self.password:
+            raise BadArgument(
+                f"the password of {self.user!r} is missing; name a file that holds it with --password-file, "
+                "or set POSTHOUSE_PASSWORD"
+            )
+        if self.password and not self.user:
+            raise BadArgument("there is a password, but not whose; say --user or set POSTHOUSE_USER")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.tls or self.ca is not None or self.certificate is not None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """As the variables POSTHOUSE_USER, …_PASSWORD_FILE or …_PASSWORD, …_CA and so on say."""
+        text = {name: environment.get(f"POSTHOUSE_{name}", "") for name in _VARIABLES}
+        return cls(
+            tls=text["TLS"].lower() in ("1", "true", "yes"),
+            ca=_path(text["CA"]),
+            certificate=_path(text["CERTIFICATE"]),
+            key=_path(text["KEY"]),
+            user=text["USER"] or None,
+            password=password_in(Path(file)) if (file := text["PASSWORD_FILE"]) else text["PASSWORD"],
+            mechanism=Mechanism.parse(text["MECHANISM"] or Mechanism.SCRAM_SHA_256),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """The variables that `from_environment` makes the same of, for other processes."""
+        given = {
+            "TLS": "true" if self.tls else "",
+            "CA": str(self.ca or ""),
+            "CERTIFICATE": str(self.certificate or ""),
+            "KEY": str(self.key or ""),
+            "USER": self.user or "",
+            "PASSWORD": self.password,
+            "MECHANISM": self.mechanism if self.user else "",
+        }
+        return {f"POSTHOUSE_{name}": text for name, text in given.items() if text}
+
+
+_VARIABLES = ("TLS", "CA", "CERTIFICATE", "KEY", "USER", "PASSWORD", "PASSWORD_FILE", "MECHANISM")
+
+OPEN = Security()
+"""Not encrypted, and nobody logs in: enough for a broker on this machine that asks for neither."""
+
+
+def password_in(file: Path) -> str:
+    """The first line of the file. Raises BadArgument where others can read it, too."""
+    try:
+        status = file.stat()
+        # A pipe belongs to whoever opened it, whatever its mode says.
+        if S_ISREG(status.st_mode) and status.st_mode & _PRIVATE:
+            raise BadArgument(f"others can read the password in {file}; say: chmod 600 {file}")
+        with file.open(encoding="utf-8") as lines:
+            password = lines.readline().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise BadArgument(f"the password in {file} is not UTF-8") from None
+    if not password:
+        raise BadArgument(f"there is no password in {file}; write it into the first line")
+    return password
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

@@ -1,0 +1,133 @@
+"""Clients on plain sockets: one that behaves, and one that sends whatever it is told to."""
+
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+from posthouse.protocols.kafka.codec.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from posthouse.protocols.kafka.codec.headers import decode_response_header, request_frame
+from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.codec.registry import APIS
+from posthouse.records.builder import BatchBuilder
+
+T = TypeVar("T", bound=Message)
+_BY_NAME = {api.name: api for api in APIS.values()}
+_SECONDS = 30
+
+
+class Peer:
+    """Any bytes, to either listener."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, timeout=_SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> bool:
+        """Whether the broker took all of it."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def receive(self, size: int) -> bytes:
+        """That many bytes, or fewer at the end of the connection."""
+        received = b""
+        while len(received) < size:
+            try:
+                piece = self.socket.recv(size - len(received))
+            except ConnectionResetError:
+                break
+            if not piece:
+                break
+            received += piece
+        return received
+
+    def is_closed(self, seconds: float = _SECONDS) -> bool:
+        """Whether the broker ends the connection, whatever it says before."""
+        self.socket.settimeout(seconds)
+        try:
+            while self.socket.recv(65536):
+                pass
+        except TimeoutError:
+            return False
+        except ConnectionResetError:
+            pass
+        return True
+
+
+class KafkaPeer(Peer):
+    def ask(self, request: Message, response: type[T]) -> T:
+        api = _BY_NAME[type(request).__name__.removesuffix("Request")]
+        chunks = request_frame(api.key, api.max_version, 1, "peer", api.encode_request(request))
+        self.socket.sendall(b"".join(chunks))
+        [size] = struct.unpack(">i", self.receive(4))
+        payload = memoryview(self.receive(size))
+        _, position = decode_response_header(api.key, api.max_version, payload)
+        answer = api.decode_response(payload, position)
+        assert isinstance(answer, response)
+        return answer
+
+    def create_topic(self, name: str, **configs: str) -> bytes:
+        """Its id. Settings are given with underscores."""
+        settings = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        ]
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=settings)
+        answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
+        [created] = answer.topics
+        assert created.error_code == 0, created.error_message
+        return created.topic_id
+
+    def produce(self, topic_id: bytes, batch: bytes) -> int:
+        """The error code."""
+        data = TopicProduceData(
+            topic_id=topic_id, partition_data=[PartitionProduceData(index=0, records=batch)]
+        )
+        answer = self.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), ProduceResponse)
+        return answer.responses[0].partition_responses[0].error_code
+
+
+class GoodClient(KafkaPeer):
+    """Produces one small record after the other, and notes how long each took."""
+
+    def __init__(self, address: tuple[str, int], topic: str = "good") -> None:
+        super().__init__(address)
+        self._topic_id = self.create_topic(topic)
+        builder = BatchBuilder()
+        builder.add(b"key", bytes(100), timestamp=int(time.time() * 1000))
+        self._batch = bytes(builder.build())
+
+    def produce_one(self) -> float:
+        """Seconds."""
+        begun = time.perf_counter()
+        assert self.produce(self._topic_id, self._batch) == 0
+        return time.perf_counter() - begun
+
+    def produce_for(self, seconds: float) -> list[float]:
+        end = time.monotonic() + seconds
+        times = []
+        while time.monotonic() < end:
+            times.append(self.produce_one())
+        return times
