@@ -20,6 +20,9 @@ INTRODUCTION = """# Benchmarks
 figures jump by a factor of two from run to run: trust the **ratios**, which compare things measured in the
 same run, and the CPU per GiB.
 
+Elsewhere: [queues](benchmarks-queues.md), [Spark](benchmarks-spark.md), and [very many connections, topics
+and records, and overload](benchmarks-scale.md) (`make bench-scale`).
+
 ![Throughput](benchmarks.svg)
 
 - *copier*: a plain asyncio server that writes frames from a socket to a file, syncs, and answers

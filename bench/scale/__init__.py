@@ -1,0 +1,1 @@
+"""What happens when there is much of something: connections, topics, records, or demand."""

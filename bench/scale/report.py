@@ -1,0 +1,107 @@
+"""The figures as a page with tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from bench import report
+from bench.scale.figures import Row, Verdict
+from bench.spark.figures import Spread
+
+DOCUMENT = Path("docs/benchmarks-scale.md")
+_PACKAGES = ("posthouse", "uvloop")
+
+INTRODUCTION = """# Benchmarks of scale
+
+`{command}` made this page at commit {commit}{reservation}.
+What very many connections, topics or records do to a broker, and more demand than it can meet. Every broker
+is `posthouse serve` in a process of its own, on loopback, with its data on the disk. Figures jump on machines
+that are small and shared, and the load generators share the broker's cores: trust what was compared within
+the run. Where something was measured more than once, the middle is shown and, in brackets, the lowest and the
+highest.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """What one scenario found."""
+
+    note: str
+    """How it was measured."""
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """How the figures came about."""
+
+    command: str
+    commit: str
+    is_trial: bool
+    is_complete: bool
+    """All that was asked for has been measured."""
+
+
+def write(chapters: Sequence[Chapter], circumstances: Circumstances) -> None:
+    DOCUMENT.parent.mkdir(exist_ok=True)
+    DOCUMENT.write_text(document(chapters, circumstances))
+
+
+def document(chapters: Sequence[Chapter], circumstances: Circumstances) -> str:
+    parts = [
+        INTRODUCTION.format(
+            command=circumstances.command,
+            commit=circumstances.commit,
+            reservation=_reservation(circumstances),
+        ),
+        report.machine(_PACKAGES),
+        *_aims([row for chapter in chapters for row in chapter.rows]),
+    ]
+    for chapter in chapters:
+        for number, (section, rows) in enumerate(groupby(chapter.rows, key=lambda row: row.section)):
+            parts += ["", f"## {section}", ""]
+            if number == 0 and chapter.note:
+                parts += [chapter.note, ""]
+            parts += ["| | | aim |", "|---|---:|---:|"]
+            parts += [f"| {row.name} | {figure(row)} | {aims(row)} |" for row in rows]
+    return "\n".join(parts) + "\n"
+
+
+def figure(row: Row) -> str:
+    return f"{_shown(row.spread)} {row.unit}"
+
+
+def aims(row: Row) -> str:
+    """What should have been reached, and whether it was."""
+    return "; ".join(f"{aim}: {verdict}" for aim, verdict in row.aims())
+
+
+def _aims(rows: Sequence[Row]) -> list[str]:
+    told = [(row, *each) for row in rows for each in row.aims()]
+    reached = sum(verdict is Verdict.REACHED for _, _, verdict in told)
+    missed = [
+        f"- missed: {row.section}, {row.name}: {figure(row)}; the aim was {aim}"
+        for row, aim, verdict in told
+        if verdict is Verdict.MISSED
+    ]
+    return ["## Aims", "", f"{reached} of {len(told)} aims are reached.", *([""] if missed else []), *missed]
+
+
+def _reservation(circumstances: Circumstances) -> str:
+    if not circumstances.is_complete:
+        return ", **but did not come to its end**"
+    return ", **not with the full volumes, as a trial**" if circumstances.is_trial else ""
+
+
+def _shown(spread: Spread) -> str:
+    middle = _number(spread.middle)
+    if spread.low == spread.high:
+        return middle
+    return f"{middle} ({_number(spread.low)} to {_number(spread.high)})"
+
+
+def _number(value: float) -> str:
+    if value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
