@@ -1,0 +1,153 @@
+"""Consumers: they poll, tell their group how far they are, and begin again from there."""
+
+import asyncio
+from contextlib import suppress
+from random import Random
+
+from posthouse.protocols.kafka.errors import ErrorCode
+from tests.checker.history import (
+    Assign,
+    CommitOffset,
+    CommittedOffset,
+    FinalRead,
+    Outcome,
+    Partition,
+    Poll,
+    Watermarks,
+)
+from tests.simulation.batches import Fetched
+from tests.simulation.kafka_client import KafkaClient, Lost, Refused
+from tests.simulation.producing import PAUSE
+from tests.simulation.recorder import Recorder
+
+
+class Consumer:
+    def __init__(
+        self,
+        recorder: Recorder,
+        client: KafkaClient,
+        random: Random,
+        partitions: list[Partition],
+        *,
+        committed_only: bool,
+        group: str | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self.client = client
+        self.random = random
+        self.partitions = partitions
+        self.committed_only = committed_only
+        self.group = group
+        self.process = recorder.process()
+        self.positions: dict[Partition, int] = {}
+
+    async def assign(self) -> None:
+        """Begin at the committed offsets, or at the beginning."""
+        positions = {partition: await self.committed(partition) or 0 for partition in self.partitions}
+        self.positions = positions
+        self.recorder.history.append(Assign(self.process, self.recorder.now, dict(positions)))
+
+    async def committed(self, partition: Partition) -> int | None:
+        if self.group is None:
+            return None
+        invoked = self.recorder.now
+        offset = await self.client.committed_offset(self.group, partition)
+        self.recorder.history.append(
+            CommittedOffset(self.process, invoked, self.recorder.now, self.group, partition, offset)
+        )
+        return offset
+
+    async def poll(self) -> list[tuple[Partition, int, int]]:
+        invoked = self.recorder.now
+        fetched = await self.client.fetch(
+            self.positions,
+            committed_only=self.committed_only,
+            wait_ms=self.random.choice((0, 50, 500)),
+            max_bytes=self.random.choice((1, 300, 100_000)),
+        )
+        now = self.recorder.now
+        records: list[tuple[Partition, int, int]] = []
+        overtaken: list[Partition] = []
+        for partition, found in fetched.items():
+            if isinstance(found, Refused):
+                if found.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    overtaken.append(partition)
+                continue
+            records += [(partition, offset, value) for offset, value in found.records]
+            self.positions[partition] = found.next
+            self._note_watermarks(invoked, partition, found)
+        self.recorder.history.append(Poll(self.process, invoked, now, self.committed_only, records))
+        for partition in overtaken:
+            self.positions[partition] = await self.client.start_of(partition)
+            self.recorder.history.append(Assign(self.process, self.recorder.now, dict(self.positions)))
+        return records
+
+    def _note_watermarks(self, invoked: int, partition: Partition, found: Fetched) -> None:
+        self.recorder.history.append(
+            Watermarks(
+                self.process, invoked, self.recorder.now, partition, found.start, found.stable, found.end
+            )
+        )
+
+    async def commit(self) -> None:
+        assert self.group is not None
+        for partition, offset in self.positions.items():
+            invoked = self.recorder.now
+            outcome = Outcome.UNKNOWN
+            try:
+                await self.client.commit_offset(self.group, partition, offset)
+                outcome = Outcome.OK
+            except (Lost, Refused):
+                pass  # it stays unknown
+            self.recorder.history.append(
+                CommitOffset(self.process, invoked, self.recorder.now, self.group, partition, offset, outcome)
+            )
+
+
+async def consume(consumer: Consumer) -> None:
+    random = consumer.random
+    is_assigned = False
+    while not consumer.recorder.is_over:
+        try:
+            if not is_assigned:
+                await consumer.assign()
+                is_assigned = True
+            await consumer.poll()
+            if consumer.group is not None and random.random() < 0.3:
+                await consumer.commit()
+            if random.random() < 0.05:
+                is_assigned = False
+        except (Lost, Refused):
+            pass  # its position is what it was
+        await asyncio.sleep(PAUSE * 3 * random.random())
+    consumer.client.disconnect()
+
+
+async def trim(recorder: Recorder, client: KafkaClient, random: Random, partitions: list[Partition]) -> None:
+    """Deletes records now and then, from the beginning on."""
+    while not recorder.is_over:
+        await asyncio.sleep(random.random())
+        with suppress(Lost, Refused):  # perhaps there are not so many
+            await client.delete_records(random.choice(partitions), random.randrange(1, 30))
+    client.disconnect()
+
+
+async def read_all(
+    recorder: Recorder, client: KafkaClient, partition: Partition, *, committed_only: bool
+) -> None:
+    """For the end, when everything works: all of a partition."""
+    records: list[tuple[int, int]] = []
+    position = start = await client.start_of(partition)
+    while True:
+        fetched = await client.fetch(
+            {partition: position}, committed_only=committed_only, wait_ms=0, max_bytes=100_000
+        )
+        found = fetched[partition]
+        if isinstance(found, Refused):
+            raise found
+        records += found.records
+        end = found.stable if committed_only else found.end
+        if found.next >= end or found.next == position:
+            recorder.history.append(FinalRead(partition, committed_only, start, end, records))
+            return
+        position = found.next

@@ -1,0 +1,125 @@
+"""The catalog's databases and the lock, on the simulated disk.
+
+SQLite works in memory here. What a transaction has committed is stored as one, and durably: that is what
+`synchronous=FULL` means. A crash comes before or after a commit, never in the middle of one.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from posthouse.storage.home import CATALOG
+from tests.simulation.disk import Disk
+
+
+class Database(sqlite3.Connection):
+    """A connection whose commits reach the simulated disk."""
+
+    home: "Home"
+    name: str
+
+    def load(self, home: "Home", name: str) -> None:
+        self.home = home
+        self.name = name
+        stored = home.databases.get(name)
+        if stored is not None:
+            self.deserialize(stored)
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        if sql != "COMMIT":
+            return super().execute(sql, *args)
+        fails = self.home.before_commit(self.name)
+        cursor = super().execute(sql)
+        if fails:
+            self._take_back()
+            raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
+        self.store()
+        return cursor
+
+    def _take_back(self) -> None:
+        """What this process knows is as before; the disk may have it all the same, until the next commit."""
+        phantom = self.serialize()
+        self.deserialize(self.home.databases[self.name])
+        self.home.commit_perhaps(self.name, phantom)
+
+    def executescript(self, script: str) -> sqlite3.Cursor:
+        cursor = super().executescript(script)
+        self.store()
+        return cursor
+
+    def backup(self, target: sqlite3.Connection, **options: Any) -> None:
+        super().backup(target, **options)
+        assert isinstance(target, Database)
+        target.store()
+
+    def store(self) -> None:
+        self.home.commit(self.name, self.serialize())
+
+
+def _error(text: str, code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+class Home:
+    """See `posthouse.storage.home.Home`. One for each life of the broker, all on one disk."""
+
+    directory = Path("/data")
+
+    def __init__(self, disk: Disk, databases: dict[str, bytes], files: dict[str, int]) -> None:
+        self._disk = disk
+        self.databases = databases
+        self._files = files
+        """Sizes of files whose content nobody asks for."""
+
+    def acquire(self) -> None:
+        self._disk.make_directory(str(self.directory))
+        if not self.has(CATALOG):
+            self._disk.sync_directory(str(self.directory.parent))
+
+    def release(self) -> None:
+        """The dead hold no locks, and there is one broker at a time."""
+
+    def connect(self, name: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, factory=Database
+        )
+        connection.load(self, name)
+        return connection
+
+    def before_commit(self, name: str) -> bool:
+        """Whether it is to fail because of the device; raises where there is no room."""
+        self._disk.on_change("commit", name)
+        if self._disk.room is not None and self._disk.room < 4096:
+            raise _error("database or disk is full", sqlite3.SQLITE_FULL)
+        return self._disk.fails_commit(name)
+
+    def commit_perhaps(self, name: str, content: bytes) -> None:
+        if self._disk.tosses_coin():
+            self.databases[name] = content
+
+    def commit(self, name: str, content: bytes) -> None:
+        self._disk.note_commit(name, content)
+        self.databases[name] = content
+
+    def has(self, name: str) -> bool:
+        return name in self.databases or name in self._files
+
+    def has_topics(self) -> bool:
+        return bool(self._disk.names(f"{self.directory}/topics"))
+
+    def write(self, name: str, data: bytes) -> None:
+        taken = self._disk.take_room(len(data))
+        self._files[name] = len(data)
+        if taken < len(data):
+            raise OSError(28, "no space left on device", name)
+
+    def replace(self, old: str, new: str) -> None:
+        self.databases[new] = self.databases.pop(old)
+
+    def remove(self, name: str) -> None:
+        self.databases.pop(name, None)
+        size = self._files.pop(name, 0)
+        if self._disk.room is not None:
+            self._disk.room += size

@@ -1,0 +1,269 @@
+"""One seed: a broker, its clients, its faults, and the verdict."""
+
+import asyncio
+import gc
+import logging
+import traceback
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from posthouse.model.errors import PosthouseError
+from posthouse.storage.disk import SyncFailed
+from tests.checker.history import History, Partition
+from tests.checker.judge import check
+from tests.checker.report import Report
+from tests.simulation.consuming import Consumer, consume, read_all, trim
+from tests.simulation.controls import NONE, Control
+from tests.simulation.faults import Faults
+from tests.simulation.kafka_client import KafkaClient, Lost, Refused
+from tests.simulation.loop import Loop
+from tests.simulation.machine import Limits, Machine, installed
+from tests.simulation.network import Network
+from tests.simulation.producing import PAUSE, Sender, produce
+from tests.simulation.queueing import Publisher, QueueConsumer, consume_queue, drain, publish
+from tests.simulation.recorder import Recorder
+from tests.simulation.transactions import Processor, process
+from tests.simulation.world import NS, Process, World
+
+LIMIT_SECONDS = 900
+SHOWN = 8
+"""How many of a seed's problems are worth a line: one has many consequences."""
+SETTLED_SECONDS = 1.0
+"""After it the broker has noticed that consumers are gone, and has put back what they held."""
+TOPICS = {"orders": 3, "outcomes": 2}
+FAULTS_FROM_THE_START = 0.3
+"""In how many scenarios they begin before there is any topic."""
+TRIMMED = 0.3
+"""In how many scenarios records are deleted, too."""
+QUEUES = ["parcels", "letters"]
+
+
+@dataclass(slots=True)
+class Result:
+    seed: int
+    report: Report
+    digest: str
+    steps: int
+    lives: int
+    seconds: float
+    """Of virtual time."""
+    trace: list[str] | None
+    history: History
+    failures: list[str] = field(default_factory=list)
+    """What went wrong inside the broker, or with the simulation, without being an anomaly."""
+
+    @property
+    def is_good(self) -> bool:
+        return not self.report.anomalies and not self.failures
+
+    def __str__(self) -> str:
+        problems = dict.fromkeys([*map(str, self.report.anomalies), *self.failures])
+        return f"seed {self.seed}: " + ("; ".join(list(problems)[:SHOWN]) or "good")
+
+
+class Scenario:
+    def __init__(self, seed: int, *, keep_trace: bool = False, control: Control = NONE) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.random = self.world.random("scenario")
+        self.failures: list[str] = []
+        self.network = Network(self.world)
+        self.network.breaks_up = self.random.choice((0.0, 0.1, 0.5))
+        self.recorder = Recorder(self.world)
+        self.machine = Machine(self.world, self.network, self._limits(), self._failed)
+        control.prepare(self.machine)
+        random = self.world.random("faults")
+        self.faults = Faults(self.machine, self.recorder, random, control.kinds)
+        self.loop = Loop(Process(self.world, "clients"), self.network, self._failed)
+        self._over = False
+        self._judging = False
+        self._readers: list[asyncio.Task[None]] = []
+
+    def _limits(self) -> Limits:
+        choose = self.random.choice
+        return Limits(
+            journal_bytes=choose((1500, 6000, 60_000)),
+            open_files=choose((2, 5, 50)),
+            checkpoint_seconds=choose((0.3, 2.0, 60.0)),
+            connection_buffer_bytes=choose((500, 5000, 1_000_000)),
+            slowest_work_ns=choose((0, 3_000_000, 100_000_000)),
+        )
+
+    def _failed(self, who: str, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.fail(f"{who}: {context.get('message')} {error!r}")
+
+    def fail(self, reason: str) -> None:
+        """Once is enough: what happens after a mistake says nothing."""
+        if not self._judging:
+            self.failures.append(reason)
+            self._over = True
+
+    def run(self) -> Result:
+        with installed(self.machine), _quiet(self):
+            self.machine.boot()
+            main = self.loop.create_task(self._main())
+            main.add_done_callback(self._ended)
+            try:
+                self.world.run_until(lambda: self._over, limit_ns=LIMIT_SECONDS * NS)
+            except TimeoutError as error:
+                self.failures.append(str(error))
+            self._judging = True
+            self.machine.scrap()
+            self.loop.bury()
+        report = check(self.recorder.history)
+        return Result(
+            self.world.seed,
+            report,
+            self.world.digest,
+            self.world.steps,
+            self.machine.lives,
+            self.world.now_ns / NS,
+            self.world.trace,
+            self.recorder.history,
+            self.failures,
+        )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._over = True
+        error = task.exception()
+        if error is not None:
+            self.fail("the clients failed: " + "".join(traceback.format_exception(error)))
+
+    async def _main(self) -> None:
+        random = self.random
+        faults = self.faults.run(random.randrange(6), longest_wait=random.choice((0.1, 0.3, 1.0)))
+        if random.random() < FAULTS_FROM_THE_START:
+            faulty = self.loop.create_task(faults)
+            await self._create_topics()
+        else:
+            await self._create_topics()
+            faulty = self.loop.create_task(faults)
+        work = asyncio.gather(*self._workload(), *self._queue_workload())
+        await faulty
+        await self.faults.heal(power_cut=False)
+        await work
+        self.recorder.is_over = True
+        await asyncio.gather(*self._readers)
+        await self.faults.heal(power_cut=random.random() < 0.5)
+        await self._read_everything()
+        await asyncio.sleep(SETTLED_SECONDS)
+        for queue in QUEUES:
+            await drain(self.recorder, queue)
+
+    async def _create_topics(self) -> None:
+        client = KafkaClient()
+        configs = {"segment.bytes": str(self.random.choice((200, 1000, 100_000)))}
+        while True:
+            try:
+                await client.create_topics(TOPICS, configs)
+                await client.learn_topics(list(TOPICS))
+            except (Lost, Refused):
+                await asyncio.sleep(PAUSE)
+            else:
+                self.topic_ids = client.topics
+                client.disconnect()
+                return
+
+    def _client(self) -> KafkaClient:
+        client = KafkaClient()
+        client.topics = self.topic_ids
+        return client
+
+    def _workload(self) -> list[Coroutine[Any, Any, None]]:
+        world, recorder = self.world, self.recorder
+        orders = _partitions("orders")
+        outcomes = _partitions("outcomes")
+        work: list[Coroutine[Any, Any, None]] = []
+        for number, idempotent in enumerate((True, True, False)):
+            sender = Sender(recorder, self._client(), world.random(f"producer {number}"), orders)
+            work.append(produce(sender, self.random.randrange(4, 14), idempotent=idempotent))
+        for number in range(2):
+            processor = Processor(
+                recorder,
+                self._client(),
+                world.random(f"processor {number}"),
+                f"processor {number}",
+                orders[number],
+                outcomes,
+            )
+            work.append(process(processor, self.random.randrange(3, 10)))
+        for number, (partitions, committed_only, group) in enumerate(
+            ((orders, False, "readers"), (outcomes, True, None), (outcomes, False, None))
+        ):
+            consumer = Consumer(
+                recorder,
+                self._client(),
+                world.random(f"consumer {number}"),
+                partitions,
+                committed_only=committed_only,
+                group=group,
+            )
+            self._readers.append(self.loop.create_task(consume(consumer)))
+        if self.random.random() < TRIMMED:
+            trimming = trim(recorder, self._client(), world.random("trimming"), orders)
+            self._readers.append(self.loop.create_task(trimming))
+        return work
+
+    def _queue_workload(self) -> list[Coroutine[Any, Any, None]]:
+        world, recorder = self.world, self.recorder
+        for number, queue in enumerate((*QUEUES, self.random.choice(QUEUES))):
+            random = world.random(f"queue consumer {number}")
+            consumer = QueueConsumer(recorder, random, queue)
+            self._readers.append(self.loop.create_task(consume_queue(consumer)))
+        publishers = [Publisher(recorder, world.random(f"publisher {n}"), QUEUES) for n in range(2)]
+        return [publish(publisher, self.random.randrange(2, 9)) for publisher in publishers]
+
+    async def _read_everything(self) -> None:
+        client = self._client()
+        for topic in TOPICS:
+            for partition in _partitions(topic):
+                for committed_only in (False, True):
+                    await read_all(self.recorder, client, partition, committed_only=committed_only)
+        client.disconnect()
+
+
+def _partitions(topic: str) -> list[Partition]:
+    return [(topic, index) for index in range(TOPICS[topic])]
+
+
+@contextmanager
+def _quiet(scenario: Scenario) -> Iterator[None]:
+    """Log lines go into the trace; those about mistakes of the broker's own count as failures."""
+    handler = _Lines(scenario)
+    root = logging.getLogger("posthouse")
+    before, propagates = root.level, root.propagate
+    root.setLevel(logging.INFO if scenario.world.trace is not None else logging.ERROR)
+    root.propagate = False
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        root.propagate = propagates
+
+
+class _Lines(logging.Handler):
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__()
+        self._scenario = scenario
+
+    def emit(self, record: logging.LogRecord) -> None:
+        scenario = self._scenario
+        if scenario.world.trace is not None:
+            scenario.world.trace.append(f"{scenario.world.now_ns} log {record.getMessage()}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, OSError | PosthouseError | SyncFailed):
+            scenario.fail(f"{record.getMessage()}: {error!r}")
+
+
+def run(seed: int, *, keep_trace: bool = False, control: Control = NONE) -> Result:
+    # Nothing is collected in between: what the dead left behind must not act while others live.
+    gc.collect()
+    gc.disable()
+    try:
+        return Scenario(seed, keep_trace=keep_trace, control=control).run()
+    finally:
+        gc.enable()

@@ -1,0 +1,180 @@
+"""`python -m tests.torture`: faults by the minute or by the round, with a report. See docs/reliability.md."""
+
+import argparse
+import asyncio
+import datetime
+import logging
+import math
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+from tests.torture.campaign import Kind, MakeWorkload, Verdict, run_campaign
+from tests.torture.catalogue import BY_NAME, CONTROL_SEED, ENTRIES, Entry
+from tests.torture.mounts import why_not
+from tests.torture.progress import Progress, make_progress
+from tests.torture.report import Run, around, write
+
+FAILURES = Path(".torture")
+
+
+def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
+    options = _parser().parse_args(arguments)
+    # A client that goes on writing for an instant after its broker has died is no news.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    entries = _entries(options.kinds or ",".join(options.rounds) or ",".join(BY_NAME))
+    run = Run(_command(options), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), {})
+    deadline = math.inf if options.rounds else time.monotonic() + options.minutes * 60
+    try:
+        with make_progress(run, deadline) as progress:
+            for entry, rounds, seed in _schedule(entries, options, progress):
+                if entry.name not in run.figures:
+                    _try_control(entry, run, progress)
+                _torture(entry, rounds, seed, run, progress)
+    finally:
+        if options.report and run.figures:
+            write(run, options.report)
+    return 0 if all(each.is_good for each in run.figures.values()) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long, for all kinds together (10)")
+    parser.add_argument("--kinds", default="", help=f"which faults, with commas: {', '.join(BY_NAME)}")
+    parser.add_argument(
+        "--rounds",
+        type=_rounds,
+        default={},
+        metavar="KIND:N,...",
+        help="so many rounds of these kinds, however long they take",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of workloads and faults (1)")
+    parser.add_argument("--report", type=_page, help="the page whose table is brought up to date")
+    return parser
+
+
+def _rounds(text: str) -> dict[str, int]:
+    wanted = {}
+    for part in filter(None, text.split(",")):
+        kind, colon, number = part.partition(":")
+        if not colon or not number.isdigit() or kind not in BY_NAME:
+            raise argparse.ArgumentTypeError(f"{part!r} is not KIND:N with KIND one of {', '.join(BY_NAME)}")
+        wanted[kind] = int(number)
+    return wanted
+
+
+def _page(text: str) -> Path:
+    """Looked at before hours are spent on figures for it."""
+    try:
+        around(Path(text))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return Path(text)
+
+
+def _entries(kinds: str) -> list[Entry]:
+    unknown = [kind for kind in kinds.split(",") if kind not in BY_NAME]
+    if unknown:
+        sys.exit(f"there is no fault {unknown[0]!r}; there are {', '.join(BY_NAME)}")
+    chosen = [entry for entry in ENTRIES if entry.name in kinds.split(",")]
+    if any(entry.needs_mount for entry in chosen) and (reason := why_not()) is not None:
+        skipped = [entry.name for entry in chosen if entry.needs_mount]
+        print(f"skipping {', '.join(skipped)}: a file system cannot be mounted here ({reason})")
+        chosen = [entry for entry in chosen if not entry.needs_mount]
+    return chosen
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What to type to have the same again."""
+    parts = ["make torture"]
+    if options.rounds:
+        parts.append("ROUNDS=" + ",".join(f"{kind}:{number}" for kind, number in options.rounds.items()))
+    else:
+        parts.append(f"MINUTES={options.minutes:g}")
+        if options.kinds:
+            parts.append(f"KINDS={shlex.quote(options.kinds)}")
+    return " ".join([*parts, f"SEED={options.seed}"])
+
+
+def _schedule(
+    entries: list[Entry], options: argparse.Namespace, progress: Progress
+) -> Iterator[tuple[Entry, int, int]]:
+    """Campaigns in turn, each with a seed of its own, until the time is up or the rounds are done."""
+    left = {entry.name: options.rounds.get(entry.name, 0) for entry in entries}
+    for turn in count():
+        for entry in entries:
+            seed = options.seed * 1_000_000 + turn
+            if not options.rounds:
+                if not progress.has_time:
+                    return
+                yield entry, entry.rounds, seed
+            elif left[entry.name] > 0:
+                rounds = min(entry.rounds, left[entry.name])
+                left[entry.name] -= rounds
+                yield entry, rounds, seed
+        if not entries or (options.rounds and not any(left.values())):
+            return
+
+
+def _campaign(
+    kind: Kind, workload: MakeWorkload, rounds: int, seed: int, on_round: Callable[[], bool], name: str = ""
+) -> Verdict:
+    """Under `name` whatever was found is kept."""
+    place = Path(tempfile.mkdtemp(prefix="posthouse-torture-"))
+    campaign = run_campaign(kind, workload, place, rounds=rounds, seed=seed, on_round=on_round)
+    try:
+        verdict = asyncio.run(campaign)
+        if name and verdict.anomalies:
+            _keep(verdict, kind.plain_recipe(place).log, name)
+        return verdict
+    finally:
+        shutil.rmtree(place)
+
+
+def _keep(verdict: Verdict, log: Path, name: str) -> None:
+    FAILURES.mkdir(exist_ok=True)
+    verdict.history.save(FAILURES / f"{name}.jsonl")
+    (FAILURES / f"{name}.txt").write_text("\n".join(verdict.anomalies), encoding="utf-8")
+    if log.exists():
+        shutil.copy(log, FAILURES / f"{name}.log")
+
+
+def _try_control(entry: Entry, run: Run, progress: Progress) -> None:
+    """Break a promise on purpose; who finds nothing then finds nothing ever."""
+    control = entry.control
+    verdict = _campaign(control.make(), control.workload, control.rounds, CONTROL_SEED, lambda: True)
+    found = control.found_in(verdict.anomalies)
+    run.of(entry.name).control = found
+    progress.say(f"{entry.name}: control {f'caught ({found})' if found else 'MISSED'}")
+
+
+def _torture(entry: Entry, rounds: int, seed: int, run: Run, progress: Progress) -> None:
+    workload = entry.workloads[seed % len(entry.workloads)]
+    name = f"{entry.name}-{seed}"
+    verdict = _campaign(entry.make(), workload, rounds, seed, lambda: progress.round(entry.name), name)
+    figures = run.of(entry.name)
+    figures.campaigns += 1
+    figures.rounds += verdict.rounds
+    figures.operations += verdict.operations
+    figures.faults += verdict.faults.total()
+    figures.anomalies += len(verdict.anomalies)
+    figures.seconds += verdict.seconds
+    progress.campaign(entry.name)
+    if verdict.anomalies:
+        progress.say(
+            f"{name}: {len(verdict.anomalies)} anomalies, see {FAILURES / name}.jsonl, .txt and .log"
+        )
+        for anomaly in verdict.anomalies[:5]:
+            progress.say(f"  {anomaly}")
+
+
+if __name__ == "__main__":
+    # Whoever ends it early gets a report of what was done, and leaves no mount behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    sys.exit(main())

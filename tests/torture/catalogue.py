@@ -1,0 +1,74 @@
+"""Every kind of fault with the workloads that it strikes, by name."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.torture.campaign import Kind, MakeWorkload
+from tests.torture.kinds.broken_disk import ShortWrite, SyncError
+from tests.torture.kinds.clock_jump import ClockJump
+from tests.torture.kinds.damage import DamagedFiles, forge_a_record
+from tests.torture.kinds.disk_full import DiskFull
+from tests.torture.kinds.failpoints import FailpointKill
+from tests.torture.kinds.forgetting import EarlyFailpointKill, EarlyKill, SilentlyFull
+from tests.torture.kinds.killing import Kill
+from tests.torture.kinds.pausing import Pause
+from tests.torture.kinds.power_cut import PowerCut
+from tests.torture.queues.workload import QueueWorkload
+from tests.torture.stream.workload import StreamWorkload
+
+
+def _workload(**options: Any) -> MakeWorkload:
+    return lambda recorder, random: StreamWorkload(recorder, random, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A broker or a client that breaks its promises: the check must find it, or it proves nothing."""
+
+    make: Callable[[], Kind]
+    finding: str
+    """What one of the anomalies must say."""
+    workload: MakeWorkload = StreamWorkload
+    rounds: int = 4
+
+    def found_in(self, anomalies: list[str]) -> str:
+        """What was found of what must be, empty if nothing was."""
+        matches = (re.search(self.finding, anomaly) for anomaly in anomalies)
+        return next((match[0] for match in matches if match), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    make: Callable[[], Kind]
+    control: Control
+    needs_mount: bool = False
+    workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload)
+    rounds: int = 25
+    """In one campaign: one data directory and one history."""
+
+    @property
+    def name(self) -> str:
+        return self.make().name
+
+
+LOST = "lost write"
+CONTROL_SEED = 3
+
+ENTRIES = (
+    Entry(Kill, Control(EarlyKill, LOST)),
+    Entry(FailpointKill, Control(EarlyFailpointKill, LOST)),
+    Entry(PowerCut, Control(PowerCut, LOST, _workload(durability="os")), needs_mount=True),
+    Entry(Pause, Control(lambda: Pause(hang_up=1.0), "more than once", _workload(careless=True))),
+    Entry(SyncError, Control(lambda: SyncError(silent=True), "accepted after a failed sync")),
+    Entry(ShortWrite, Control(lambda: ShortWrite(silent=True), "lost write|is damaged")),
+    Entry(DiskFull, Control(SilentlyFull, LOST), needs_mount=True),
+    Entry(ClockJump, Control(ClockJump, "OFFSET_OUT_OF_RANGE|expired", _workload(retention_ms="3600000"))),
+    Entry(
+        DamagedFiles,
+        Control(lambda: DamagedFiles(forge_a_record), "phantom record"),
+        workloads=(StreamWorkload,),
+    ),
+)
+BY_NAME = {entry.name: entry for entry in ENTRIES}

@@ -1,0 +1,87 @@
+"""What clients of the log have in common: topics, batches, answers, and how a connection ends."""
+
+from dataclasses import dataclass
+from random import Random
+
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.records.builder import BatchBuilder
+from tests.checker.history import Partition
+from tests.torture.workloads import Refused
+
+_PADDINGS = (0, 0, 20, 200, 200, 2000)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Their ids, and how many partitions each has."""
+
+    ids: dict[str, bytes]
+    partitions: dict[str, int]
+
+    def all(self) -> list[Partition]:
+        return [(name, index) for name, count in self.partitions.items() for index in range(count)]
+
+    def name(self, id: bytes) -> str:
+        return next(name for name, each in self.ids.items() if each == id)
+
+
+class RefusedWith(Refused):
+    def __init__(self, what: str, code: int, message: str | None = None) -> None:
+        super().__init__(f"{what}: {ErrorCode(code).name} {message or ''}")
+        self.code = code
+
+
+def check(code: int, what: str, message: str | None = None) -> None:
+    if code:
+        raise RefusedWith(what, code, message)
+
+
+def encode_value(value: int, random: Random) -> bytes:
+    """Of different sizes, so that segments and journal files end at all kinds of places."""
+    return b"%d:" % value + b"." * random.choice(_PADDINGS)
+
+
+def decode_value(data: bytes) -> int:
+    number, colon, padding = data.partition(b":")
+    if not colon or padding.strip(b"."):
+        return -1  # nobody sent this
+    return int(number)
+
+
+def build_batch(
+    values: list[int],
+    random: Random,
+    *,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    builder = BatchBuilder(
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
+    for value in values:
+        builder.add(None, encode_value(value, random), timestamp=1_700_000_000_000)
+    return builder.build()
+
+
+def produce(
+    topics: Topics, batches: dict[Partition, bytearray], transactional_id: str | None = None
+) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(
+                topic_id=topics.ids[name],
+                partition_data=[PartitionProduceData(index=index, records=bytes(batch))],
+            )
+            for (name, index), batch in batches.items()
+        ],
+    )

@@ -1,0 +1,88 @@
+"""Producers, transactions, readers and a group on a few partitions."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tests.checker.history import CommittedOffset, FinalRead, Partition
+from tests.protocols.kafka.wire import Wire
+from tests.torture.brokers import Addresses
+from tests.torture.recording import Recorder
+from tests.torture.stream.links import Topics
+from tests.torture.stream.members import GroupMember
+from tests.torture.stream.offsets import EARLIEST, LATEST, fetch_committed, offset_of
+from tests.torture.stream.producers import IdempotentProducer, PlainProducer
+from tests.torture.stream.readers import Fetching, Follower
+from tests.torture.stream.transactions import TransactionalProducer
+from tests.torture.stream.trimming import Trimmer
+from tests.torture.workloads import Client
+
+PARTITIONS = {"orders": 3, "payments": 2}
+GROUP = "readers"
+_CONFIG = {"segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
+
+
+class StreamWorkload:
+    most_promises = 150
+
+    def __init__(self, recorder: Recorder, random: Random, *, careless: bool = False, **config: str) -> None:
+        """`careless` producers send again what may be there; `config` is of the topics, with underscores."""
+        self._recorder = recorder
+        self._random = random
+        self._config = _CONFIG | config
+        self._careless = careless
+        self._topics = Topics({}, PARTITIONS)
+        self._transactional: list[TransactionalProducer] = []
+        self._producers: list[IdempotentProducer | PlainProducer] = []
+        self._readers: list[Follower | GroupMember] = []
+
+    async def prepare(self, addresses: Addresses) -> None:
+        async with Wire(addresses.kafka) as wire:
+            for name, partitions in PARTITIONS.items():
+                self._topics.ids[name] = await wire.create_topic(name, partitions, **self._config)
+        about = (self._recorder, self._topics, self._random)
+        self._producers = [
+            IdempotentProducer(*about),
+            IdempotentProducer(*about),
+            PlainProducer(*about, sends_again=self._careless),
+        ]
+        self._transactional = [TransactionalProducer(*about, name) for name in ("first", "second")]
+        self._readers = [
+            Follower(*about, committed_only=False),
+            Follower(*about, committed_only=True),
+            GroupMember(*about, GROUP),
+            GroupMember(*about, GROUP),
+        ]
+
+    @property
+    def clients(self) -> Sequence[Client]:
+        return [*self._producers, *self._transactional, *self._readers, Trimmer(self._random)]
+
+    async def finish(self, addresses: Addresses) -> None:
+        for producer in self._producers:
+            producer.close()
+        for transactional in self._transactional:
+            await transactional.settle(addresses)
+        async with Wire(addresses.kafka) as wire:
+            await self._note_progress(wire)
+            for partition in self._topics.all():
+                for committed_only in (False, True):
+                    self._recorder.add(await self._read(wire, partition, committed_only=committed_only))
+
+    async def _note_progress(self, wire: Wire) -> None:
+        process, invoked = self._recorder.process(), self._recorder.now()
+        found = await fetch_committed(wire, self._topics, GROUP)
+        now = self._recorder.now()
+        for partition, offset in found.items():
+            self._recorder.add(CommittedOffset(process, invoked, now, GROUP, partition, offset))
+
+    async def _read(self, wire: Wire, partition: Partition, *, committed_only: bool) -> FinalRead:
+        start = await offset_of(wire, partition, EARLIEST, committed_only=committed_only)
+        end = await offset_of(wire, partition, LATEST, committed_only=committed_only)
+        fetching = Fetching(self._topics, {partition: start}, committed_only=committed_only)
+        records: list[tuple[int, int]] = []
+        while fetching.positions[partition] < end:
+            before = fetching.positions[partition]
+            records += [(offset, value) for _, offset, value in await fetching.fetch(wire)]
+            if fetching.positions[partition] == before:
+                break  # damage: what should be there does not come
+        return FinalRead(partition, committed_only, start, end, records)

@@ -1,0 +1,88 @@
+"""The table of docs/reliability.md: what stays, what is replaced, and what the command line takes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.torture.__main__ import main
+from tests.torture.report import BEGIN, END, Figures, Run, load, write
+
+
+def _run(
+    rounds: int, *, anomalies: int = 0, control: str = "lost write", command: str = "make torture"
+) -> Run:
+    figures = Figures("kill", command, "2030-01-01", 1, rounds, 1000, rounds, anomalies, 6.0, control)
+    return Run(command, "2030-01-01", {"kill": figures})
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "reliability.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    return path
+
+
+def test_the_table_is_between_its_marks(page: Path) -> None:
+    write(_run(1000), page)
+    text = page.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n")
+    assert (
+        "| kill | 1,000 | 1,000 | 1 | 1,000 | 0 | caught: lost write | 0.1 | 2030-01-01, `make torture` |"
+        in text
+    )
+    assert "old" not in text
+
+
+def test_a_shorter_run_does_not_replace_a_longer_one(page: Path) -> None:
+    write(_run(1000, command="long"), page)
+    write(_run(10, command="short"), page)
+    assert load(page.with_suffix(".json"))["kill"].command == "long"
+    write(_run(1000, command="new"), page)
+    assert load(page.with_suffix(".json"))["kill"].command == "new"
+
+
+@pytest.mark.parametrize("bad", [_run(10, anomalies=1), _run(10, control="")])
+def test_a_run_that_found_something_is_always_shown(page: Path, bad: Run) -> None:
+    write(_run(1000), page)
+    write(bad, page)
+    assert load(page.with_suffix(".json"))["kill"].rounds == 10
+
+
+def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("text")
+    with pytest.raises(ValueError, match="no place for figures"):
+        write(_run(1), path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kinds", "flood"], "there is no fault 'flood'"),
+        (["--rounds", "flood:3"], "is not KIND:N"),
+        (["--rounds", "kill"], "is not KIND:N"),
+        (["--report", "no/such/page.md"], "No such file"),
+    ],
+)
+def test_misuse_is_explained(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert message in f"{ended.value} {capsys.readouterr().err}"
+
+
+def test_a_run_without_a_mount_leaves_out_what_needs_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.torture.__main__.why_not", lambda: "not root")
+    assert main(["--rounds", "power-cut:3"]) == 0
+    assert "skipping power-cut: a file system cannot be mounted here (not root)" in capsys.readouterr().out
+
+
+@pytest.mark.xdist_group("torture")
+def test_a_run_writes_its_report(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--rounds", "clock-jump:1", "--seed", "5", "--report", str(page)]) == 0
+    row = load(page.with_suffix(".json"))["clock-jump"]
+    assert (row.rounds, row.anomalies) == (1, 0)
+    assert row.control and row.operations
+    assert row.command == "make torture ROUNDS=clock-jump:1 SEED=5"
+    assert "clock-jump: 1 rounds" in capsys.readouterr().out

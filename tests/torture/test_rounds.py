@@ -1,0 +1,58 @@
+"""A few rounds of every fault, and its negative control: the short slice of `make torture`."""
+
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.torture.campaign import run_campaign
+from tests.torture.catalogue import CONTROL_SEED, ENTRIES, Entry
+from tests.torture.mounts import why_not
+
+pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(180)]
+
+ROUNDS = 2
+_SEED = 4711
+
+BY_NAME = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """In memory, where a sync takes no time: this is about what brokers do, not about how long it takes."""
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as name:
+        yield Path(name)
+
+
+@cache
+def _obstacle() -> str | None:
+    return why_not()
+
+
+def _skip_where_nothing_can_be_mounted(entry: Entry) -> None:
+    if entry.needs_mount and (reason := _obstacle()) is not None:
+        pytest.skip(f"a file system cannot be mounted here: {reason}")
+
+
+@BY_NAME
+async def test_nothing_promised_is_broken(entry: Entry, place: Path) -> None:
+    _skip_where_nothing_can_be_mounted(entry)
+    for number, workload in enumerate(entry.workloads):
+        directory = place / str(number)
+        verdict = await run_campaign(entry.make(), workload, directory, rounds=ROUNDS, seed=_SEED + number)
+        assert verdict.anomalies == []
+        assert verdict.rounds == ROUNDS
+        assert verdict.faults, "the fault never happened"
+
+
+@BY_NAME
+async def test_a_promise_broken_on_purpose_is_found(entry: Entry, place: Path) -> None:
+    _skip_where_nothing_can_be_mounted(entry)
+    control = entry.control
+    verdict = await run_campaign(
+        control.make(), control.workload, place, rounds=control.rounds, seed=CONTROL_SEED
+    )
+    assert control.found_in(verdict.anomalies), [text[:300] for text in verdict.anomalies[:3]]
