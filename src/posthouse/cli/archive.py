@@ -15,7 +15,7 @@ import typer
 
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
 from posthouse.cli.options import Bootstrap, Json, complete_topic, open_client, pass_on_login
-from posthouse.cli.output import complain, counted, print_json, print_table, say
+from posthouse.cli.output import complain, counted, print_json, print_table, say, say_at_once
 
 if TYPE_CHECKING:
     from posthouse.spark.archive.job import Archiver, Report
@@ -179,7 +179,7 @@ def _stopping() -> Iterator[threading.Event]:
 
     def ask(number: int, frame: object) -> None:
         stop.set()
-        say("stopping after this step; again to stop at once")
+        say_at_once("stopping after this step; again to stop at once")
         for each, handler in before.items():
             signal.signal(each, handler)
 

@@ -39,6 +39,11 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
+def say_at_once(sentence: str) -> None:
+    """From a signal handler, which may have come while something else was being said."""
+    os.write(sys.stderr.fileno(), f"{sentence}\n".encode())
+
+
 def complain(sentence: str) -> None:
     text = f"posthouse: {sentence}"
     print(f"{_RED}{text}{_PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr)
