@@ -123,9 +123,26 @@ class GroupMember:
 
     async def _poll(self, wire: Wire) -> None:
         invoked = self._recorder.now()
-        records = await self._fetching.fetch(wire)
+        try:
+            records = await self._fetching.fetch(wire)
+        except RefusedWith as refusal:
+            if refusal.code != ErrorCode.OFFSET_OUT_OF_RANGE or not await self._was_overtaken(wire):
+                raise
+            return
         if records:
             self._recorder.add(Poll(self._process, invoked, self._recorder.now(), True, records))
+
+    async def _was_overtaken(self, wire: Wire) -> bool:
+        """Whether records were deleted that it had not read: it goes on with those that are left. A log that
+        ends before what was read is another thing."""
+        overtaken = {}
+        for partition, position in self._fetching.positions.items():
+            start = await offset_of(wire, partition, EARLIEST)
+            if position < start:
+                overtaken[partition] = start
+        if overtaken:
+            self._be_assigned(self._fetching.positions | overtaken)
+        return bool(overtaken)
 
     async def _commit(self, wire: Wire) -> None:
         offsets = dict(self._fetching.positions)
