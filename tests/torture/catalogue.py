@@ -53,7 +53,8 @@ class Entry:
         return self.make().name
 
 
-LOST = "lost write"
+LOST = "lost write|unseen after drain|inconsistent offset|dirty visibility"
+"""By chance the place of what is lost is empty, given to something else, or behind damage."""
 CONTROL_SEED = 3
 
 ENTRIES = (

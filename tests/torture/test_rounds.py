@@ -14,6 +14,8 @@ from tests.torture.mounts import why_not
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(180)]
 
 ROUNDS = 2
+CHANCES = 3
+"""A fault may strike when there is nothing to lose."""
 _SEED = 4711
 
 BY_NAME = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -52,7 +54,10 @@ async def test_nothing_promised_is_broken(entry: Entry, place: Path) -> None:
 async def test_a_promise_broken_on_purpose_is_found(entry: Entry, place: Path) -> None:
     _skip_where_nothing_can_be_mounted(entry)
     control = entry.control
-    verdict = await run_campaign(
-        control.make(), control.workload, place, rounds=control.rounds, seed=CONTROL_SEED
-    )
-    assert control.found_in(verdict.anomalies), [text[:300] for text in verdict.anomalies[:3]]
+    for seed in range(CONTROL_SEED, CONTROL_SEED + CHANCES):
+        verdict = await run_campaign(
+            control.make(), control.workload, place / str(seed), rounds=control.rounds, seed=seed
+        )
+        if control.found_in(verdict.anomalies):
+            return
+    pytest.fail(f"not found: {[text[:300] for text in verdict.anomalies[:3]]}")
