@@ -129,6 +129,15 @@ async def test_a_new_certificate_is_for_new_connections(served: Served) -> None:
     writer.close()
 
 
+async def test_files_are_watched(served: Served) -> None:
+    before = await served.serial()
+    following = asyncio.create_task(served.certificates.follow(0.01))
+    served.authority.renew()
+    while await served.serial() == before:
+        await asyncio.sleep(0.01)
+    following.cancel()
+
+
 @pytest.mark.parametrize("broken", ["certificate", "key"])
 async def test_what_cannot_be_used_changes_nothing(
     served: Served, broken: str, caplog: pytest.LogCaptureFixture

@@ -28,7 +28,6 @@ PosthouseError
 │   ├── InvalidAcl
 │   ├── InvalidQuota
 │   ├── LoginFailed            not who they say they are, or one too many
-│   ├── Forbidden              known, and not permitted
 │   └── QueueFull              the queue takes no more messages
 │       └── QueueBlocked       until there is room; the publisher is to wait
 ├── NotFound
@@ -203,10 +202,6 @@ class InvalidQuota(BadRequest):
 
 class LoginFailed(BadRequest):
     """Its text must not help those who guess."""
-
-
-class Forbidden(BadRequest):
-    pass
 
 
 class QueueFull(BadRequest):

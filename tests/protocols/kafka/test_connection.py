@@ -1,6 +1,7 @@
 """Order, pipelining and back-pressure of a connection."""
 
 import asyncio
+import struct
 
 import pytest
 
@@ -9,6 +10,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.connection import KafkaConnection
+from posthouse.protocols.pace import SLOW_SECONDS
 from posthouse.testing import AsyncBroker
 from tests.alarms import alarms
 from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
@@ -181,3 +183,17 @@ async def test_half_closed(broker: AsyncBroker) -> None:
         wire.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
         wire.writer.write_eof()
         await wire.reader.read()
+
+
+async def test_a_request_that_comes_in_drops_is_not_waited_for() -> None:
+    async with AsyncBroker() as broker, Wire(broker.kafka) as good, Wire(broker.kafka) as slow:
+        await good.ask(MetadataRequest(), MetadataResponse)
+        await slow.ask(MetadataRequest(), MetadataResponse)
+        slow.writer.write(struct.pack(">i", 1000) + b"begun")
+        [listener] = [door.listener for door in broker.app._doors if door.name == "kafka"]
+        while not any(connection._reader.in_frame for connection in connections(broker)):
+            await asyncio.sleep(0)
+        for _ in range(SLOW_SECONDS + 1):
+            listener.sweep()
+        assert await slow.reader.read() == b""
+        await good.ask(MetadataRequest(), MetadataResponse)

@@ -174,7 +174,3 @@ class ClosedGuard:
 
 
 CLOSED = ClosedGuard()
-
-
-def allows_on_cluster(guard: Guard, operation: Operation) -> bool:
-    return guard.allows(operation, Kind.CLUSTER, CLUSTER)

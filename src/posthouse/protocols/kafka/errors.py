@@ -171,7 +171,6 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.InvalidCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.LoginFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
-    errors.Forbidden: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.BadRequest: ErrorCode.INVALID_REQUEST,
     errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
