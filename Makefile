@@ -10,7 +10,7 @@ AMQP   ?= 127.0.0.1:5672
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest explore torture torture-spark simulate fuzz bench bench-queues bench-scale bench-spark conformance demo codec clean
+.PHONY: help run test lint types layers pytest explore torture torture-spark simulate fuzz bench bench-queues bench-hostile bench-scale bench-spark conformance demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 BENCH_QUEUES ?=
 bench-queues: $(BIN)/.dev  ## queues beside RabbitMQ and Redis, docs/benchmarks-queues.md
 	$(BIN)/python -m bench.queues $(BENCH_QUEUES)
+
+ATTACK ?=
+bench-hostile: $(BIN)/.dev  ## a client beside each attack, or those that ATTACK names part of; docs/security.md
+	$(BIN)/python -m tests.hostile.pressure $(ATTACK)
 
 BENCH_SCALE ?=
 bench-scale: $(BIN)/.dev  ## very many connections, topics, records; overload; docs/benchmarks-scale.md

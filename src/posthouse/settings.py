@@ -169,6 +169,11 @@ class Settings:
     max_connections_per_user: int = _setting(
         0, int, "How many connections one user may have at once; 0 sets no limit."
     )
+    offender_wait_seconds: float = _setting(
+        2.0,
+        float,
+        "How long an address whose clients were refused again and again waits, at most; 0 for not at all.",
+    )
     connection_buffer_bytes: int = _setting(
         8 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
     )

@@ -241,3 +241,17 @@ BOMBS["400,000 tiny records, compacted topic"] = produce(
     "compacted", lambda: bombs.swarm(Codec.ZSTD), {0, MESSAGE_TOO_LARGE}, cleanup_policy="compact"
 )
 EVERY: dict[str, Attack] = {**KAFKA, **AMQP, **BOMBS}
+
+
+NOISE = "control: batches of noise, on new connections"
+REQUESTS = "control: small requests, on new connections"
+CONTROLS: dict[str, Attack] = {
+    NOISE: produce("noise", bombs.noise, {0}),
+    REQUESTS: produce("small", lambda: bombs.inflatable(100), {0}),
+}
+SERVED: dict[str, str] = {
+    **{f"{codec.name.lower()} bomb, plain topic": NOISE for codec in CODECS},
+    "2³¹ records in one batch": REQUESTS,
+}
+"""Attacks that nobody is slowed down for, since a plain topic takes what it gets, and somebody who fills in a
+header wrong may not know better: they are requests like others. With the control that is like them."""

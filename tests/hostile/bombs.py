@@ -1,5 +1,6 @@
 """Batches that are small on the wire and large when they are opened."""
 
+import random
 import struct
 from functools import cache
 
@@ -45,6 +46,13 @@ def inflatable(size: int) -> bytes:
     """A message of zeros that the broker has to take: `size` is not too much."""
     record = encode_record(0, 0, b"key", bytes(size), ())
     return _batch(Codec.ZSTD, compress(Codec.ZSTD, write_varint(len(record)) + record), 1)
+
+
+@cache
+def noise() -> bytes:
+    """As large as a bomb, and nothing but itself."""
+    record = encode_record(0, 0, b"key", random.Random(0).randbytes(LARGEST_BATCH - 1000), ())
+    return _batch(Codec.NONE, write_varint(len(record)) + record, 1)
 
 
 @cache

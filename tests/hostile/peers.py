@@ -31,8 +31,9 @@ _SECONDS = 30
 class Peer:
     """Any bytes, to either listener."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, timeout=_SECONDS)
+    def __init__(self, address: tuple[str, int], host: str = "") -> None:
+        """From the address `host` of this machine: 127.0.0.1 and its neighbours are all its own."""
+        self.socket = socket.create_connection(address, timeout=_SECONDS, source_address=(host, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:

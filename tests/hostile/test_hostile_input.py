@@ -6,7 +6,7 @@ import pytest
 
 from tests.hostile.attacks import EVERY, Scene
 from tests.hostile.peers import GoodClient
-from tests.hostile.victim import ALLOWED_GROWTH, MIB, victim
+from tests.hostile.victim import ALLOWED_GROWTH, MIB, UNPUNISHED, victim
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("hostile")]
 
@@ -15,7 +15,7 @@ STRIKES = 3
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with victim(tmp_path_factory.mktemp("hostile")) as process:
+    with victim(tmp_path_factory.mktemp("hostile"), *UNPUNISHED) as process:
         yield Scene(process)
 
 

@@ -11,7 +11,7 @@ from posthouse.records.compression import Codec
 from tests.hostile import bombs
 from tests.hostile.attacks import CODECS, MESSAGE_TOO_LARGE, Scene
 from tests.hostile.peers import KafkaPeer
-from tests.hostile.victim import ALLOWED_GROWTH, MIB, victim
+from tests.hostile.victim import ALLOWED_GROWTH, MIB, UNPUNISHED, victim
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -20,7 +20,7 @@ INVALID_RECORD = 87
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with victim(tmp_path_factory.mktemp("hostile-queues")) as process:
+    with victim(tmp_path_factory.mktemp("hostile-queues"), *UNPUNISHED) as process:
         yield Scene(process)
 
 

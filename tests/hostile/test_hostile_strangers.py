@@ -14,7 +14,7 @@ from posthouse.protocols.kafka.codec.primitives import uvarint
 from tests.hostile.attacks import is_refused
 from tests.hostile.loris import SlowLoris
 from tests.hostile.peers import Peer
-from tests.hostile.victim import ALLOWED_GROWTH, MIB, Victim, victim
+from tests.hostile.victim import ALLOWED_GROWTH, MIB, UNPUNISHED, Victim, victim
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,7 +30,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     password.write_text(PASSWORD)
     password.chmod(0o600)
     flags = ("--authentication", "required", "--admin-password-file", str(password))
-    with victim(data / "data", *flags, "--max-connections", str(MAX_CONNECTIONS)) as process:
+    with victim(data / "data", *flags, "--max-connections", str(MAX_CONNECTIONS), *UNPUNISHED) as process:
         yield process
 
 

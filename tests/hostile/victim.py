@@ -10,6 +10,8 @@ from pathlib import Path
 
 MIB = 1024 * 1024
 ALLOWED_GROWTH = 64 * MIB
+UNPUNISHED = ("--offender-wait-seconds", "0")
+"""Flags for tests of what an attack does each time, which are not to wait for the next."""
 
 # glibc keeps what was freed in as many arenas as there were threads; that is not what is measured here.
 _ENVIRONMENT = dict(os.environ)

@@ -10,6 +10,7 @@ PosthouseError
 │   ├── InvalidRecord          well-formed bytes that break a rule of the log
 │   ├── InvalidTimestamp
 │   ├── RecordTooLarge
+│   │   └── Inflated           small as it came, and too much when it is decompressed
 │   ├── UnsupportedFormat      an older batch format or an unknown compression
 │   ├── OutOfOrderSequence     a producer's batch that does not follow its last one
 │   ├── ProducerFenced         a newer producer has taken this one's place
@@ -87,6 +88,10 @@ class InvalidTimestamp(BadRequest):
 
 
 class RecordTooLarge(BadRequest):
+    pass
+
+
+class Inflated(RecordTooLarge):
     pass
 
 

@@ -19,6 +19,9 @@ BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 _ACCEPTED_AT_ONCE = 2
 """In one turn of the loop: those who are connected do not wait for a flood of those who want to be."""
+_UNWELCOME_AT_ONCE = 16
+_UNWELCOME_REST_SECONDS = 0.004
+"""Whoever knocks again and again without being let in is not to take the loop's time from those inside."""
 _SEND_BUFFER = 256 * 1024
 """What the system keeps of answers that a client does not take. By itself it would be megabytes each."""
 PARTLY_SENT = 2 * _SEND_BUFFER
@@ -63,6 +66,8 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._tls: Certificates | None = None
         self._emptied = asyncio.Event()
+        self._refused = 0
+        """Since the last sweep."""
 
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the address that clients can really use, where port 0 was given."""
@@ -94,38 +99,51 @@ class Listener:
             port = listening.getsockname()[1]
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        welcomed = unwelcome = 0
+        while welcomed < _ACCEPTED_AT_ONCE and unwelcome < _UNWELCOME_AT_ONCE:
             try:
                 accepted, where = listening.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-                return
+                break
             except OSError as error:
                 if error.errno not in _OUT_OF_SOMETHING:
                     raise
                 log.error("%s connections have to wait: %s", self._name, error.strerror)
-                self._loop.remove_reader(listening)
-                self._loop.call_later(_REST_SECONDS, self._accept_again, listening)
+                self._rest(listening, _REST_SECONDS)
                 return
-            self._welcome(accepted, Address(where[0], where[1]))
+            if self._welcome(accepted, Address(where[0], where[1])):
+                welcomed += 1
+            else:
+                unwelcome += 1
+        if unwelcome:
+            self._rest(listening, _UNWELCOME_REST_SECONDS)
+
+    def _rest(self, listening: socket.socket, seconds: float) -> None:
+        """Those who want to connect wait in the system's queue."""
+        self._loop.remove_reader(listening)
+        self._loop.call_later(seconds, self._accept_again, listening)
 
     def _accept_again(self, listening: socket.socket) -> None:
         if listening in self._sockets:
             self._loop.add_reader(listening, self._accept, listening)
 
-    def _welcome(self, accepted: socket.socket, peer: Address) -> None:
-        accepted.setblocking(False)
+    def _welcome(self, accepted: socket.socket, peer: Address) -> bool:
+        """Whether it may come in, and at once."""
         visitor = Visitor(peer.host, str(peer), accepted.close)
         if not self._enter(visitor):
             accepted.close()
-            return
+            return False
+        accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        task = self._loop.create_task(self._connect(accepted, visitor))
+        wait = self._gate.wait(visitor)
+        task = self._loop.create_task(self._connect(accepted, visitor, wait))
         visitor.send_away = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
+        return wait == 0
 
-    async def _connect(self, accepted: socket.socket, visitor: Visitor) -> None:
+    async def _connect(self, accepted: socket.socket, visitor: Visitor, wait: float) -> None:
         arriving: list[Connection] = []
 
         def made() -> asyncio.BaseProtocol:
@@ -136,6 +154,8 @@ class Listener:
             return protocol
 
         try:
+            if wait:
+                await asyncio.sleep(wait)
             await self._loop.connect_accepted_socket(
                 made,
                 accepted,
@@ -157,13 +177,17 @@ class Listener:
             # A task that never began holds the socket by its failure, and the visitor holds the task.
             visitor.send_away = _nothing
         if not task.cancelled() and (error := task.exception()) is not None:
+            self._gate.offended(visitor)
             log.warning("no %s connection with %s: %s", self._name, visitor.peer, error)
 
     def _enter(self, visitor: Visitor) -> bool:
         reason = self._gate.enter(visitor)
-        if reason is not None:
+        if reason is None:
+            return True
+        if not self._refused:  # one line for the first; a flood of them is counted
             log.warning("refusing the %s connection from %s: %s", self._name, visitor.peer, reason)
-        return reason is None
+        self._refused += 1
+        return False
 
     def join(self, connection: Connection) -> bool:
         """Whether there is room. A connection that gets none must close."""
@@ -186,6 +210,11 @@ class Listener:
         if visitor is not None:
             self._gate.prove(visitor)
 
+    def offended(self, connection: Connection) -> float:
+        """It sent what clients do not send. How long it has to wait: so do new ones of its address."""
+        visitor = self._visitors.get(connection)
+        return 0.0 if visitor is None else self._gate.offended(visitor)
+
     def leave(self, connection: Connection) -> None:
         visitor = self._visitors.pop(connection, None)
         if visitor is not None:
@@ -195,12 +224,16 @@ class Listener:
 
     def sweep(self) -> None:
         """Once a second. Thousands of connections are not looked at in one turn of the loop."""
+        if self._refused > 1:
+            log.warning("refused %d %s connections in about a second", self._refused, self._name)
+        self._refused = 0
         self._sweep_rest(list(self._visitors))
 
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:
             if connection in self._visitors and connection.tick():
                 log.warning("closing the %s connection from %s: too slow", self._name, connection.peer)
+                self.offended(connection)
                 connection.abort()
         del left[-_SWEPT_AT_ONCE:]
         if left:

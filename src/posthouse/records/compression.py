@@ -14,7 +14,7 @@ import lz4.frame
 import zstandard
 from cramjam import DecompressionError, snappy
 
-from posthouse.model.errors import CorruptBatch, InvalidConfig, RecordTooLarge
+from posthouse.model.errors import CorruptBatch, Inflated, InvalidConfig
 from posthouse.records.zstd_frames import are_whole_frames
 
 _Data: TypeAlias = bytes | bytearray | memoryview
@@ -70,7 +70,7 @@ def compress(codec: Codec, data: _Data, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: _Data, *, max_output: int) -> bytes:
-    """Raises CorruptBatch for bytes that are not exactly what the codec writes, RecordTooLarge when the
+    """Raises CorruptBatch for bytes that are not exactly what the codec writes, Inflated when the
     output would exceed `max_output`."""
     return _DECOMPRESS[codec](memoryview(data), max_output)
 
@@ -112,8 +112,8 @@ class _Output:
         return b"".join(self._pieces)
 
 
-def _too_large(max_output: int) -> RecordTooLarge:
-    return RecordTooLarge(f"records take more than {max_output} bytes when decompressed")
+def _too_large(max_output: int) -> Inflated:
+    return Inflated(f"records take more than {max_output} bytes when decompressed")
 
 
 def _compress_none(data: _Data, level: int) -> bytes:

@@ -140,7 +140,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.prove(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._listener.leave(self)
         self.session.is_open = False
         self.admission.end()
         self._account.close()
@@ -148,7 +147,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._muted.cancel()
         if not self._closed and self._reader.in_frame:
             log.warning("the Kafka connection from %s ended in the middle of a request", self.peer)
+            self._listener.offended(self)
         self._forget()
+        self._listener.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()
@@ -271,9 +272,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._closed:
             self._count_memory()
 
+    def offended(self) -> None:
+        """It asked for what clients do not ask for again and again, and was told so."""
+        self.mute(self._listener.offended(self))
+
     def mute(self, seconds: float) -> None:
         """It has used up its quota: nothing more is heard of it for a while."""
-        if self._closed:
+        if self._closed or seconds <= 0:
             return
         if self._muted is not None:
             if self._muted.when() > self._loop.time() + seconds:
@@ -346,6 +351,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._closed:
             return
         log.warning("closing the Kafka connection from %s: %s", self.peer, reason)
+        self._listener.offended(self)
         self._flush()
         self._forget()
         # Whoever does not take what was written before would keep the connection open for ever.

@@ -202,6 +202,9 @@ class Exchange(Protocol):
 
     def close_after_answer(self) -> None: ...
 
+    def offended(self) -> None:
+        """The client asked for what is never given, and costs time all the same."""
+
     def mute(self, seconds: float) -> None:
         """Hear nothing more from the client for that long."""
 
@@ -313,6 +316,9 @@ class _Call(Context):
 
     def close_after_answer(self) -> None:
         self.exchange.close_after_answer()
+
+    def offended(self) -> None:
+        self.exchange.offended()
 
     def done(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():

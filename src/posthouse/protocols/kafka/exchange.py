@@ -65,5 +65,8 @@ class Exchange:
         """A moment later: some clients pay no heed to an answer that comes with the end of a connection."""
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.connection.finish)
 
+    def offended(self) -> None:
+        self.connection.offended()
+
     def mute(self, seconds: float) -> None:
         self.connection.mute(seconds)

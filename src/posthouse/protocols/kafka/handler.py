@@ -60,6 +60,11 @@ class Context:
         """The connection ends as soon as this request is answered."""
         raise NotImplementedError
 
+    def offended(self) -> None:
+        """The client asked for what is never given, and costs time all the same. Whoever does it often is
+        slowed down."""
+        raise NotImplementedError
+
 
 class Deferred:
     """A response that is made by `finish` once `future` is done: cheaper than a task.

@@ -7,9 +7,10 @@ one step or not at all.
 from dataclasses import dataclass, field
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.access.scram import Mechanism, verifier_of_salted
+from posthouse.broker.access.scram import verifier_of_salted
 from posthouse.broker.access.users import User
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import InvalidCredential, PosthouseError
+from posthouse.model.scram import Mechanism
 from posthouse.protocols.kafka.codec.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -61,6 +62,8 @@ async def _altered(context: Context, name: str, wanted: _Changes) -> AlterUserSc
         ]
         await users.replace(name, verifiers, removed)
     except (PosthouseError, Refused) as error:
+        if isinstance(error, InvalidCredential):
+            context.offended()
         return AlterUserScramCredentialsResult(user=name, error_code=code_of(error), error_message=str(error))
     for mechanism in removed:
         context.guard.note("delete-credential", f"user:{name}", mechanism)

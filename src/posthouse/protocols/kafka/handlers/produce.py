@@ -6,7 +6,7 @@ from typing import TypeAlias
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.transactions.member import Writer
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import Inflated, PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.produce import (
@@ -60,6 +60,8 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
                 answer.log_start_offset = result.log_start
             else:
                 _fail(answer, result)
+                if isinstance(result, Inflated):
+                    context.offended()
         if request.acks:
             return ProduceResponse(responses=topics)
         _check_all_taken(topics)

@@ -23,6 +23,7 @@ async def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuth
     try:
         answer = await login.take(bytes(request.auth_bytes))
     except LoginFailed as error:
+        context.offended()
         await asyncio.sleep(_FAILURE_SECONDS)
         context.close_after_answer()
         return SaslAuthenticateResponse(

@@ -1,0 +1,89 @@
+"""Whoever is refused again and again is slowed down, and nobody else is."""
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from posthouse.protocols.offences import FREE_SECONDS
+from posthouse.records.compression import Codec
+from tests.hostile import bombs
+from tests.hostile.attacks import MESSAGE_TOO_LARGE
+from tests.hostile.peers import GoodClient, KafkaPeer, Peer
+from tests.hostile.victim import Victim, victim
+
+pytestmark = pytest.mark.timeout(120)
+
+SECONDS = 4
+AT_MOST = int(FREE_SECONDS) + SECONDS + 2
+"""Offences in that time: those that are free, one in a second, and what begins or ends at its edges."""
+NEIGHBOUR = "127.0.0.2"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Victim]:
+    with victim(tmp_path) as process:
+        yield process
+
+
+def times_in(seconds: float, offend: Callable[[], None]) -> int:
+    end = time.monotonic() + seconds
+    count = 0
+    while time.monotonic() < end:
+        offend()
+        count += 1
+    return count
+
+
+def offend(target: Victim, protocol: str) -> None:
+    with Peer(target.kafka if protocol == "kafka" else target.amqp) as peer:
+        peer.send(struct.pack(">i", -1) + bytes(8))
+        assert peer.is_closed()
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "amqp"])
+def test_connections_of_an_offender_wait(target: Victim, protocol: str) -> None:
+    with GoodClient(target.kafka) as good:
+        count = times_in(SECONDS, lambda: offend(target, protocol))
+        assert FREE_SECONDS < count <= AT_MOST
+        assert good.produce_one() < SECONDS, "it was there before, and does not wait"
+
+
+def test_a_connection_that_offends_is_not_heard_for_a_while(target: Victim) -> None:
+    with KafkaPeer(target.kafka) as peer:
+        topic_id = peer.create_topic("compacted", cleanup_policy="compact")
+        bomb = bombs.bomb(Codec.ZSTD)
+
+        def offend() -> None:
+            assert peer.produce(topic_id, bomb) == MESSAGE_TOO_LARGE
+
+        assert FREE_SECONDS < times_in(SECONDS, offend) <= AT_MOST
+
+
+def test_another_address_does_not_wait(tmp_path: Path) -> None:
+    with victim(tmp_path, "--offender-wait-seconds", "5") as target:
+        peers = [Peer(target.kafka) for _ in range(2 * int(FREE_SECONDS))]
+        for peer in peers:
+            peer.send(struct.pack(">i", -1))
+        for peer in peers:
+            assert peer.is_closed()
+            peer.socket.close()
+        begun = time.monotonic()
+        with KafkaPeer(target.kafka, NEIGHBOUR) as neighbour:
+            neighbour.create_topic("neighbours")
+        assert time.monotonic() - begun < 3
+        with KafkaPeer(target.kafka) as same:
+            same.create_topic("of-the-same-address")
+        assert time.monotonic() - begun > 3
+
+
+def test_a_client_of_the_same_address_gets_in(target: Victim) -> None:
+    """It waits a little, like everybody there, and not longer."""
+    for _ in range(AT_MOST):
+        with Peer(target.amqp) as peer:
+            peer.send(b"GET / HTTP/1.1\r\n\r\n")
+    admin = AdminClient({"bootstrap.servers": "{}:{}".format(*target.kafka), "log_level": 0})
+    assert admin.list_topics(timeout=20).brokers
