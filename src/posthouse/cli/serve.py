@@ -1,7 +1,6 @@
 """The broker as a process: what it says, which signals end it, how the interpreter is set up for it."""
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 import uvloop
 
 from posthouse.app import App
+from posthouse.cli.collector import Collector
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.settings import Address, Settings
@@ -42,12 +42,12 @@ async def _serve(settings: Settings, hints: bool) -> None:
     log.info("ready: %s", ", ".join(f"{name} on {where}" for name, where in app.listeners.items()))
     if hints:
         print(_hints(settings, app.listeners), file=sys.stderr)
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    collector = Collector()
+    collector.start()
     await stop.wait()
     log.info("stopping: letting requests finish")
     await app.stop()
+    collector.stop()
     log.info("stopped")
 
 

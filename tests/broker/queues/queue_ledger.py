@@ -7,7 +7,8 @@ from typing import Any
 from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.reading import LaneReader, reload
+from posthouse.broker.queues.reading import LaneReader
+from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.clock import Clock
 from posthouse.records.header_section import decode_section
 
@@ -227,7 +228,7 @@ async def contents(queue: Queue, host: Any) -> dict[Identity, Message]:
         messages = [message async for some in reader.messages(lane.end) for message in some]
         for position in list(lane.progress.stash):
             message = lane.stashed_message(position)
-            assert await reload(host.storage, message)
+            assert await Rereading(host.storage).reload(message)
             messages.append(message)
         for message in messages:
             assert identity_of(message) not in found, f"{identity_of(message)} is twice in {queue.name}"

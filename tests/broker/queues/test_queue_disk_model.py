@@ -228,7 +228,7 @@ class World:
 
     async def _retain(self) -> None:
         self.clock.advance(8 * 86_400)
-        await self.rig.broker.enforce_retention()
+        await self.rig.broker.retention.enforce()
 
     async def _finish(self) -> None:
         """Everything can be read, in order; when it is settled, nothing is left on the disk."""

@@ -55,7 +55,7 @@ def log_files(data: Path, topic: Topic) -> list[Path]:
 
 async def files_of(rig: Rig, data: Path, topic: Topic) -> int:
     """How many segments are on the disk, once those that go are gone."""
-    await rig.storage._in_clerk(lambda: None)  # type: ignore[attr-defined]
+    await rig.storage._clerk.do(lambda: None)  # type: ignore[attr-defined]
     return len(log_files(data, topic))
 
 
@@ -117,7 +117,7 @@ async def test_nothing_is_written_while_nothing_changes(tmp_path: Path) -> None:
 
         rig.storage.commit = noted  # type: ignore[method-assign]
         await rig.retention.reclaim()
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert commits == []
 
 
@@ -133,13 +133,13 @@ async def test_the_slowest_queue_counts() -> None:
         queues[0].ack(await take(queues[0], 3))
         queues[1].ack(await take(queues[1], 10))
         clock.advance(30 * DAY)
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.retention.needed(log) == 3
         assert rig.storage.bounds(log).start == 3, "a queue needs what is older than seven days"
         assert rig.retention.held_back == {log: 10}
         assert await values_of(queues[0]) == numbers(3, 10)
         queues[0].ack(list(queues[0].lanes[0].leased.values()))
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.storage.bounds(log).start == 10
 
 
@@ -152,7 +152,7 @@ async def test_topics_of_exchanges_are_kept_as_long_as_any_topic() -> None:
         await publish(rig, 10, exchange="orders")
         queue.ack(await take(queue, 10))
         clock.advance(6 * DAY)
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.storage.bounds(rig.partition("orders")).start == 0, "a stream may want to read it"
         assert rig.storage.bounds(queue.lanes[0].log).start == 10
 
@@ -223,16 +223,16 @@ async def test_a_queue_that_is_read_as_a_stream_is_kept_as_long_as_any_topic() -
         await commit_offset(rig, "q", 1)
         log = rig.partition("q")
         queue.ack(await take(queue, 8))
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.storage.bounds(log).start == 0, "the stream may read it again"
         clock.advance(2 * DAY)
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.storage.bounds(log).start == 5, "the first are older than the broker's default"
         clock.advance(30 * DAY)
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.storage.bounds(log).start == 8, "the queue needs the rest"
         queue.ack(await take(queue, 2))
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         assert rig.storage.bounds(log).start == 10
 
 
@@ -278,10 +278,10 @@ async def test_compaction_leaves_what_a_queue_needs(tmp_path: Path) -> None:
         await rig.bind("orders", "q")
         await publish(rig, 10, key=b"the same", exchange="orders")
         queue.ack(await take(queue, 4))
-        await rig.broker.compact()
+        await rig.broker.retention.compact()
         assert await offsets_in(rig, "orders") == list(range(10)), "nothing is known yet"
         await rig.retention.reclaim()
-        await rig.broker.compact()
+        await rig.broker.retention.compact()
         assert await offsets_in(rig, "orders") == list(range(3, 10))
         assert await values_of(queue) == numbers(4, 10)
 
@@ -350,7 +350,7 @@ async def test_records_from_streams_count() -> None:
             await rig.broker.append([Produced(topic, partition, batch)]).wait()
         queue.ack(await take(queue, 5))
         clock.advance(60)
-        await rig.broker.enforce_retention()
+        await rig.broker.retention.enforce()
         starts = [rig.storage.bounds(partition).start for partition in topic.partition_ids()]
         assert starts == [4, 0, 0], "messages 5 to 11 lie in 2, 1, 2 and 0; whole batches only"
         assert queue.message_count == 7

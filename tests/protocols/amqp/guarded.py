@@ -8,7 +8,8 @@ from typing import Any, Self
 from posthouse.broker.access.acls import Acl, Pattern
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.scram import MIN_ITERATIONS, Mechanism
+from posthouse.broker.access.scram import MIN_ITERATIONS
+from posthouse.model.scram import Mechanism
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.settings import Authentication
 from tests.protocols.amqp.rig import Rig

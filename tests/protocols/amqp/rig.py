@@ -98,9 +98,9 @@ class Rig:
         return self.broker.namespaces.get("/").queues[name]
 
     async def paused(self) -> AmqpConnection:
-        """The connection that is not read from."""
+        """The connection that is not read from, for longer than a turn for others takes."""
         while True:
             for each in self.connections:
-                if each._reading_paused:
+                if each._reading_paused and not each._conversation._turns_for_others:
                     return each
             await asyncio.sleep(0.001)

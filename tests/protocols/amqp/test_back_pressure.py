@@ -102,14 +102,17 @@ async def test_whoever_takes_no_answers_is_not_read_from() -> None:
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(3000):
             wire.publish(1, "", "nowhere", b"x" * 10 * KIB, mandatory=True)
-        connection = await rig.paused()
-        assert connection._outbox.is_overfull
+        [connection] = rig.connections
+        while not connection._outbox.is_overfull:
+            await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
+        assert connection._reading_paused
         assert connection._transport.get_write_buffer_size() < 1000 * KIB
         wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(3000):
             await wire.content(1, Basic.Return)
-        assert not connection._reading_paused
+        while connection._reading_paused:
+            await asyncio.sleep(0.001)
 
 
 async def blocking_queue(rig: Rig, **negotiated: dict[str, bool]) -> Wire:

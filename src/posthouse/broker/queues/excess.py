@@ -55,6 +55,7 @@ class Excess:
 
     async def _drop(self) -> None:
         while (excess := self.count()) and not self._queue.is_deleted:
+            await self._queue.returns.done()  # the oldest may be among those
             oldest = await self._oldest(min(excess, AT_ONCE))
             if not oldest:
                 return

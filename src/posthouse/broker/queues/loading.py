@@ -6,7 +6,8 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.lane import RESERVATION, Lane
-from posthouse.broker.queues.reading import LaneReader, reload
+from posthouse.broker.queues.reading import LaneReader
+from posthouse.broker.queues.rereading import Rereading
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.host import QueuesHost
@@ -98,9 +99,10 @@ class Loading:
         count = size = 0
         if not lane.is_drained:
             return
+        rereading = Rereading(self._host.storage)
         while count < WINDOW and size < WINDOW_BYTES and (message := lane.next_bodiless()) is not None:
             try:
-                is_there = await reload(self._host.storage, message)
+                is_there = await rereading.reload(message)
             except BaseException:
                 if lane.reloading is message:
                     lane.reloading = None

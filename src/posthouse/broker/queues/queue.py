@@ -16,8 +16,9 @@ from posthouse.broker.queues.loading import Loading
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.polling import Polling
 from posthouse.broker.queues.progress import Progress
-from posthouse.broker.queues.reading import reload
 from posthouse.broker.queues.recovery import find_expiries, unsettled_bytes
+from posthouse.broker.queues.rereading import Rereading
+from posthouse.broker.queues.returns import Returns
 from posthouse.broker.queues.room import Room
 from posthouse.broker.queues.streams import Stream
 from posthouse.model.ids import TopicId
@@ -73,6 +74,7 @@ class Queue:
         self._loading = Loading(self, host)
         self._expiring = Expiring(self, host, self._loading.new_reader)
         self._excess = Excess(self, host, self._loading)
+        self.returns = Returns(self, host)
         self._pump_planned = False
         self._bytes = 0
         """Of all that is not settled, roughly: nobody knows the bytes of each record in a batch."""
@@ -109,11 +111,15 @@ class Queue:
     @property
     def message_count(self) -> int:
         """Ready to be handed out."""
-        ready = sum(lane.ready for lane in self.lanes)
+        ready = self._ready
         limit = self.definition.max_length
         if limit is not None and self.definition.overflow is Overflow.DROP_HEAD:
             return min(ready, limit)  # the rest is on its way out
         return ready
+
+    @property
+    def _ready(self) -> int:
+        return sum(lane.ready for lane in self.lanes) + len(self.returns)
 
     @property
     def ready_bytes(self) -> int:
@@ -126,14 +132,14 @@ class Queue:
 
     def waiting_with(self, more: int) -> int:
         """The same if so many more were there."""
-        ready = sum(lane.ready for lane in self.lanes) + more
+        ready = self._ready + more
         if not ready or not len(self._consumers) or self._keys is not None:
             return ready  # those that wait for others of their key are taken by nobody
         return max(ready - self._consumers.credit, 0)
 
     @property
     def leased_count(self) -> int:
-        return sum(len(lane.leased) for lane in self.lanes)
+        return sum(len(lane.leased) for lane in self.lanes) - len(self.returns)
 
     @property
     def consumer_count(self) -> int:
@@ -198,7 +204,7 @@ class Queue:
     def _pump(self) -> None:
         """Hand out what is in memory, as far as there is credit."""
         self._pump_planned = False
-        if self.is_deleted or self._excess.going is not None:  # what is too much goes before anybody gets it
+        if self.is_deleted or self._is_changing:
             return
         consumers = self._consumers.next_in_turn()
         if not consumers:
@@ -218,6 +224,11 @@ class Queue:
         self._excess.drop()
         self._plan_filling()
 
+    @property
+    def _is_changing(self) -> bool:
+        """What is too much goes, and what comes back is there, before anybody gets anything."""
+        return self._excess.going is not None or self.returns.going is not None
+
     def _plan_filling(self) -> None:
         if self._keys is None or not self._keys.is_crowded:
             self._loading.plan()
@@ -228,7 +239,12 @@ class Queue:
             if self.is_deleted or not self._consumers.next_in_turn():
                 return
             self._pump()
-            under_way = (self._excess.going, self._loading.reserving, self._loading.filling)
+            under_way = (
+                self._excess.going,
+                self.returns.going,
+                self._loading.reserving,
+                self._loading.filling,
+            )
             if waiting := [task for task in under_way if task is not None]:
                 await asyncio.wait(waiting)
             elif not any(lane.window or lane.returned for lane in self.lanes):
@@ -273,7 +289,7 @@ class Queue:
         if not expired:
             return leased
         self._leased_bytes += sum(message.size for message in expired)
-        self._die(expired, Reason.EXPIRED)
+        self.die_soon(expired, Reason.EXPIRED)
         gone = set(expired)
         return [message for message in leased if message not in gone]
 
@@ -289,8 +305,8 @@ class Queue:
         while True:
             if self.is_deleted:
                 return None
-            if self._excess.going is not None:
-                await asyncio.wait([self._excess.going])
+            if (changing := self._excess.going or self.returns.going) is not None:
+                await asyncio.wait([changing])
                 continue
             self._loading.plan_reservation()
             taken = self._take(1)
@@ -386,31 +402,21 @@ class Queue:
             loop = asyncio.get_running_loop()
             loop.call_later(delay_ms / 1000, lambda: self.release(messages, count=count))
             return
-        limit = self.definition.delivery_limit
-        exhausted: list[Message] = []
-        now = self._host.clock.now_ms()
-        for message in messages:
-            lane = message.lane
-            if lane.leased.get(message.position) is not message:
-                continue
-            if count:
-                message.deliveries = lane.progress.came_back(message.position)
-                self._host.settling.changed(lane)
-            message.redelivered = True
-            if limit is not None and message.deliveries > limit:
-                exhausted.append(message)
-                continue
-            lane.give_back(message)
-            self._leased_bytes -= message.size
-            if self._keys is not None:
-                self._keys.free(message)
-            if self._leases:
-                self._leases.drop(message)
-            if NEVER < message.expires_ms <= now:  # its time came while nobody could look at it
-                lane.expiries.add_span(message.expires_ms, message.position, message.position + 1)
-                self._expiring.plan()
-        if exhausted:
-            self._die(exhausted, Reason.DELIVERY_LIMIT)
+        self.returns.take(messages, count=count)
+
+    def given_back(self, message: Message) -> None:
+        """One that was leased is ready."""
+        self._leased_bytes -= message.size
+        if self._keys is not None:
+            self._keys.free(message)
+        if self._leases:
+            self._leases.drop(message)
+        if NEVER < message.expires_ms <= self._host.clock.now_ms():  # while nobody could look at it
+            message.lane.expiries.add_span(message.expires_ms, message.position, message.position + 1)
+            self._expiring.plan()
+
+    def returned(self) -> None:
+        """All that was given back is ready."""
         self._excess.drop()
         if self._polling:
             self._polling.wake()
@@ -423,9 +429,9 @@ class Queue:
 
     def reject(self, messages: Sequence[Message]) -> None:
         """A dead letter, or gone where there is no place for those."""
-        self._die(messages, Reason.REJECTED)
+        self.die_soon(messages, Reason.REJECTED)
 
-    def _die(self, messages: Sequence[Message], reason: Reason) -> None:
+    def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
         """They are leased. The copy and the end of the original are one commit."""
         if self.definition.dead_letter_exchange is None or self.lanes[0].is_gone:
             self.ack(messages)
@@ -444,10 +450,11 @@ class Queue:
 
     async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
         try:
+            rereading = Rereading(self._host.storage)
             there = [
                 message
                 for message in messages
-                if message.value is not None or await reload(self._host.storage, message)
+                if message.value is not None or await rereading.reload(message)
             ]
             wave = self._host.transaction()
             now = self._host.clock.now_ms()
@@ -461,6 +468,7 @@ class Queue:
 
     def purge(self) -> int:
         """Forget everything that is ready; how many that were."""
+        self.returns.finish()
         count = 0
         for lane in self.lanes:
             count += lane.purge()
@@ -488,6 +496,7 @@ class Queue:
 
     def stop(self) -> None:
         """Nothing more is handed out."""
+        self.returns.finish()
         self.is_deleted = True
         self._expiring.stop()
 

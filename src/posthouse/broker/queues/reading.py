@@ -16,7 +16,7 @@ from posthouse.model.errors import (
     RecordTooLarge,
     UnknownPartition,
 )
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import TopicId
 from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.compression import Codec
 from posthouse.records.raw import iter_raw
@@ -218,31 +218,6 @@ async def unpacked(batch: memoryview, header: BatchHeader) -> bytes:
     if header.codec is Codec.NONE or header.length < _QUICKLY_UNPACKED:
         return body_of(batch, header)
     return await asyncio.to_thread(body_of, batch, header)
-
-
-async def reload(storage: Storage, message: Message) -> bool:
-    """Read again what a message says; whether it was still there."""
-    while True:
-        source, offset = place = message.lane.place_of(message)
-        if await _read_again(storage, message, source, offset):
-            return True
-        if message.lane.place_of(message) == place:
-            return False  # else it was moved while it was being read
-
-
-async def _read_again(storage: Storage, message: Message, source: PartitionId, offset: int) -> bool:
-    try:
-        found = await storage.read(source, offset, 1)
-        view = memoryview(found.data)
-        for place, header in iter_headers(view):
-            body = await unpacked(view[place : place + header.length], header)
-            for raw in iter_raw(body, header, offset, offset + 1):
-                message.key, message.value, message.headers = raw.key, raw.value, raw.headers
-                message.timestamp = raw.timestamp
-                return True
-    except (OffsetOutOfRange, NotFound, DataDamaged, CorruptBatch, RecordTooLarge):
-        return False
-    return False
 
 
 def _split(run: Reference, count: int) -> tuple[Reference, Reference]:

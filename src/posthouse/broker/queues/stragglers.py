@@ -8,7 +8,8 @@ from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.reading import LaneReader, reload
+from posthouse.broker.queues.reading import LaneReader
+from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.errors import CorruptBatch
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import parse_header
@@ -99,11 +100,12 @@ async def _from_log(reader: LaneReader, positions: Sequence[int]) -> AsyncIterat
 
 
 async def _from_stash(storage: Storage, queue: Queue) -> AsyncIterator[Message]:
+    rereading = Rereading(storage)
     for lane in queue.lanes:
         for position in sorted(lane.progress.stash):
             if position in lane.progress.stash:
                 message = lane.stashed_message(position)
-                if await reload(storage, message):
+                if await rereading.reload(message):
                     yield message
 
 

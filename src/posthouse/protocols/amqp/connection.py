@@ -122,6 +122,8 @@ class AmqpConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._stage is _Stage.OPEN and self._conversation.session is not None:
             log.warning("the AMQP connection from %s ended without a close", self.peer)
+            if self._decoder.held:
+                self._listener.offended(self)
         self._stage = _Stage.LOST
         self._heartbeats.stop()
         self._cancel_timer()
@@ -140,7 +142,7 @@ class AmqpConnection(asyncio.Protocol):
             asked = self._decoder.feed(data)
         except FrameError as error:
             asked = [*error.events, (FAULT, 0, error)]
-        self._conversation.take(asked)
+        self._conversation.take(asked, len(data))
 
     def _is_modest(self, size: int) -> bool:
         """Whether somebody whom nobody knows sends no more than it takes to say who they are."""
@@ -206,6 +208,7 @@ class AmqpConnection(asyncio.Protocol):
                 )
             return
         log.warning("the client at %s does not speak AMQP 0-9-1: it began with %r", self.peer, header)
+        self._listener.offended(self)
         self._outbox.send(PROTOCOL)
         self._leave()
 
@@ -252,6 +255,8 @@ class AmqpConnection(asyncio.Protocol):
             seconds = self._limits.finishing_seconds
         else:
             log.warning("closing the AMQP connection from %s: %s", self.peer, refusal.text)
+            if refusal.code is not ReplyCode.CONNECTION_FORCED:
+                self._listener.offended(self)
         self._stage = _Stage.CLOSING
         self._decoder.close()
         self._conversation.end_channels()
@@ -316,4 +321,5 @@ class AmqpConnection(asyncio.Protocol):
     def _too_late(self, fault: str) -> None:
         self._timer = None
         log.warning("the AMQP client at %s %s", self.peer, fault)
+        self._listener.offended(self)
         self.abort()

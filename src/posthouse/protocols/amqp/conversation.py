@@ -44,6 +44,12 @@ from posthouse.protocols.amqp.unfinished import Unfinished
 
 log = logging.getLogger(__name__)
 
+TURN_BYTES: Final = 64 * 1024
+"""Whoever sent more at once is not read from again before others had their turn. Event loops read from the
+same socket again and again: one that is always full would keep them from all others."""
+_TURNS: Final = 4
+"""Of the event loop, for others: about as many as a message takes on its way to a consumer. They cost nothing
+where nobody else has anything to do."""
 FAULT: Final = -1
 Fault: TypeAlias = tuple[Literal[-1], int, FrameError]
 """What could not be read, in its place behind all that could."""
@@ -105,6 +111,7 @@ class Conversation:
         self._task: asyncio.Task[None] | None = None
         """The method that everything behind it waits for."""
         self._is_held = False
+        self._turns_for_others = 0
 
     @property
     def is_idle(self) -> bool:
@@ -119,9 +126,11 @@ class Conversation:
             or bool(self.blocking)
             or self.throttle.reading.is_on
             or self._opening.is_logging_in
+            or self._turns_for_others > 0
         )
 
-    def take(self, asked: Sequence[Asked]) -> None:
+    def take(self, asked: Sequence[Asked], size: int) -> None:
+        """What was in so many bytes."""
         if self.is_over:
             asked = [event for event in asked if event[1] == 0 or event[0] == ACK]
         if self.throttle.is_on and self.session is not None:
@@ -130,7 +139,17 @@ class Conversation:
             self.waiting.extend(asked)
         else:
             self._work(asked)
+        if size > TURN_BYTES and not self._turns_for_others:
+            self._turns_for_others = _TURNS
+            self._loop.call_soon(self._next_turn)
         self._host.regulate()
+
+    def _next_turn(self) -> None:
+        self._turns_for_others -= 1
+        if self._turns_for_others:
+            self._loop.call_soon(self._next_turn)
+        else:
+            self._host.regulate()
 
     def _meter(self, asked: Iterable[Asked]) -> None:
         size = sum(len(event[5]) + len(event[6]) for event in asked if event[0] == PUBLISH)

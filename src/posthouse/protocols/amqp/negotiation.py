@@ -13,6 +13,7 @@ from posthouse import __version__
 from posthouse.protocols.amqp.codec.tables import MalformedTable, decode_table
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, channel_error, command_invalid, not_allowed
 from posthouse.protocols.amqp.limits import SMALLEST_FRAME_MAX, AmqpLimits
+from posthouse.protocols.plain import parse_plain
 
 SERVER_PROPERTIES: Final[Mapping[str, object]] = {
     # Clients look at product and version for what the broker can do: kombu, and with it Celery, asks for a
@@ -157,11 +158,10 @@ def _check_limit(name: str, asked: int, least: int, most: int) -> None:
 
 
 def _plain(response: bytes) -> Login:
-    """Whom to act as, who it is, and the password, each behind a NUL but the first."""
-    parts = response.split(b"\0")
-    if len(parts) != 3:
+    said = parse_plain(response)
+    if said is None:
         raise Refused(ReplyCode.SYNTAX_ERROR, "a PLAIN response that cannot be read")
-    return Login(PLAIN, parts[1].decode(errors="replace"), parts[2].decode(errors="replace"))
+    return Login(PLAIN, said.user.decode(errors="replace"), said.password.decode(errors="replace"))
 
 
 def _amqplain(response: bytes) -> Login:

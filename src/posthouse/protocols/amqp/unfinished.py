@@ -23,7 +23,9 @@ class Part:
         """Publishes that are to be confirmed, of each channel that asked for it."""
 
     def ended(self, error: PosthouseError | None) -> None:
-        for span in self.spans:
+        # A span knows its part: left like this, the wave with all its bodies would wait for the collector.
+        spans, self.spans = self.spans, []
+        for span in spans:
             span.end(error)
         self._unfinished.part_ended(self, error)
 
