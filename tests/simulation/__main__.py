@@ -39,7 +39,9 @@ def _options() -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, default=100, help="how many (100)")
     parser.add_argument("--seed", type=int, default=1, help="the first one (1)")
-    parser.add_argument("--jobs", type=int, default=1, help="how many processes (1)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes (one for each core)"
+    )
     parser.add_argument("--replay", type=int, metavar="SEED", help="run this one alone")
     parser.add_argument("--trace", action="store_true", help="with --replay: print all that happened")
     parser.add_argument("--save", type=Path, metavar="FILE", help="with --replay: store the history")

@@ -4,8 +4,10 @@ from typing import Any, Self
 
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
-from tests.protocols.amqp.wire import Content, Wire
-from tests.simulation.kafka_client import SECONDS, Lost
+from tests.protocols.amqp.wire import Content
+from tests.simulation.amqp_wire import AmqpWire
+from tests.simulation.kafka_client import SECONDS
+from tests.simulation.kafka_wire import Lost
 from tests.simulation.machine import AMQP_PORT
 
 CHANNEL = 1
@@ -14,7 +16,7 @@ FANOUT = "everywhere"
 
 class AmqpClient:
     def __init__(self) -> None:
-        self._wire = Wire("127.0.0.1", AMQP_PORT)
+        self._wire = AmqpWire(AMQP_PORT)
         self.arrived: list[Content] = []
         """Messages that came while an answer was waited for."""
 
@@ -29,8 +31,7 @@ class AmqpClient:
 
     def close(self) -> None:
         """Without a word."""
-        if hasattr(self._wire, "writer"):
-            self._wire.writer.close()
+        self._wire.disconnect()
 
     def send(self, method: Any) -> None:
         self._wire.send(CHANNEL, method)

@@ -45,15 +45,18 @@ def make_batch(
 
 
 def decoded(data: PartitionData, position: int, committed_only: bool) -> Fetched:
-    aborted = [Aborted(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
     view = memoryview(data.records or b"")
+    batches = list(iter_headers(view))
+    following = max(position, batches[-1][1].next_offset) if batches else position
+    if committed_only and data.aborted_transactions:
+        aborted = [Aborted(each.producer_id, each.first_offset) for each in data.aborted_transactions]
+        batches = list(visible_batches(view, aborted))
     records: list[tuple[int, int]] = []
-    following = position
-    for at, header in visible_batches(view, aborted if committed_only else ()):
+    for at, header in batches:
+        if header.is_control or header.next_offset <= position:
+            continue
         for record in iter_records(view[at : at + header.length]):
             if record.offset >= position:
                 assert record.value is not None
                 records.append((record.offset, int(record.value.split(b" ")[0])))
-    for _, header in iter_headers(view):
-        following = max(following, header.next_offset)
     return Fetched(records, following, data.log_start_offset, data.last_stable_offset, data.high_watermark)

@@ -16,7 +16,8 @@ from tests.checker.history import (
     Watermarks,
 )
 from tests.simulation.batches import Fetched
-from tests.simulation.kafka_client import KafkaClient, Lost, Refused
+from tests.simulation.kafka_client import KafkaClient, Refused
+from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE
 from tests.simulation.recorder import Recorder
 
@@ -43,19 +44,21 @@ class Consumer:
 
     async def assign(self) -> None:
         """Begin at the committed offsets, or at the beginning."""
-        positions = {partition: await self.committed(partition) or 0 for partition in self.partitions}
+        positions = dict.fromkeys(self.partitions, 0)
+        if self.group is not None:
+            positions = {each: offset or 0 for each, offset in (await self.committed(self.group)).items()}
         self.positions = positions
         self.recorder.history.append(Assign(self.process, self.recorder.now, dict(positions)))
 
-    async def committed(self, partition: Partition) -> int | None:
-        if self.group is None:
-            return None
+    async def committed(self, group: str) -> dict[Partition, int | None]:
         invoked = self.recorder.now
-        offset = await self.client.committed_offset(self.group, partition)
-        self.recorder.history.append(
-            CommittedOffset(self.process, invoked, self.recorder.now, self.group, partition, offset)
-        )
-        return offset
+        offsets = await self.client.committed_offsets(group, self.partitions)
+        now = self.recorder.now
+        for partition, offset in offsets.items():
+            self.recorder.history.append(
+                CommittedOffset(self.process, invoked, now, group, partition, offset)
+            )
+        return offsets
 
     async def poll(self) -> list[tuple[Partition, int, int]]:
         invoked = self.recorder.now
@@ -74,11 +77,14 @@ class Consumer:
                     overtaken.append(partition)
                 continue
             records += [(partition, offset, value) for offset, value in found.records]
-            self.positions[partition] = found.next
+            if found.next > self.positions[partition]:
+                # Next time it comes behind those that got nothing: answers may be too small for all.
+                del self.positions[partition]
+                self.positions[partition] = found.next
             self._note_watermarks(invoked, partition, found)
         self.recorder.history.append(Poll(self.process, invoked, now, self.committed_only, records))
-        for partition in overtaken:
-            self.positions[partition] = await self.client.start_of(partition)
+        if overtaken:
+            self.positions |= await self.client.starts_of(overtaken)
             self.recorder.history.append(Assign(self.process, self.recorder.now, dict(self.positions)))
         return records
 
@@ -91,16 +97,18 @@ class Consumer:
 
     async def commit(self) -> None:
         assert self.group is not None
-        for partition, offset in self.positions.items():
-            invoked = self.recorder.now
-            outcome = Outcome.UNKNOWN
-            try:
-                await self.client.commit_offset(self.group, partition, offset)
-                outcome = Outcome.OK
-            except (Lost, Refused):
-                pass  # it stays unknown
+        offsets = dict(self.positions)
+        invoked = self.recorder.now
+        outcome = Outcome.UNKNOWN
+        try:
+            await self.client.commit_offsets(self.group, offsets)
+            outcome = Outcome.OK
+        except (Lost, Refused):
+            pass  # it stays unknown
+        now = self.recorder.now
+        for partition, offset in offsets.items():
             self.recorder.history.append(
-                CommitOffset(self.process, invoked, self.recorder.now, self.group, partition, offset, outcome)
+                CommitOffset(self.process, invoked, now, self.group, partition, offset, outcome)
             )
 
 
@@ -133,21 +141,30 @@ async def trim(recorder: Recorder, client: KafkaClient, random: Random, partitio
 
 
 async def read_all(
-    recorder: Recorder, client: KafkaClient, partition: Partition, *, committed_only: bool
+    recorder: Recorder, client: KafkaClient, partitions: list[Partition], *, committed_only: bool
 ) -> None:
-    """For the end, when everything works: all of a partition."""
-    records: list[tuple[int, int]] = []
-    position = start = await client.start_of(partition)
-    while True:
-        fetched = await client.fetch(
-            {partition: position}, committed_only=committed_only, wait_ms=0, max_bytes=100_000
-        )
-        found = fetched[partition]
-        if isinstance(found, Refused):
-            raise found
-        records += found.records
-        end = found.stable if committed_only else found.end
-        if found.next >= end or found.next == position:
-            recorder.history.append(FinalRead(partition, committed_only, start, end, records))
-            return
-        position = found.next
+    """For the end, when everything works: all of these partitions."""
+    starts = await client.starts_of(partitions)
+    records: dict[Partition, list[tuple[int, int]]] = {partition: [] for partition in partitions}
+    ends: dict[Partition, int] = {}
+    positions = dict(starts)
+    while positions:
+        fetched = await client.fetch(positions, committed_only=committed_only, wait_ms=0, max_bytes=100_000)
+        has_moved = False
+        for partition, found in fetched.items():
+            if isinstance(found, Refused):
+                raise found
+            records[partition] += found.records
+            if found.next > positions[partition]:
+                has_moved = True
+                del positions[partition]  # it goes behind those that got nothing, whose turn it is
+            ends[partition] = found.stable if committed_only else found.end
+            if found.next < ends[partition]:
+                positions[partition] = found.next
+            else:
+                positions.pop(partition, None)
+        if not has_moved:
+            break  # the checker hears of it
+    for partition, start in starts.items():
+        final = FinalRead(partition, committed_only, start, ends[partition], records[partition])
+        recorder.history.append(final)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.model.topic_config import Durability
 from posthouse.storage.engine import FileStorage
 from tests.simulation.disk import Disk
@@ -44,6 +45,13 @@ class HastyStorage(FileStorage):
         self._journal.write = lambda operations, size, *, sync: write(operations, size, sync=False)  # type: ignore[method-assign]
 
 
+class OpenDoor(GroupOffsets):
+    """Takes offsets from anybody, also from members whose time is over."""
+
+    def check_member(self, *args: Any, **options: Any) -> None:
+        """Nobody is asked."""
+
+
 def _nothing(machine: Machine) -> None:
     """The broker as it is."""
 
@@ -64,6 +72,10 @@ def _no_sync(machine: Machine) -> None:
     machine.durability = Durability.OS
 
 
+def _open_door(machine: Machine) -> None:
+    machine.make_offsets = OpenDoor
+
+
 NONE = Control(_nothing)
 CONTROLS = {
     "none": NONE,
@@ -71,4 +83,5 @@ CONTROLS = {
     "ignored-sync-error": Control(_silent, ("sync error",)),
     "hasty-acknowledgement": Control(_hasty),
     "durability-os": Control(_no_sync),
+    "open-door": Control(_open_door),
 }

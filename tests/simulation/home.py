@@ -85,6 +85,8 @@ class Home:
         connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, factory=Database
         )
+        # Every commit stores the database whole, so it should be small.
+        connection.execute("PRAGMA page_size=512")
         connection.load(self, name)
         return connection
 

@@ -1,7 +1,7 @@
 """A Kafka client in the world: one connection that comes back, and requests with a deadline."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from posthouse.protocols.kafka.codec.generated.create_topics import (
@@ -65,8 +65,8 @@ from posthouse.protocols.kafka.codec.generated.txn_offset_commit import (
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from tests.checker.history import Partition
-from tests.protocols.kafka.wire import Wire
 from tests.simulation.batches import Fetched, Producer, decoded
+from tests.simulation.kafka_wire import KafkaWire, Lost
 from tests.simulation.machine import KAFKA_PORT
 
 T = TypeVar("T", bound=Message)
@@ -74,10 +74,6 @@ T = TypeVar("T", bound=Message)
 EARLIEST = -2
 SECONDS = 5.0
 """How long an answer is waited for."""
-
-
-class Lost(Exception):
-    """No answer: it may have been done, or not."""
 
 
 class Refused(Exception):
@@ -88,20 +84,12 @@ class Refused(Exception):
 
 class KafkaClient:
     def __init__(self) -> None:
-        self._wire: Wire | None = None
+        self._wire: KafkaWire | None = None
         self.topics: dict[str, bytes] = {}
-
-    async def connect(self) -> Wire:
-        if self._wire is None:
-            try:
-                self._wire = await Wire(f"127.0.0.1:{KAFKA_PORT}").__aenter__()
-            except OSError as error:
-                raise Lost(str(error)) from None
-        return self._wire
 
     def disconnect(self) -> None:
         if self._wire is not None:
-            self._wire.writer.close()
+            self._wire.lose("it left")
             self._wire = None
 
     async def ask(self, request: Message, answer: type[T]) -> T:
@@ -112,18 +100,21 @@ class KafkaClient:
 
     async def ask_ahead(self, requests: Sequence[Message], answer: type[T]) -> list[T | Lost]:
         """Send all, then wait for the answers."""
-        answers: list[T | Lost] = []
         try:
-            async with asyncio.timeout(SECONDS):
-                wire = await self.connect()
-                sent = [wire.send(request) for request in requests]
-                for each in sent:
-                    response = await wire.receive(each)
-                    assert isinstance(response, answer)
-                    answers.append(response)
-        except (OSError, EOFError, Lost) as error:
-            self.disconnect()
-            answers += [Lost(repr(error))] * (len(requests) - len(answers))
+            if self._wire is None:
+                self._wire = await KafkaWire.connect(KAFKA_PORT)
+        except Lost as error:
+            return [error] * len(requests)
+        wire = self._wire
+        deadline = asyncio.get_running_loop().call_later(SECONDS, wire.lose, "no answer in time")
+        answers: list[T | Lost] = []
+        for sent in [wire.send(request) for request in requests]:
+            response = await sent
+            assert isinstance(response, (answer, Lost))
+            answers.append(response)
+        deadline.cancel()
+        if wire.lost is not None:
+            self._wire = None
         return answers
 
     async def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
@@ -140,7 +131,7 @@ class KafkaClient:
         )
         response = await self.ask(request, CreateTopicsResponse)
         for topic in response.topics:
-            _check(topic.error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
+            check(topic.error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def learn_topics(self, names: Sequence[str]) -> None:
         topics = [MetadataRequestTopic(name=name) for name in names]
@@ -148,14 +139,14 @@ class KafkaClient:
             MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse
         )
         for topic in response.topics:
-            _check(topic.error_code)
+            check(topic.error_code)
             assert topic.name is not None
             self.topics[topic.name] = topic.topic_id
 
     async def init_producer(self, transactional_id: str | None = None) -> Producer:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=20_000)
         response = await self.ask(request, InitProducerIdResponse)
-        _check(response.error_code)
+        check(response.error_code)
         return Producer(response.producer_id, response.producer_epoch)
 
     def produce_request(
@@ -197,7 +188,7 @@ class KafkaClient:
             topics=[FetchTopic(topic_id=id, partitions=parts) for id, parts in by_topic.items()],
         )
         response = await self.ask(request, FetchResponse)
-        _check(response.error_code)
+        check(response.error_code)
         names = {id: name for name, id in self.topics.items()}
         found: dict[Partition, Fetched | Refused] = {}
         for answered in response.responses:
@@ -209,41 +200,80 @@ class KafkaClient:
                     found[partition] = decoded(data, positions[partition], committed_only)
         return found
 
-    async def start_of(self, partition: Partition) -> int:
-        topic, index = partition
-        asked = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST)
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    async def starts_of(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        request = ListOffsetsRequest(
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=each, timestamp=EARLIEST) for each in indexes
+                    ],
+                )
+                for topic, indexes in _by_topic(partitions).items()
+            ]
+        )
         response = await self.ask(request, ListOffsetsResponse)
-        found = response.topics[0].partitions[0]
-        _check(found.error_code)
-        return found.offset
+        starts = {}
+        for topic in response.topics:
+            for found in topic.partitions:
+                check(found.error_code)
+                starts[topic.name, found.partition_index] = found.offset
+        return starts
 
     async def delete_records(self, partition: Partition, before: int) -> None:
         topic, index = partition
         asked = DeleteRecordsPartition(partition_index=index, offset=before)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[asked])])
         response = await self.ask(request, DeleteRecordsResponse)
-        _check(response.topics[0].partitions[0].error_code)
+        check(response.topics[0].partitions[0].error_code)
 
-    async def commit_offset(self, group: str, partition: Partition, offset: int) -> None:
-        topic, index = partition
-        place = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-        asked = OffsetCommitRequestTopic(name=topic, topic_id=self.topics[topic], partitions=[place])
-        response = await self.ask(OffsetCommitRequest(group_id=group, topics=[asked]), OffsetCommitResponse)
-        _check(response.topics[0].partitions[0].error_code)
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[Partition, int], member: str = "", generation: int = -1
+    ) -> None:
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id=member,
+            generation_id_or_member_epoch=generation,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    topic_id=self.topics[topic],
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=each, committed_offset=offsets[topic, each]
+                        )
+                        for each in indexes
+                    ],
+                )
+                for topic, indexes in _by_topic(offsets).items()
+            ],
+        )
+        response = await self.ask(request, OffsetCommitResponse)
+        for topic in response.topics:
+            for place in topic.partitions:
+                check(place.error_code)
 
-    async def committed_offset(self, group: str, partition: Partition) -> int | None:
-        topic, index = partition
-        asked = OffsetFetchRequestTopics(name=topic, topic_id=self.topics[topic], partition_indexes=[index])
+    async def committed_offsets(
+        self, group: str, partitions: Sequence[Partition]
+    ) -> dict[Partition, int | None]:
+        topics = [
+            OffsetFetchRequestTopics(name=topic, topic_id=self.topics[topic], partition_indexes=indexes)
+            for topic, indexes in _by_topic(partitions).items()
+        ]
         request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group, topics=[asked])], require_stable=True
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=True
         )
         response = await self.ask(request, OffsetFetchResponse)
         [found] = response.groups
-        _check(found.error_code)
-        place = found.topics[0].partitions[0]
-        _check(place.error_code)
-        return None if place.committed_offset < 0 else place.committed_offset
+        check(found.error_code)
+        names = {id: name for name, id in self.topics.items()}
+        offsets: dict[Partition, int | None] = {}
+        for topic in found.topics:
+            for place in topic.partitions:
+                check(place.error_code)
+                offset = place.committed_offset
+                offsets[names[topic.topic_id], place.partition_index] = None if offset < 0 else offset
+        return offsets
 
     async def add_offset(
         self, id: str, producer: Producer, group: str, partition: Partition, offset: int
@@ -259,7 +289,7 @@ class KafkaClient:
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[place])],
         )
         response = await self.ask(request, TxnOffsetCommitResponse)
-        _check(response.topics[0].partitions[0].error_code)
+        check(response.topics[0].partitions[0].error_code)
 
     async def end_transaction(self, id: str, producer: Producer, *, commit: bool) -> Producer:
         request = EndTxnRequest(
@@ -269,10 +299,17 @@ class KafkaClient:
             committed=commit,
         )
         response = await self.ask(request, EndTxnResponse)
-        _check(response.error_code)
+        check(response.error_code)
         return Producer(response.producer_id, response.producer_epoch)
 
 
-def _check(code: int, *also: ErrorCode) -> None:
+def check(code: int, *also: ErrorCode) -> None:
     if code and code not in also:
         raise Refused(code)
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.network import Network, Server, Socket
 from tests.simulation.workers import Pool, Workers
-from tests.simulation.world import NS, PowerCut, Process
+from tests.simulation.world import NS, Entry, PowerCut, Process
 
 T = TypeVar("T")
 
@@ -27,6 +27,7 @@ class Loop(_Base):
     def __init__(self, process: Process, network: Network, on_failure: Failure) -> None:
         self.process = process
         self._world = process.world
+        self._soon = process.world.soon
         self._network = network
         self._on_failure = on_failure
         self.workers: Workers | None = None
@@ -39,22 +40,22 @@ class Loop(_Base):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._world.soon(self.process, handle)
-        return handle
+    ) -> Entry:
+        entry = Entry(self.process, self, callback, args, context)
+        self._soon(entry)
+        return entry
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Entry:
         if self.workers is None or not self.workers.is_working:
             return self.call_soon(callback, *args, context=context)
         # Messages from workers take a while, and come in their order.
         when = self._world.now_ns + self.workers.until_heard_of()
         self._heard_of_ns = max(self._heard_of_ns, when)
-        handle = asyncio.Handle(callback, args, self, context)
-        self._world.at(self._heard_of_ns, self.process, handle)
-        return handle
+        entry = Entry(self.process, self, callback, args, context)
+        self._world.at(self._heard_of_ns, entry)
+        return entry
 
     def call_later(  # type: ignore[override]
         self,
@@ -62,8 +63,11 @@ class Loop(_Base):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+    ) -> Entry:
+        entry = Entry(self.process, self, callback, args, context)
+        entry.time = self._world.now_ns / NS + delay
+        self._world.at(_ns(entry.time), entry)
+        return entry
 
     def call_at(  # type: ignore[override]
         self,
@@ -71,13 +75,11 @@ class Loop(_Base):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._world.at(int(when * NS), self.process, handle)
-        return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when its time comes."""
+    ) -> Entry:
+        entry = Entry(self.process, self, callback, args, context)
+        entry.time = when
+        self._world.at(_ns(when), entry)
+        return entry
 
     # Futures and tasks
 
@@ -122,8 +124,8 @@ class Loop(_Base):
     def is_closed(self) -> bool:
         return self.process.is_dead
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)
+    """No. It is asked for every future, so it is not worth a frame."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.process.is_dead:
@@ -142,3 +144,8 @@ class Loop(_Base):
 
     async def shutdown_asyncgens(self) -> None:
         """Nobody here uses any."""
+
+
+def _ns(seconds: float) -> int:
+    """Never too early: whoever finds that its time has not come would wait for it again, for ever."""
+    return int(seconds * NS) + 1

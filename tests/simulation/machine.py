@@ -10,6 +10,8 @@ from unittest import mock
 
 import posthouse.app
 from posthouse.app import App
+from posthouse.broker.groups import groups
+from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.model.topic_config import Durability
 from posthouse.settings import Address, Settings
 from posthouse.storage.engine import FileStorage
@@ -63,6 +65,7 @@ class Machine:
         self.app: App | None = None
         self.loop: Loop | None = None
         self.make_storage: Callable[..., FileStorage] = FileStorage
+        self.make_offsets: Callable[..., GroupOffsets] = GroupOffsets
         self.durability = Durability.FSYNC
         self.on_death: Callable[[str], None] = lambda kind: None
         self._databases: dict[str, bytes] = {}
@@ -186,5 +189,6 @@ def installed(machine: Machine) -> Iterator[None]:
     with (
         mock.patch.object(os, "urandom", machine.random_bytes),
         mock.patch.object(posthouse.app, "Listener", Listener),
+        mock.patch.object(groups, "GroupOffsets", machine.make_offsets),
     ):
         yield

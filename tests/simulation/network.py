@@ -8,11 +8,10 @@ pile up, and the writer is told.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from tests.simulation.world import World
+from tests.simulation.world import Entry, World
 
 HIGH_WATER = 64 * 1024
 
@@ -80,9 +79,10 @@ class Socket(asyncio.Transport):
             return
         data = bytes(data)
         self._unsent += len(data)
+        peer = self.peer
         for piece in self.network.pieces(data):
-            self._arrives_ns = self.network.arrival(self._arrives_ns)
-            self._to_peer(self._arrives_ns, "receive", piece)
+            when = self._arrives_ns = self.network.arrival(self._arrives_ns)
+            self.network.world.at(when, Entry(peer.loop.process, peer.loop, peer.receive, (piece,)))
         if self._unsent > self._high and not self._writing_paused:
             self._writing_paused = True
             self.protocol.pause_writing()
@@ -90,10 +90,9 @@ class Socket(asyncio.Transport):
     def writelines(self, chunks: Iterable[Any]) -> None:
         self.write(b"".join(chunks))
 
-    def _to_peer(self, when_ns: int, action: str, *args: Any) -> None:
-        peer = self.peer
-        handle = asyncio.Handle(getattr(peer, action), args, peer.loop)
-        self.network.world.at(when_ns, peer.loop.process, handle)
+    def _to_peer(self, when_ns: int, action: Callable[[], None]) -> None:
+        loop = self.peer.loop
+        self.network.world.at(when_ns, Entry(loop.process, loop, action))
 
     def taken(self, size: int) -> None:
         """The peer has read so many bytes."""
@@ -113,7 +112,7 @@ class Socket(asyncio.Transport):
     def _read(self) -> None:
         while self._arrived and self._is_reading and not self._lost:
             data = self._arrived.popleft()
-            self.network.note(f"{self.name} gets", data)
+            self.network.world.note_bytes(self.name, data)
             self.peer.taken(len(data))
             _hand_over(self.protocol, data)
         if self._ended and not self._arrived and self._is_reading and not self._lost:
@@ -139,7 +138,7 @@ class Socket(asyncio.Transport):
         """What was written still arrives."""
         if not self.is_closing():
             self._closing = True
-            self._to_peer(self.network.arrival(self._arrives_ns), "end")
+            self._to_peer(self.network.arrival(self._arrives_ns), self.peer.end)
             self.loop.call_soon(self._lose, None)
 
     def end(self) -> None:
@@ -151,7 +150,7 @@ class Socket(asyncio.Transport):
         if not self._lost:
             self._closing = True
             self.loop.call_soon(self._lose, None)
-            self._to_peer(self.network.arrival(0), "reset")
+            self._to_peer(self.network.arrival(0), self.peer.reset)
 
     def reset(self) -> None:
         """The connection broke, or the other side is no more."""
@@ -191,12 +190,9 @@ class Network:
         self._open: dict[Socket, None] = {}
         self._count = 0
 
-    def note(self, what: str, data: bytes) -> None:
-        self.world.note(f"{what} {len(data)} {_shown(data)}")
-
     def arrival(self, not_before_ns: int) -> int:
-        delay = int(self.slowest_ns * self._random.random() ** 3)
-        return max(not_before_ns, self.world.now_ns + delay)
+        when = self.world.now_ns + int(self.slowest_ns * self._random.random() ** 3)
+        return when if when > not_before_ns else not_before_ns
 
     def pieces(self, data: bytes) -> list[bytes]:
         if self._random.random() >= self.breaks_up or len(data) < 2:
@@ -240,8 +236,7 @@ class Network:
     def cut(self, socket: Socket) -> None:
         """Lose a connection: its two ends notice, each in its own time."""
         for end in (socket, socket.peer):
-            handle = asyncio.Handle(end.reset, (), end.loop)
-            self.world.at(self.arrival(0), end.loop.process, handle)
+            self.world.at(self.arrival(0), Entry(end.loop.process, end.loop, end.reset))
 
     def cut_all_of(self, loop: Any) -> None:
         """The process at one end is dead: the other end hears that from its system."""
@@ -249,10 +244,4 @@ class Network:
         for socket in self.clients:
             if socket.peer.loop is loop:
                 self.lost(socket.peer)
-                self.world.at(
-                    self.arrival(0), socket.loop.process, asyncio.Handle(socket.reset, (), socket.loop)
-                )
-
-
-def _shown(data: bytes) -> str:
-    return data.hex() if len(data) < 40 else blake2b(data, digest_size=8).hexdigest()
+                self.world.at(self.arrival(0), Entry(socket.loop.process, socket.loop, socket.reset))

@@ -8,7 +8,8 @@ from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.errors import ErrorCode
 from tests.checker.history import Outcome, Partition, Send
 from tests.simulation.batches import Producer, make_batch
-from tests.simulation.kafka_client import KafkaClient, Lost, Refused
+from tests.simulation.kafka_client import KafkaClient, Refused
+from tests.simulation.kafka_wire import Lost
 from tests.simulation.recorder import Recorder
 
 PAUSE = 0.05

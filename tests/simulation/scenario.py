@@ -4,27 +4,28 @@ import asyncio
 import gc
 import logging
 import traceback
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.disk import SyncFailed
-from tests.checker.history import History, Partition
+from tests.checker.history import History
 from tests.checker.judge import check
 from tests.checker.report import Report
-from tests.simulation.consuming import Consumer, consume, read_all, trim
+from tests.simulation.consuming import read_all
 from tests.simulation.controls import NONE, Control
 from tests.simulation.faults import Faults
-from tests.simulation.kafka_client import KafkaClient, Lost, Refused
+from tests.simulation.kafka_client import KafkaClient, Refused
+from tests.simulation.kafka_wire import Lost
 from tests.simulation.loop import Loop
 from tests.simulation.machine import Limits, Machine, installed
 from tests.simulation.network import Network
-from tests.simulation.producing import PAUSE, Sender, produce
-from tests.simulation.queueing import Publisher, QueueConsumer, consume_queue, drain, publish
+from tests.simulation.producing import PAUSE
+from tests.simulation.queueing import drain
 from tests.simulation.recorder import Recorder
-from tests.simulation.transactions import Processor, process
+from tests.simulation.workload import TOPICS, Workload, partitions_of
 from tests.simulation.world import NS, Process, World
 
 LIMIT_SECONDS = 900
@@ -32,12 +33,8 @@ SHOWN = 8
 """How many of a seed's problems are worth a line: one has many consequences."""
 SETTLED_SECONDS = 1.0
 """After it the broker has noticed that consumers are gone, and has put back what they held."""
-TOPICS = {"orders": 3, "outcomes": 2}
 FAULTS_FROM_THE_START = 0.3
 """In how many scenarios they begin before there is any topic."""
-TRIMMED = 0.3
-"""In how many scenarios records are deleted, too."""
-QUEUES = ["parcels", "letters"]
 
 
 @dataclass(slots=True)
@@ -78,7 +75,8 @@ class Scenario:
         self.loop = Loop(Process(self.world, "clients"), self.network, self._failed)
         self._over = False
         self._judging = False
-        self._readers: list[asyncio.Task[None]] = []
+        self._topic_ids: dict[str, bytes] = {}
+        self.workload = Workload(self.world, self.recorder, self._client)
 
     def _limits(self) -> Limits:
         choose = self.random.choice
@@ -113,6 +111,7 @@ class Scenario:
             self.machine.scrap()
             self.loop.bury()
         report = check(self.recorder.history)
+        report.anomalies += self.workload.anomalies()
         return Result(
             self.world.seed,
             report,
@@ -140,16 +139,18 @@ class Scenario:
         else:
             await self._create_topics()
             faulty = self.loop.create_task(faults)
-        work = asyncio.gather(*self._workload(), *self._queue_workload())
+        attendance = asyncio.gather(*self.workload.attendance())
+        work = asyncio.gather(*self.workload.work())
         await faulty
         await self.faults.heal(power_cut=False)
         await work
         self.recorder.is_over = True
-        await asyncio.gather(*self._readers)
+        await attendance
         await self.faults.heal(power_cut=random.random() < 0.5)
         await self._read_everything()
-        await asyncio.sleep(SETTLED_SECONDS)
-        for queue in QUEUES:
+        if self.workload.queues:
+            await asyncio.sleep(SETTLED_SECONDS)
+        for queue in self.workload.queues:
             await drain(self.recorder, queue)
 
     async def _create_topics(self) -> None:
@@ -162,70 +163,21 @@ class Scenario:
             except (Lost, Refused):
                 await asyncio.sleep(PAUSE)
             else:
-                self.topic_ids = client.topics
+                self._topic_ids = client.topics
                 client.disconnect()
                 return
 
     def _client(self) -> KafkaClient:
         client = KafkaClient()
-        client.topics = self.topic_ids
+        client.topics = self._topic_ids
         return client
-
-    def _workload(self) -> list[Coroutine[Any, Any, None]]:
-        world, recorder = self.world, self.recorder
-        orders = _partitions("orders")
-        outcomes = _partitions("outcomes")
-        work: list[Coroutine[Any, Any, None]] = []
-        for number, idempotent in enumerate((True, True, False)):
-            sender = Sender(recorder, self._client(), world.random(f"producer {number}"), orders)
-            work.append(produce(sender, self.random.randrange(4, 14), idempotent=idempotent))
-        for number in range(2):
-            processor = Processor(
-                recorder,
-                self._client(),
-                world.random(f"processor {number}"),
-                f"processor {number}",
-                orders[number],
-                outcomes,
-            )
-            work.append(process(processor, self.random.randrange(3, 10)))
-        for number, (partitions, committed_only, group) in enumerate(
-            ((orders, False, "readers"), (outcomes, True, None), (outcomes, False, None))
-        ):
-            consumer = Consumer(
-                recorder,
-                self._client(),
-                world.random(f"consumer {number}"),
-                partitions,
-                committed_only=committed_only,
-                group=group,
-            )
-            self._readers.append(self.loop.create_task(consume(consumer)))
-        if self.random.random() < TRIMMED:
-            trimming = trim(recorder, self._client(), world.random("trimming"), orders)
-            self._readers.append(self.loop.create_task(trimming))
-        return work
-
-    def _queue_workload(self) -> list[Coroutine[Any, Any, None]]:
-        world, recorder = self.world, self.recorder
-        for number, queue in enumerate((*QUEUES, self.random.choice(QUEUES))):
-            random = world.random(f"queue consumer {number}")
-            consumer = QueueConsumer(recorder, random, queue)
-            self._readers.append(self.loop.create_task(consume_queue(consumer)))
-        publishers = [Publisher(recorder, world.random(f"publisher {n}"), QUEUES) for n in range(2)]
-        return [publish(publisher, self.random.randrange(2, 9)) for publisher in publishers]
 
     async def _read_everything(self) -> None:
         client = self._client()
-        for topic in TOPICS:
-            for partition in _partitions(topic):
-                for committed_only in (False, True):
-                    await read_all(self.recorder, client, partition, committed_only=committed_only)
+        partitions = [partition for topic in TOPICS for partition in partitions_of(topic)]
+        for committed_only in (False, True):
+            await read_all(self.recorder, client, partitions, committed_only=committed_only)
         client.disconnect()
-
-
-def _partitions(topic: str) -> list[Partition]:
-    return [(topic, index) for index in range(TOPICS[topic])]
 
 
 @contextmanager

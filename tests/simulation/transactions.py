@@ -5,7 +5,8 @@ from random import Random
 
 from tests.checker.history import CommitOffset, End, Outcome, Partition
 from tests.simulation.consuming import Consumer
-from tests.simulation.kafka_client import KafkaClient, Lost, Refused
+from tests.simulation.kafka_client import KafkaClient, Refused
+from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE, Sender
 from tests.simulation.recorder import Recorder
 

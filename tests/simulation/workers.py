@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, ParamSpec, TypeVar
 
 from posthouse.storage.workers import Turn
-from tests.simulation.world import Process, World
+from tests.simulation.world import Entry, Process, World
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Workers:
             finally:
                 self.is_working = False
 
-        world.at(world.now_ns + delay, self.process, asyncio.Handle(step, (), loop))
+        world.at(world.now_ns + delay, Entry(self.process, loop, step))
 
 
 class Pool(Executor):

@@ -14,13 +14,49 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any
 
 NS = 1_000_000_000
+SHOWN = 40
+"""How many bytes are too many for a line of the trace."""
 
 
 class PowerCut(BaseException):
     """Ends the broker in the middle of a call to the disk. Nobody is to catch it but the world."""
+
+
+class Entry:
+    """Something that is to happen: what `asyncio.Handle` is to an event loop, for all loops of the world."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "loop", "process", "time")
+
+    def __init__(
+        self,
+        process: "Process",
+        loop: Any,
+        callback: Callable[..., object],
+        args: tuple[Any, ...] = (),
+        context: Context | None = None,
+    ) -> None:
+        self.process = process
+        self.loop = loop
+        """None for what belongs to no program."""
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
+        self.time = 0.0
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """When it is due, if it was to wait."""
+        return self.time
 
 
 class Process:
@@ -31,7 +67,7 @@ class Process:
         self.name = name
         self.is_dead = False
         self.paused_until = 0
-        self._parked: list[asyncio.Handle] = []
+        self._parked: list[Entry] = []
 
     def pause(self, seconds: float) -> None:
         """Stop as by SIGSTOP; what would have happened meanwhile happens afterwards, in its order."""
@@ -42,15 +78,15 @@ class Process:
         self.paused_until = 0
         self._resume()
 
-    def park(self, handle: asyncio.Handle) -> None:
+    def park(self, entry: Entry) -> None:
         """Until it goes on. Those of the dead are kept: nothing of theirs is collected before the end."""
-        self._parked.append(handle)
+        self._parked.append(entry)
 
     def _resume(self) -> None:
         if self.world.now_ns >= self.paused_until:
             parked, self._parked = self._parked, []
-            for handle in parked:
-                self.world.soon(self, handle)
+            for entry in parked:
+                self.world.soon(entry)
 
 
 class World:
@@ -59,10 +95,12 @@ class World:
         self.now_ns = NS
         self.steps = 0
         self.trace: list[str] | None = [] if keep_trace else None
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._ready: deque[tuple[Process | None, Any]] = deque()
-        """Handles of event loops with their process, or calls of nobody's."""
-        self._timers: list[tuple[int, int, Process | None, Any]] = []
+        self._noted: list[str] = []
+        self._sent: list[bytes] = []
+        self._nobody = Process(self, "nobody")
+        self._ready: deque[Entry] = deque()
+        self.soon = self._ready.append
+        self._timers: list[tuple[int, int, Entry]] = []
         self._arrivals = 0
 
     def random(self, purpose: str) -> random.Random:
@@ -71,59 +109,70 @@ class World:
 
     def note(self, what: str) -> None:
         line = f"{self.now_ns} {what}"
-        self._digest.update(line.encode())
+        self._noted.append(line)
         if self.trace is not None:
             self.trace.append(line)
 
+    def note_bytes(self, who: str, data: bytes) -> None:
+        """Somebody gets them. All of them count, and the trace shows the short ones."""
+        self._sent.append(data)
+        line = f"{self.now_ns} {who} gets {len(data)}"
+        self._noted.append(line)
+        if self.trace is not None:
+            shown = data.hex() if len(data) < SHOWN else hashlib.blake2b(data, digest_size=8).hexdigest()
+            self.trace.append(f"{line} {shown}")
+
     @property
     def digest(self) -> str:
-        return self._digest.hexdigest()
+        """Of everything at once: that is cheaper than one by one."""
+        digest = hashlib.blake2b("".join(self._noted).encode(), digest_size=16)
+        digest.update(b"".join(self._sent))
+        return digest.hexdigest()
 
-    def soon(self, process: Process, handle: asyncio.Handle) -> None:
-        self._ready.append((process, handle))
-
-    def at(self, when_ns: int, process: Process, handle: asyncio.Handle) -> None:
+    def at(self, when_ns: int, entry: Entry) -> None:
         self._arrivals += 1
-        heapq.heappush(self._timers, (when_ns, self._arrivals, process, handle))
+        heapq.heappush(self._timers, (when_ns, self._arrivals, entry))
 
     def schedule(self, when_ns: int, callback: Callable[[], None]) -> None:
         """For what belongs to no process."""
-        self._arrivals += 1
-        heapq.heappush(self._timers, (when_ns, self._arrivals, None, callback))
+        self.at(when_ns, Entry(self._nobody, None, callback))
 
     def run_until(self, is_over: Callable[[], bool], *, limit_ns: int) -> None:
         """Let things happen. Raises TimeoutError where it would take beyond `limit_ns`: somebody hangs."""
         ready = self._ready
-        while not is_over():
-            if not ready:
-                self._advance(limit_ns)
-            process, handle = ready.popleft()
-            if process is None:
-                handle()
-            elif handle._cancelled:
-                continue
-            elif process.is_dead or process.paused_until > self.now_ns:
-                process.park(handle)
-            else:
-                self._run(process, handle)
+        running = None
+        try:
+            while not is_over():
+                if not ready:
+                    self._advance(limit_ns)
+                entry = ready.popleft()
+                if entry.is_cancelled:
+                    continue
+                process = entry.process
+                if process.is_dead or process.paused_until > self.now_ns:
+                    process.park(entry)
+                    continue
+                self.steps += 1
+                if entry.loop is not running:
+                    running = entry.loop
+                    asyncio._set_running_loop(running)
+                try:
+                    entry.context.run(entry.callback, *entry.args)
+                except PowerCut:
+                    pass  # whoever raised it has ended the process
+                except Exception as error:  # as any event loop does
+                    if running is None:
+                        raise
+                    running.call_exception_handler({"message": repr(entry.callback), "exception": error})
+        finally:
+            asyncio._set_running_loop(None)
 
     def _advance(self, limit_ns: int) -> None:
         if not self._timers:
             raise TimeoutError("nothing is left to happen, and it is not over")
-        when, _, process, handle = heapq.heappop(self._timers)
-        self.now_ns = max(self.now_ns, when)
-        if self.now_ns > limit_ns:
-            raise TimeoutError(f"it is not over after {limit_ns / NS:.0f} s")
-        self._ready.append((process, handle))
-
-    def _run(self, process: Process, handle: Any) -> None:
-        self.steps += 1
-        asyncio._set_running_loop(handle._loop)
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except PowerCut:
-            pass  # whoever raised it has ended the process
-        except Exception as error:  # noqa: BLE001 - as any event loop does
-            handle._loop.call_exception_handler({"message": repr(handle), "exception": error})
-        finally:
-            asyncio._set_running_loop(None)
+        when, _, entry = heapq.heappop(self._timers)
+        if when > self.now_ns:
+            self.now_ns = when
+            if when > limit_ns:
+                raise TimeoutError(f"it is not over after {limit_ns / NS:.0f} s")
+        self._ready.append(entry)

@@ -18,6 +18,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import TypeAlias
 
 from posthouse.model.errors import DataDamaged, StorageFull, Unavailable
@@ -294,6 +295,7 @@ def _schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     ).fetchall()
 
 
+@cache
 def _expected_schema() -> list[tuple[str, str]]:
     """A flipped bit in a table's name would otherwise look like a table that was never made."""
     with closing(sqlite3.connect(":memory:")) as connection:

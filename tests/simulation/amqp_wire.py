@@ -1,0 +1,89 @@
+"""An AMQP connection of a client, whose messages come whole or not at all."""
+
+import asyncio
+import struct
+from collections import deque
+from typing import Any, Self
+
+from pamqp import body, frame, header, heartbeat
+from pamqp.commands import Basic
+
+from tests.protocols.amqp import wire
+
+_START = struct.Struct(">BHI")
+_SECONDS = 10.0
+
+
+class AmqpWire(wire.Wire, asyncio.Protocol):
+    """Without streams, as `kafka_wire`: what arrives is taken apart at once."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__("127.0.0.1", port)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._bytes = bytearray()
+        self._unfinished: list[Any] = []
+        """A method whose message is on its way, its header, and parts of its body."""
+        self._arrived: deque[tuple[int, Any]] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        self._is_lost = False
+
+    async def connect(self) -> Self:
+        await self._loop.create_connection(lambda: self, self.host, self.port)
+        return self
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = self.writer = transport
+
+    def disconnect(self) -> None:
+        """Without a word."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes += data
+        while len(self._bytes) >= _START.size:
+            _, channel, size = _START.unpack_from(self._bytes)
+            end = _START.size + size + 1
+            if len(self._bytes) < end:
+                return
+            got = frame.unmarshal(bytes(self._bytes[:end]))[2]
+            del self._bytes[:end]
+            self._take(channel, got)
+
+    def _take(self, channel: int, got: Any) -> None:
+        if isinstance(got, heartbeat.Heartbeat):
+            self.heartbeats += 1
+        elif isinstance(got, Basic.Deliver | Basic.GetOk | Basic.Return):
+            self._unfinished = [got]
+        elif isinstance(got, header.ContentHeader | body.ContentBody):
+            self._unfinished.append(got)
+            method, head, *parts = self._unfinished
+            if sum(len(part.value) for part in parts) == head.body_size:
+                message = b"".join(part.value for part in parts)
+                self._put(channel, wire.Content(method, head.properties, message))
+        else:
+            self._put(channel, got)
+
+    def _put(self, channel: int, got: Any) -> None:
+        self._arrived.append((channel, got))
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def receive(self, seconds: float = _SECONDS) -> tuple[int, Any]:
+        """Raises TimeoutError where nothing comes, EOFError when nothing ever will."""
+        if not self._arrived and not self._is_lost:
+            self._waiting = self._loop.create_future()
+            deadline = self._loop.call_later(seconds, self._wake)
+            await self._waiting
+            deadline.cancel()
+        if self._arrived:
+            return self._arrived.popleft()
+        raise EOFError if self._is_lost else TimeoutError
