@@ -1,15 +1,18 @@
-"""Publishers with confirms and consumers with acknowledgements, until the broker dies under them."""
+"""Publishers with confirms and consumers with acknowledgements, of pika."""
 
-import threading
 from collections.abc import Callable
+from functools import partial
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
-from tests.crash.queue_checker import Delivery, QueueHistory
+from tests.checker.history import Ack, Deliver, Drained, Outcome, Publish, Subscribe
+from tests.crash.loads import Load, Recorder
 
 EXCHANGE = "orders"
+QUEUES = ("billing", "shipping")
+"""Every message goes to each of them."""
 PUBLISHERS = 3
 _LOST = (AMQPError, OSError)
 
@@ -19,102 +22,108 @@ def connect(address: str) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters(host, int(port), socket_timeout=5))
 
 
-def declare(address: str, queues: tuple[str, ...]) -> None:
+def declare(address: str) -> None:
     connection = connect(address)
     channel = connection.channel()
     channel.exchange_declare(EXCHANGE, "fanout", durable=True)
-    for queue in queues:
+    for queue in QUEUES:
         channel.queue_declare(queue, durable=True)
         channel.queue_bind(queue, EXCHANGE)
     connection.close()
 
 
 class QueueLoad:
-    """One life of the broker. Publishers confirm every message; one consumer settles in transactions, the
-    other by plain acknowledgements."""
+    """Publishers confirm every message; one consumer settles in transactions, the other by plain
+    acknowledgements. Both give some messages back."""
 
-    def __init__(self, address: str, history: QueueHistory, life: int) -> None:
-        self._address = address
-        self._history = history
-        self._life = life
-        self._changed = threading.Condition()
-        self._threads = [
-            *(self._thread(self._publish, number) for number in range(PUBLISHERS)),
-            *(self._thread(self._consume, number) for number in range(len(history.queues))),
-        ]
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
 
-    def _thread(self, work: Callable[[int], None], number: int) -> threading.Thread:
-        def run() -> None:
-            try:
-                work(number)
-            except _LOST:
-                return  # the broker died, which is the point
+    def start(self, address: str) -> Load:
+        load = Load(self._recorder, _LOST)
+        clients: list[Callable[[], None]] = [partial(self._publish, address) for _ in range(PUBLISHERS)]
+        clients += [partial(self._settle, address, QUEUES[0]), partial(self._acknowledge, address, QUEUES[1])]
+        load.start(clients)
+        return load
 
-        return threading.Thread(target=run, daemon=True)
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def wait_for(self, confirmed: int, settled: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(
-                lambda: len(self._history.confirmed) >= confirmed and len(self._history.settled) >= settled,
-                60,
-            ), "the load makes no progress"
-
-    def finish(self) -> None:
-        for thread in self._threads:
-            thread.join(30)
-            assert not thread.is_alive(), "a client hangs after the broker died"
-
-    def _publish(self, number: int) -> None:
-        channel = connect(self._address).channel()
+    def _publish(self, address: str) -> None:
+        channel = connect(address).channel()
         channel.confirm_delivery()
-        publisher = f"{self._life}.{number}"
-        for count in range(1_000_000):
-            value = f"{publisher}:{count}"
-            with self._changed:
-                self._history.sent.add(value)
-            channel.basic_publish(EXCHANGE, "", value.encode(), pika.BasicProperties(delivery_mode=2))
-            with self._changed:
-                self._history.confirmed.add(value)
-                self._changed.notify_all()
+        process = self._recorder.number()
+        while True:
+            value, invoked, outcome = self._recorder.number(), self._recorder.now(), Outcome.UNKNOWN
+            try:
+                channel.basic_publish(
+                    EXCHANGE, "", str(value).encode(), pika.BasicProperties(delivery_mode=2)
+                )
+                outcome = Outcome.OK
+            finally:
+                now = self._recorder.now()
+                self._recorder.add(
+                    *(Publish(process, invoked, now, queue, value, outcome) for queue in QUEUES)
+                )
 
-    def _consume(self, number: int) -> None:
-        channel = connect(self._address).channel()
-        queue = self._history.queues[number]
-        channel.basic_qos(prefetch_count=20)
-        if number == 0:
-            channel.tx_select()
+    def _settle(self, address: str, queue: str) -> None:
+        """In transactions: once one is committed, what it acknowledges may not come back."""
+        channel, process = self._subscribe(address, queue)
+        channel.tx_select()
         for method, _, body in channel.consume(queue):
             assert method is not None and body is not None
-            value = body.decode()
-            with self._changed:
-                self._history.deliver(Delivery(queue, value, bool(method.redelivered)))
-            if method.delivery_tag % 7 == 3 and not method.redelivered:
+            value = self._deliver(process, queue, body, redelivered=method.redelivered)
+            if _gives_back(method.delivery_tag, method.redelivered):
                 channel.basic_nack(method.delivery_tag, requeue=True)
-            else:
-                channel.basic_ack(method.delivery_tag)
-                if number == 0:
-                    channel.tx_commit()
-                    with self._changed:
-                        self._history.settled.add((queue, value))
-                        self._changed.notify_all()
-                    continue
-            if number == 0:
                 channel.tx_commit()
+                continue
+            invoked, outcome = self._recorder.now(), Outcome.UNKNOWN
+            try:
+                channel.basic_ack(method.delivery_tag)
+                channel.tx_commit()
+                outcome = Outcome.OK
+            finally:
+                self._recorder.add(Ack(process, invoked, self._recorder.now(), queue, value, outcome))
 
-
-def drain(address: str, history: QueueHistory) -> None:
-    """Take everything that is left."""
-    connection = connect(address)
-    channel: BlockingChannel = connection.channel()
-    for queue in history.queues:
-        while True:
-            method, _, body = channel.basic_get(queue)
-            if method is None or body is None:
-                break
-            history.deliver(Delivery(queue, body.decode(), bool(method.redelivered)))
+    def _acknowledge(self, address: str, queue: str) -> None:
+        """And hear nothing of it: what was acknowledged last may come back."""
+        channel, process = self._subscribe(address, queue)
+        for method, _, body in channel.consume(queue):
+            assert method is not None and body is not None
+            value = self._deliver(process, queue, body, redelivered=method.redelivered)
+            if _gives_back(method.delivery_tag, method.redelivered):
+                channel.basic_nack(method.delivery_tag, requeue=True)
+                continue
+            now = self._recorder.now()
+            self._recorder.add(Ack(process, now, now, queue, value, Outcome.UNKNOWN))
             channel.basic_ack(method.delivery_tag)
-    connection.close()
+
+    def _subscribe(self, address: str, queue: str) -> tuple[BlockingChannel, int]:
+        process = self._recorder.number()
+        self._recorder.add(Subscribe(process, self._recorder.now(), queue))
+        channel = connect(address).channel()
+        channel.basic_qos(prefetch_count=20)
+        return channel, process
+
+    def _deliver(self, process: int, queue: str, body: bytes, *, redelivered: bool) -> int:
+        value = int(body)
+        self._recorder.add(Deliver(process, self._recorder.now(), queue, value, redelivered))
+        return value
+
+    def drain(self, address: str) -> None:
+        """Take everything that is left."""
+        connection = connect(address)
+        channel = connection.channel()
+        process = self._recorder.number()
+        for queue in QUEUES:
+            self._recorder.add(Subscribe(process, self._recorder.now(), queue))
+            values: list[int] = []
+            while True:
+                method, _, body = channel.basic_get(queue)
+                if method is None or body is None:
+                    break
+                values.append(self._deliver(process, queue, body, redelivered=method.redelivered))
+                channel.basic_ack(method.delivery_tag)
+            self._recorder.add(Drained(queue, values))
+        connection.close()
+
+
+def _gives_back(tag: int, redelivered: bool) -> bool:
+    return tag % 7 == 3 and not redelivered

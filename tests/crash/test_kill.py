@@ -5,47 +5,54 @@ from random import Random
 
 import pytest
 
-from tests.crash.checker import History, check
-from tests.crash.workload import Load, broker, create_topic, read_everything
+from tests.checker.history import Poll, Send
+from tests.checker.judge import check
+from tests.checker.report import Kind
+from tests.crash.loads import Recorder
+from tests.crash.orders import check_orders
+from tests.crash.served import BrokerProcess, broker, forget
+from tests.crash.stream_load import TOPIC, StreamLoad, create_topics, read_everything
 
 ROUNDS = 50
+_CONFIG = {"segment.bytes": "65536"}
 
 
 @pytest.mark.timeout(420)
 def test_fifty_kills_lose_nothing_acknowledged_and_nothing_seen(tmp_path: Path) -> None:
     random = Random(4711)
-    history = History()
+    recorder = Recorder()
+    clients = StreamLoad(recorder)
     for number in range(ROUNDS):
-        acknowledged, seen = len(history.acknowledged), len(history.seen)
         with broker(tmp_path) as process:
             if number == 0:
-                create_topic(process.bootstrap)
+                create_topics(process.bootstrap, TOPIC, config=_CONFIG)
             elif number % 10 == 0:
-                assert check(history, read_everything(process.bootstrap)) == []
-            load = Load(process.bootstrap, history, number)
-            load.start()
-            load.wait_for(acknowledged=acknowledged + random.randrange(1, 800), seen=seen + 1)
-            process.kill()
-            load.finish()
+                _judge(recorder, process)
+            load = clients.start(process.bootstrap, number)
+            recorder.wait_for_more({Send: random.randrange(1, 800), Poll: 1})
+            load.end_with(process)
     with broker(tmp_path) as process:
-        assert check(history, read_everything(process.bootstrap)) == []
+        _judge(recorder, process)
+
+
+def _judge(recorder: Recorder, process: BrokerProcess) -> None:
+    reads = read_everything(process.bootstrap, TOPIC)
+    for read in reads:
+        assert len(read.records) == read.end - read.start, "an offset has no record"
+    recorder.add(*reads)
+    assert check(recorder.history).anomalies == []
+    assert check_orders(recorder.history) == []
 
 
 def test_the_check_fails_when_the_disk_forgets(tmp_path: Path) -> None:
-    """The negative control: the same check, with the end of the log cut off while the broker is dead."""
-    history = History()
+    recorder = Recorder()
+    clients = StreamLoad(recorder)
     with broker(tmp_path) as process:
-        create_topic(process.bootstrap)
-        load = Load(process.bootstrap, history, 0)
-        load.start()
-        load.wait_for(acknowledged=500, seen=1)
-        process.kill()
-        load.finish()
-    for journal in (tmp_path / "journal").glob("*.wal"):
-        journal.unlink()
-    for segment in (tmp_path / "topics").rglob("*.log"):
-        with segment.open("r+b") as file:
-            file.truncate(segment.stat().st_size // 2)
+        create_topics(process.bootstrap, TOPIC, config=_CONFIG)
+        load = clients.start(process.bootstrap, 0)
+        recorder.wait_for_more({Send: 500, Poll: 1})
+        load.end_with(process)
+    forget(tmp_path)
     with broker(tmp_path) as process:
-        anomalies = check(history, read_everything(process.bootstrap))
-    assert any("was acknowledged" in anomaly for anomaly in anomalies)
+        recorder.add(*read_everything(process.bootstrap, TOPIC))
+    assert {Kind.LOST_WRITE, Kind.DIRTY_VISIBILITY} <= check(recorder.history).kinds

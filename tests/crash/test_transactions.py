@@ -1,23 +1,31 @@
 """Read, process, write, with transactions, while the broker and the programs are killed: every input is in
-the output exactly once."""
+the output exactly once.
+
+For the checker an order that came into the source is sent to the target, once, by whoever processes it. So an
+order that is missing there is a lost write, and one that was processed twice is a duplicate.
+"""
 
 import socket
 import subprocess
 import sys
-from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Self
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.checker.history import Assign, Fault, FinalRead, Outcome, Partition, Poll, Send
+from tests.checker.judge import check
+from tests.checker.report import Kind
+from tests.crash.loads import Recorder
+from tests.crash.orders import check_orders
 from tests.crash.processor import SOURCE, TARGET
-from tests.crash.workload import broker as running
+from tests.crash.served import broker as running
+from tests.crash.stream_load import PARTITIONS, create_topics, place_of, read_everything, settings, taken
 
-PARTITIONS = 3
 ROUNDS = 10
 ORDERS = 500
 """In every round."""
@@ -49,58 +57,53 @@ class Processors:
         self._running[name] = self._started(name)
 
 
-class Output:
-    """Reads what is committed, as it comes."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "output", "log_level": 0}
-            | {"reconnect.backoff.max.ms": 200, "fetch.wait.max.ms": 20}
-        )
-        self._consumer.assign(
-            [TopicPartition(TARGET, index, OFFSET_BEGINNING) for index in range(PARTITIONS)]
-        )
-        self.values: Counter[bytes] = Counter()
-
-    def wait_for(self, count: int) -> None:
-        while self.values.total() < count:
-            self._take(0.1)
-
-    def drain(self) -> None:
-        """Until nothing has come for a while."""
-        while self._take(2):
-            pass
-        self._consumer.close()
-
-    def _take(self, seconds: float) -> int:
-        messages = [each for each in self._consumer.consume(1000, seconds) if each.error() is None]
-        for message in messages:
-            value = message.value()
-            assert isinstance(value, bytes)
-            self.values[value] += 1
-        return len(messages)
-
-
-def create_topics(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (SOURCE, TARGET)])
-    for each in created.values():
-        each.result(30)
-
-
 class Input:
     """More orders for every round; also while the broker comes and goes."""
 
-    def __init__(self, bootstrap: str) -> None:
-        settings = {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True}
-        self._producer = Producer(settings)
-        self.values: list[bytes] = []
+    def __init__(self, bootstrap: str, source: Recorder, target: Recorder) -> None:
+        self._producer = Producer(settings(bootstrap) | {"enable.idempotence": True})
+        self._source, self._target = source, target
+        self._process = source.number()
+        self.count = 0
 
     def add(self, count: int) -> None:
-        for number in range(len(self.values), len(self.values) + count):
-            self.values.append(b"order %d" % number)
-            self._producer.produce(SOURCE, self.values[-1], partition=number % PARTITIONS)
+        for value in range(self.count, self.count + count):
+            told = partial(self._told, self._source.now(), value)
+            self._producer.produce(SOURCE, str(value), partition=value % PARTITIONS, callback=told)
         assert self._producer.flush(30) == 0
+        self.count += count
+
+    def _told(self, invoked: int, value: int, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        (_, index), offset = place_of(message)
+        now = self._source.now()
+        self._source.add(Send(self._process, invoked, now, (SOURCE, index), value, Outcome.OK, offset))
+        self._target.add(Send(self._process, invoked, now, (TARGET, index), value, Outcome.OK, None))
+
+
+class Output:
+    """Reads what is committed, as it comes."""
+
+    def __init__(self, bootstrap: str, target: Recorder) -> None:
+        self._consumer = Consumer(settings(bootstrap) | {"group.id": "output"})
+        self._target = target
+        self._process = target.number()
+        starts: dict[Partition, int | None] = {(TARGET, index): 0 for index in range(PARTITIONS)}
+        target.add(Assign(self._process, target.now(), starts))
+        self._consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in starts])
+        self._count = 0
+
+    def wait_for(self, count: int) -> None:
+        while self._count < count:
+            invoked = self._target.now()
+            messages = [each for each in self._consumer.consume(1000, 0.1) if each.error() is None]
+            if messages:
+                read = [taken(message) for message in messages]
+                self._target.add(Poll(self._process, invoked, self._target.now(), True, read))
+                self._count += len(read)
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 def free_port() -> int:
@@ -114,24 +117,37 @@ def free_port() -> int:
 def test_every_input_is_in_the_output_once(tmp_path: Path) -> None:
     random = Random(1968)
     port = free_port()
+    source, target = Recorder(), Recorder()
     with ExitStack() as stack:
         broker = stack.enter_context(running(tmp_path, port))
-        create_topics(broker.bootstrap)
-        orders, output = Input(broker.bootstrap), Output(broker.bootstrap)
+        create_topics(broker.bootstrap, SOURCE, TARGET)
+        orders, output = Input(broker.bootstrap, source, target), Output(broker.bootstrap, target)
         processors = stack.enter_context(Processors(broker.bootstrap))
         for number in range(ROUNDS):
-            done = len(orders.values)
+            done = orders.count
             orders.add(ORDERS)
             output.wait_for(done + random.randrange(1, ORDERS))
             if number % 2:
+                target.add(Fault(target.now(), "kill of a processor"))
                 processors.replace(random.choice(NAMES))
             else:
+                target.add(Fault(target.now(), "kill"))
                 broker.kill()
                 broker = stack.enter_context(running(tmp_path, port))
-        output.wait_for(len(orders.values))
+        output.wait_for(orders.count)
         processors.kill()
-        output.drain()
-        assert output.values == Counter(orders.values)
-        again = Output(broker.bootstrap)
-        again.drain()
-        assert again.values == Counter(orders.values), "also for somebody who reads it all at once"
+        output.close()
+        source.add(*read_everything(broker.bootstrap, SOURCE))
+        target.add(*read_everything(broker.bootstrap, TARGET))
+    for recorder in (source, target):
+        assert check(recorder.history).anomalies == []
+        assert check_orders(recorder.history) == []
+
+
+def test_an_order_that_is_processed_twice_or_never_is_found() -> None:
+    place = (TARGET, 0)
+    orders = [Send(1, value, value, place, value, Outcome.OK, None) for value in (1, 2, 3)]
+    twice = FinalRead(place, True, 0, 6, [(0, 1), (2, 1), (3, 2), (4, 3)])
+    assert check([*orders, twice]).kinds == {Kind.DUPLICATE}
+    never = FinalRead(place, True, 0, 3, [(0, 1), (1, 3)])
+    assert check([*orders, never]).kinds == {Kind.LOST_WRITE}
