@@ -53,7 +53,10 @@ class App:
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         gate = self._gate = Gate(
-            clock, total=settings.max_connections, per_address=settings.max_connections_per_address
+            clock,
+            total=settings.max_connections,
+            per_address=settings.max_connections_per_address,
+            seconds_to_wait=settings.offender_wait_seconds,
         )
         budget = self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
         dispatcher, access = Dispatcher(self.broker), self.broker.access

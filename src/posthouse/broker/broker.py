@@ -17,6 +17,7 @@ from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.referrals import check_referable
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
+from posthouse.broker.retention import Retention
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.shares.shares import Shares
 from posthouse.broker.topics import NewTopic, Topics
@@ -26,13 +27,10 @@ from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.broker.unpacking import Unpacking, opened
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidTransaction, OffsetOutOfRange, PosthouseError, UnknownPartition
-from posthouse.model.ids import ARCHIVE_GROUP, GroupId, PartitionId, TopicId
+from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
-from posthouse.records.batch import (
-    check_timestamps,
-    stamp_log_append_time,
-)
+from posthouse.records.batch import check_timestamps, stamp_log_append_time
 from posthouse.settings import Settings
 from posthouse.storage.interface import (
     Append,
@@ -55,9 +53,6 @@ _TRANSACTION_CHECK_SECONDS = 1.0
 
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
 """Enough for the disk to be busy with. Whoever comes next waits for all of it."""
-
-LEADER_EPOCH = 0
-"""There is one writer of a partition for all its life, so its epoch never changes."""
 
 
 class Broker:
@@ -94,13 +89,14 @@ class Broker:
         self.namespaces.connect(self.publishing)
         self.transactions.steps.refer = self.namespaces.refer_committed
         self.namespaces.retention.is_read = self._is_read
+        self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
         self._housekeeping = Housekeeping(
-            [self.enforce_retention, self.groups.expire, self.transactions.expire],
+            [self.retention.enforce, self.groups.expire, self.transactions.expire],
             settings.retention_check_seconds,
         )
         self._queue_timer = Housekeeping([self.namespaces.expire_unused], _QUEUE_CHECK_SECONDS)
         self._reclaiming = Housekeeping([self.namespaces.retention.reclaim], _RECLAIM_SECONDS)
-        self._compaction = Housekeeping([self.compact], settings.retention_check_seconds)
+        self._compaction = Housekeeping([self.retention.compact], settings.retention_check_seconds)
         self._transaction_timer = Housekeeping([self.transactions.abort_expired], _TRANSACTION_CHECK_SECONDS)
 
     async def start(self) -> None:
@@ -337,25 +333,6 @@ class Broker:
             raise OffsetOutOfRange(f"offset {offset} is not between 0 and the end of the log at {bounds.end}")
         [outcome] = await self._storage.commit([Trim(partition_id, offset)])
         return outcome.log_start
-
-    async def enforce_retention(self) -> None:
-        """Let go of what queues are done with and what the topics' settings no longer keep.
-
-        By `retention.local.*` that is what is archived. Nothing goes that a queue still needs.
-        """
-        retention = self.namespaces.retention
-        try:
-            await retention.reclaim()
-        finally:
-            retention.held_back = await self._storage.enforce_retention(self._archived, retention.needed)
-
-    async def compact(self) -> None:
-        """Remove what compacted topics need not keep, and that no queue needs. May take long."""
-        await self._storage.compact(self.namespaces.retention.needed)
-
-    def _archived(self, partition: PartitionId) -> int:
-        committed = self.groups.offsets.get(ARCHIVE_GROUP, partition)
-        return 0 if committed is None else committed.offset
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False

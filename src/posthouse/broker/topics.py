@@ -1,17 +1,14 @@
 """The topics by name and by id, and the rules for making, changing and removing them."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
+from posthouse.broker.changes import Changes
 from posthouse.model.errors import InvalidPartitions, PosthouseError, TopicExists, UnknownTopic
 from posthouse.model.ids import TopicId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic, check_topic_name
 from posthouse.storage.interface import Storage
-
-T = TypeVar("T")
 
 MAX_PARTITIONS = 100_000
 
@@ -34,8 +31,8 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._in_order: list[Topic] | None = None
         """Sorted by name; None where something has changed since."""
-        self._changing = asyncio.Lock()
-        """Changes wait for each other: each starts from what the one before has stored."""
+        self._changes = Changes()
+        """One after the other: each starts from what the one before has stored."""
 
     def load(self) -> None:
         topics = self._storage.topics.values()
@@ -70,26 +67,25 @@ class Topics:
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | PosthouseError]:
         """Create those that can be, in one durable step; each gets its topic or what is wrong with it."""
-        return await _to_its_end(self._create(wanted, validate_only))
+        return await self._changes.make(self._create(wanted, validate_only))
 
     async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[Topic | PosthouseError]:
         results: list[Topic | PosthouseError] = []
         accepted: dict[str, Topic] = {}
-        async with self._changing:
-            for new in wanted:
-                try:
-                    topic = self._checked(new)
-                    if new.name in accepted:
-                        raise TopicExists(f"topic {new.name!r} is named twice")
-                except PosthouseError as error:
-                    results.append(error)
-                    continue
-                accepted[new.name] = topic
-                results.append(topic)
-            if not validate_only and accepted:
-                await self._storage.create_topics(list(accepted.values()))
-                self._by_name |= accepted
-                self._in_order = None
+        for new in wanted:
+            try:
+                topic = self._checked(new)
+                if new.name in accepted:
+                    raise TopicExists(f"topic {new.name!r} is named twice")
+            except PosthouseError as error:
+                results.append(error)
+                continue
+            accepted[new.name] = topic
+            results.append(topic)
+        if not validate_only and accepted:
+            await self._storage.create_topics(list(accepted.values()))
+            self._by_name |= accepted
+            self._in_order = None
         return results
 
     def _checked(self, new: NewTopic) -> Topic:
@@ -109,33 +105,31 @@ class Topics:
         )
 
     async def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
-        return await _to_its_end(self._grow(name, partitions, validate_only))
+        return await self._changes.make(self._grow(name, partitions, validate_only))
 
     async def _grow(self, name: str, partitions: int, validate_only: bool) -> Topic:
-        async with self._changing:
-            topic = self.get(name)
-            if partitions <= topic.partitions:
-                raise InvalidPartitions(
-                    f"topic {name!r} has {topic.partitions} partitions; {partitions} is not an increase"
-                )
-            if partitions > MAX_PARTITIONS:
-                raise InvalidPartitions(f"a topic has at most {MAX_PARTITIONS} partitions")
-            return await self._replace(replace(topic, partitions=partitions), validate_only)
+        topic = self.get(name)
+        if partitions <= topic.partitions:
+            raise InvalidPartitions(
+                f"topic {name!r} has {topic.partitions} partitions; {partitions} is not an increase"
+            )
+        if partitions > MAX_PARTITIONS:
+            raise InvalidPartitions(f"a topic has at most {MAX_PARTITIONS} partitions")
+        return await self._replace(replace(topic, partitions=partitions), validate_only)
 
     async def configure(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
     ) -> Topic:
         """Make what `change` returns for the topic its own settings; what it had besides, is gone."""
-        return await _to_its_end(self._configure(name, change, validate_only))
+        return await self._changes.make(self._configure(name, change, validate_only))
 
     async def _configure(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], validate_only: bool
     ) -> Topic:
-        async with self._changing:
-            topic = self.get(name)
-            overrides = dict(change(topic))
-            config = self.defaults.with_overrides(overrides)
-            return await self._replace(replace(topic, overrides=overrides, config=config), validate_only)
+        topic = self.get(name)
+        overrides = dict(change(topic))
+        config = self.defaults.with_overrides(overrides)
+        return await self._replace(replace(topic, overrides=overrides, config=config), validate_only)
 
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:
@@ -146,20 +140,14 @@ class Topics:
 
     async def delete(self, topics: Sequence[Topic]) -> None:
         """Gone for clients at once; storage then frees the space."""
-        await _to_its_end(self._delete(topics))
+        await self._changes.make(self._delete(topics))
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
-        async with self._changing:
-            for topic in topics:
-                self._by_name.pop(topic.name, None)
-            self._in_order = None
-            try:
-                await self._storage.delete_topics([topic.id for topic in topics])
-            except PosthouseError:
-                self.load()
-                raise
-
-
-async def _to_its_end(change: Coroutine[Any, Any, T]) -> T:
-    """A client that leaves in the middle must not leave a change that only storage knows of."""
-    return await asyncio.shield(asyncio.create_task(change))
+        for topic in topics:
+            self._by_name.pop(topic.name, None)
+        self._in_order = None
+        try:
+            await self._storage.delete_topics([topic.id for topic in topics])
+        except PosthouseError:
+            self.load()
+            raise

@@ -17,7 +17,8 @@ from posthouse.client.quotas import Entity, Quota
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
-from posthouse.client.users import DEFAULT_ITERATIONS, UserInfo
+from posthouse.client.users import UserInfo
+from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
 
 TIMEOUT = 30.0

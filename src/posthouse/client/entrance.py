@@ -19,6 +19,7 @@ from posthouse.client.errors import (
 )
 from posthouse.client.scram import Proof
 from posthouse.client.security import Mechanism, Security
+from posthouse.model.scram import Mechanism as ScramMechanism
 from posthouse.protocols.kafka.codec.generated.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -116,7 +117,7 @@ class Entrance:
         if security.mechanism is Mechanism.PLAIN:
             _say(connection, b"\0".join((b"", security.user.encode(), security.password.encode())))
             return
-        proof = Proof(security.mechanism, security.user, security.password)
+        proof = Proof(ScramMechanism(security.mechanism), security.user, security.password)
         challenge = _say(connection, proof.first())
         proof.check(_say(connection, proof.final(challenge)))
 

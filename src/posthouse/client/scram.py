@@ -4,30 +4,30 @@ The broker proves in return that it knows the user. What it asks for is bounded:
 seems must not keep us computing for hours, nor get a proof that is easily guessed from.
 """
 
-import hashlib
 import hmac
 import os
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable
 
 from posthouse.client.errors import LoginRefused
-from posthouse.client.security import Mechanism
+from posthouse.model.scram import (
+    NONCE_BYTES,
+    Mechanism,
+    RandomBytes,
+    client_key_of,
+    masked,
+    salted_password,
+    server_key_of,
+    signature,
+    stored_key_of,
+)
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000
-_NONCE_BYTES = 24
 _NO_CHANNEL_BINDING = b"n,,"
-_DIGESTS = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 _FIRST = re.compile(rb"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[^,]+),i=(?P<iterations>[0-9]{1,9})(?:,.*)?")
 _FINAL = re.compile(rb"v=(?P<signature>[^,]+)(?:,.*)?")
-
-RandomBytes = Callable[[int], bytes]
-
-
-def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    return hashlib.pbkdf2_hmac(_DIGESTS[mechanism], password.encode(), salt, iterations)
 
 
 class Proof:
@@ -36,10 +36,9 @@ class Proof:
     def __init__(
         self, mechanism: Mechanism, user: str, password: str, random: RandomBytes = os.urandom
     ) -> None:
-        self._digest = _DIGESTS[mechanism]
         self._mechanism = mechanism
         self._password = password
-        self._nonce = b64encode(random(_NONCE_BYTES))
+        self._nonce = b64encode(random(NONCE_BYTES))
         name = user.replace("=", "=3D").replace(",", "=2C").encode()
         self._bare = b"n=%b,r=%b" % (name, self._nonce)
         self._signature = b""
@@ -58,13 +57,14 @@ class Proof:
                 f"the broker asks for {iterations} iterations to prove a password; from {LEAST_ITERATIONS} "
                 f"to {MOST_ITERATIONS} are reasonable"
             )
-        salted = salted_password(self._mechanism, self._password, _decoded(found["salt"]), iterations)
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._digest, client_key).digest()
+        mechanism = self._mechanism
+        salted = salted_password(mechanism, self._password, _decoded(found["salt"]), iterations)
+        client_key = client_key_of(mechanism, salted)
+        stored_key = stored_key_of(mechanism, client_key)
         without_proof = b"c=%b,r=%b" % (b64encode(_NO_CHANNEL_BINDING), found["nonce"])
         signed = b",".join((self._bare, answer, without_proof))
-        self._signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
-        proof = bytes(a ^ b for a, b in zip(client_key, self._hmac(stored_key, signed), strict=True))
+        self._signature = signature(mechanism, server_key_of(mechanism, salted), signed)
+        proof = masked(client_key, signature(mechanism, stored_key, signed))
         return without_proof + b",p=" + b64encode(proof)
 
     def check(self, answer: bytes) -> None:
@@ -78,9 +78,6 @@ class Proof:
             raise LoginRefused(
                 "whoever answers does not know your password and is not your broker; check the address"
             )
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._digest)
 
 
 def _decoded(text: bytes) -> bytes:

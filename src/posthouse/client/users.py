@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from posthouse.client.connection import Connection
 from posthouse.client.errors import RequestRefused, refused
-from posthouse.client.scram import RandomBytes, salted_password
-from posthouse.client.security import Mechanism
+from posthouse.model.scram import SALT_BYTES, Mechanism, RandomBytes, salted_password
 from posthouse.protocols.kafka.codec.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -20,9 +19,7 @@ from posthouse.protocols.kafka.codec.generated.describe_user_scram_credentials i
     UserName,
 )
 
-DEFAULT_ITERATIONS = 16_384
-_SALT_BYTES = 24
-_CODES = {Mechanism.SCRAM_SHA_256: 1, Mechanism.SCRAM_SHA_512: 2}
+_CODES = {Mechanism.SHA_256: 1, Mechanism.SHA_512: 2}
 _MECHANISMS = {code: mechanism for mechanism, code in _CODES.items()}
 _NO_SUCH_USER = 91
 _SAID_TWICE = 92
@@ -92,7 +89,7 @@ def _set_password(
     """For both mechanisms, so that clients can choose."""
     upsertions = []
     for mechanism, code in _CODES.items():
-        salt = random(_SALT_BYTES)
+        salt = random(SALT_BYTES)
         salted = salted_password(mechanism, password, salt, iterations)
         upsertions.append(
             ScramCredentialUpsertion(

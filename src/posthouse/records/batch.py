@@ -76,6 +76,9 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+LEADER_EPOCH = 0
+"""There is one writer of a partition for all its life, so its epoch never changes."""
 
 HEADER = Struct(">qiibIhiqqqhii")
 _INT64 = Struct(">q")

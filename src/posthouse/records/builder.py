@@ -1,11 +1,11 @@
 """Packs messages into one batch."""
 
 from collections.abc import Iterable
-from enum import IntEnum
 
 from crc32c import crc32c
 
 from posthouse.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from posthouse.model.topic_config import TimestampType
 from posthouse.records.batch import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
@@ -15,6 +15,7 @@ from posthouse.records.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -25,8 +26,6 @@ from posthouse.records.batch import (
 from posthouse.records.compression import Codec, compress
 from posthouse.records.varint import write_varint
 
-NO_LEADER_EPOCH = -1
-
 _MAX_INT32 = (1 << 31) - 1
 _MAX_INT64 = (1 << 63) - 1
 
@@ -35,11 +34,6 @@ _SMALL_LIMIT = 4096
 _SMALL = tuple(write_varint(value) for value in range(_SMALL_LIMIT))
 _NULL = write_varint(-1)
 _NO_HEADERS = write_varint(0)
-
-
-class TimestampType(IntEnum):
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
 
 
 class BatchBuilder:

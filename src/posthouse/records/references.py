@@ -32,6 +32,7 @@ from posthouse.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -39,7 +40,7 @@ from posthouse.records.batch import (
     BatchHeader,
     Readable,
 )
-from posthouse.records.builder import NO_LEADER_EPOCH, encode_record
+from posthouse.records.builder import encode_record
 from posthouse.records.record import iter_records
 from posthouse.records.varint import write_varint
 

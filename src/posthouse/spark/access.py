@@ -1,21 +1,15 @@
 """The wire client of a Spark process: kept from task to task, and opened anew when the broker was away."""
 
-import logging
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from posthouse.client import Client
 from posthouse.client.errors import BrokerUnreachable, TopicNotReady
+from posthouse.client.patience import Patience
 from posthouse.client.security import OPEN, Security
 from posthouse.spark.options import SourceOptions
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 2.0
 
 _clients: dict[tuple[str, Security], Client] = {}
 """By bootstrap address and who asks. Spark runs one task at a time in a Python process."""
@@ -34,19 +28,13 @@ class Access:
         self._patience = patience
 
     def call(self, work: Callable[[Client], T]) -> T:
-        deadline = time.monotonic() + self._patience
-        pause = FIRST_PAUSE
+        patience = Patience(self._patience)
         while True:
             try:
                 return work(self._client())
             except (BrokerUnreachable, TopicNotReady) as error:
                 self.drop()
-                if time.monotonic() + pause > deadline:
-                    raise
-                log.warning("trying again in %.1f s: %s", pause, error)
-                # Nobody tells when a broker is back.
-                time.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                patience.pause(error)
 
     def drop(self) -> None:
         """Close the connections; the next call opens new ones."""

@@ -1,7 +1,6 @@
 """The tasks of a read: from ranges of offsets, on executors, to Arrow record batches."""
 
 import logging
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from posthouse.client import Client
 from posthouse.client.cluster import TopicInfo
 from posthouse.client.errors import BrokerUnreachable, OffsetGone, RecordsDamaged, TopicNotFound
+from posthouse.client.patience import Patience
 from posthouse.client.ranges import RangeReading
 from posthouse.client.reading import Fetched
 from posthouse.client.visibility import visible_batches
@@ -128,7 +128,7 @@ def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
     """Goes on where it was when the broker comes back. Raises _Gone."""
     access = access_of(options)
     position, end = piece.range.first, piece.range.end
-    deadline = time.monotonic() + options.patience
+    patience = Patience(options.patience)
     while position < end:
         reading = access.call(partial(_open, options=options, piece=piece, position=position))
         try:
@@ -140,12 +140,11 @@ def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
             raise _Gone(str(error), reading.position, reading.info, follows) from None
         except TopicNotFound as error:
             raise _Gone(str(error), reading.position, None, None) from None
-        except BrokerUnreachable:
+        except BrokerUnreachable as error:
             access.drop()
             if reading.position > position:
-                deadline = time.monotonic() + options.patience
-            elif time.monotonic() > deadline:
-                raise
+                patience.renew()
+            patience.pause(error)
             position = reading.position
 
 

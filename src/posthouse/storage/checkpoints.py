@@ -9,8 +9,11 @@ from posthouse.storage import checkpoint
 from posthouse.storage.disk import SyncFailed
 from posthouse.storage.flusher import Flusher
 from posthouse.storage.index import SparseIndex
+from posthouse.storage.interface import Space
 from posthouse.storage.journal import Journal
+from posthouse.storage.logs import Logs
 from posthouse.storage.partition_log import PartitionLog
+from posthouse.storage.producers import partition_key
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +27,6 @@ class Host(Protocol):
     @property
     def is_writable(self) -> bool: ...
 
-    def has(self, owner: PartitionLog) -> bool:
-        """Whether the partition is still there."""
-
     def fence(self, reason: str) -> None: ...
 
     async def write_checkpoint(self, taken: checkpoint.Checkpoint) -> None: ...
@@ -36,9 +36,17 @@ class Checkpoints:
     """Owned by the event loop."""
 
     def __init__(
-        self, host: Host, flusher: Flusher, journal: Journal, *, journal_bytes: int, seconds: float
+        self,
+        host: Host,
+        logs: Logs,
+        flusher: Flusher,
+        journal: Journal,
+        *,
+        journal_bytes: int,
+        seconds: float,
     ) -> None:
         self._host = host
+        self._logs = logs
         self._flusher = flusher
         self._journal = journal
         self._journal_bytes = journal_bytes
@@ -61,6 +69,11 @@ class Checkpoints:
     def touch(self, owner: PartitionLog) -> None:
         """The next checkpoint is to look at it."""
         self.changed[owner] = None
+
+    def forget(self, owner: PartitionLog) -> None:
+        """It was deleted: the next checkpoint takes out what is stored of its producers."""
+        self.changed.pop(owner, None)
+        self.state[int(Space.PRODUCERS), partition_key(owner.id)] = None
 
     def written(self, frame: int, journalled: int, data: int) -> None:
         """A group is durable; make a checkpoint if it is time."""
@@ -122,7 +135,7 @@ class Checkpoints:
         error: Exception,
     ) -> None:
         taken.undo()
-        self.changed |= {owner: None for owner in changed if self._host.has(owner)}
+        self.changed |= {owner: None for owner in changed if self._logs.has(owner)}
         self.state = state | self.state
         if isinstance(error, SyncFailed):
             self._host.fence(str(error))

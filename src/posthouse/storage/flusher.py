@@ -81,13 +81,11 @@ class Flusher:
         disk: Disk,
         files: OpenFiles,
         journal: Journal,
-        on_written: Callable[[Written], None],
         workers: Workers,
     ) -> None:
         self._disk = disk
         self._files = files
         self._journal = journal
-        self._on_written = on_written
         self._queue: queue.SimpleQueue[list[Commit] | Job] = queue.SimpleQueue()
         self._void_generation = -1
         self._void_reason: PosthouseError = Unavailable("nothing has failed")
@@ -99,7 +97,9 @@ class Flusher:
         self._helper = workers.pool("posthouse-segments", 1)
         self._fresh_directories: dict[str, None] = {}
 
-    def start(self) -> None:
+    def start(self, on_written: Callable[[Written], None]) -> None:
+        """`on_written` is told of every group, on this thread."""
+        self._on_written = on_written
         self._server = self._workers.serve("posthouse-flusher", self._turn, self._queue.empty)
 
     def submit(self, commits: list[Commit]) -> None:

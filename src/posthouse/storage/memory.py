@@ -19,7 +19,7 @@ from posthouse.model.errors import (
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.records.batch import Readable, stamp
+from posthouse.records.batch import LEADER_EPOCH, Readable, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.record import Record, iter_records
 from posthouse.storage.interface import (
@@ -72,7 +72,7 @@ class _Log:
             after = self.producers.place(header, base, now_ms)
             aborts = header.is_control and not is_commit(append.batch)
             self.producers.written(header.producer_id, after, base, aborts=aborts)
-        stamp(append.batch, base, 0)
+        stamp(append.batch, base, LEADER_EPOCH)
         append.base_offset = base
         header = header._replace(base_offset=base)
         self.bases.append(base)

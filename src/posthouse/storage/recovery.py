@@ -11,12 +11,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.topics import Topic
 from posthouse.storage.catalog_rows import Contents
 from posthouse.storage.disk import Disk
 from posthouse.storage.interface import Space
 from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, journal_files, read_journal
 from posthouse.storage.leftovers import remove_leftovers
+from posthouse.storage.logs import Logs
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.producers import ProducerTable, partition_of
@@ -30,7 +30,7 @@ NO_END = 2**63 - 1
 
 @dataclass(slots=True)
 class Recovered:
-    logs: dict[PartitionId, PartitionLog]
+    logs: Logs
     next_frame: int = 1
     changed: dict[PartitionLog, None] = field(default_factory=dict)
     state: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
@@ -39,14 +39,13 @@ class Recovered:
 
 
 class Recovery:
-    def __init__(
-        self, disk: Disk, files: OpenFiles, directory: str, topics: dict[TopicId, Topic], now_ms: int
-    ) -> None:
+    def __init__(self, disk: Disk, files: OpenFiles, directory: str, logs: Logs, now_ms: int) -> None:
+        """`logs` are empty."""
         self._disk = disk
         self._files = files
         self._directory = directory
         self._now_ms = now_ms
-        self._result = Recovered(empty_logs(directory, topics))
+        self._result = Recovered(logs)
         self._fresh_directories: dict[str, None] = {}
         self._segment_files: dict[str, dict[int, dict[int, SegmentName]]] = {}
         self._doubts: list[tuple[PartitionLog, int, str]] = []
@@ -280,18 +279,6 @@ class Recovery:
     def _report(self, problem: str) -> None:
         log.error("%s", problem)
         self._result.problems.append(problem)
-
-
-def empty_logs(directory: str, topics: dict[TopicId, Topic]) -> dict[PartitionId, PartitionLog]:
-    return {
-        id: PartitionLog(id, topic_directory(directory, id.topic), topic.config)
-        for topic in topics.values()
-        for id in topic.partition_ids()
-    }
-
-
-def topic_directory(directory: str, id: TopicId) -> str:
-    return f"{directory}/topics/{id.hex()}"
 
 
 def _reader(disk: Disk, handle: int) -> Reader:

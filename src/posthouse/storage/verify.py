@@ -21,7 +21,8 @@ from posthouse.storage.disk import OsDisk
 from posthouse.storage.index import Entry as IndexEntry
 from posthouse.storage.index import decode_blocks
 from posthouse.storage.journal import APPEND, TRIM, Entry, Gap, read_journal
-from posthouse.storage.recovery import NO_END, topic_directory
+from posthouse.storage.logs import topic_directory
+from posthouse.storage.recovery import NO_END
 from posthouse.storage.segment import Damage, parse_segment_name, segment_name
 from posthouse.storage.segment_reader import Reader, header_at, walk
 from posthouse.storage.segment_reader import Step as Step

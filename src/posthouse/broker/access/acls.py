@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from posthouse.broker.access.changes import Changes
 from posthouse.broker.access.operations import CLUSTER, IMPLIED_BY, POSSIBLE, Kind, Operation
 from posthouse.broker.access.principal import EVERYBODY, Principal
+from posthouse.broker.changes import Changes
 from posthouse.model.errors import InvalidAcl
 from posthouse.storage.interface import Put, Space, Storage
 

@@ -9,11 +9,12 @@ from posthouse.broker.access.audit import Audit
 from posthouse.broker.access.guard import AclGuard, Guard, OpenGuard
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.quotas import Quotas
-from posthouse.broker.access.scram import Exchange, Mechanism, RandomBytes
+from posthouse.broker.access.scram import Exchange
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidConfig, LoginFailed
+from posthouse.model.scram import Mechanism, RandomBytes
 from posthouse.settings import ClientCertificates, Settings
 from posthouse.storage.interface import Storage
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from posthouse.broker.access.changes import Changes
+from posthouse.broker.changes import Changes
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidQuota
 from posthouse.storage.interface import Put, Space, Storage

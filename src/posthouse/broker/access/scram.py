@@ -4,7 +4,6 @@ Of a password only a *verifier* is kept: salt, number of iterations and two keys
 checked, but nobody can log in with it alone.
 """
 
-import hashlib
 import hmac
 import os
 import re
@@ -12,33 +11,27 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from posthouse.model.errors import InvalidCredential, LoginFailed
+from posthouse.model.scram import (
+    DEFAULT_ITERATIONS,
+    NONCE_BYTES,
+    SALT_BYTES,
+    Mechanism,
+    RandomBytes,
+    client_key_of,
+    masked,
+    salted_password,
+    server_key_of,
+    signature,
+    stored_key_of,
+)
 
 MIN_ITERATIONS = 8192
 MAX_ITERATIONS = 100_000
 """Whoever logs in with a plain password makes the broker work that hard."""
-DEFAULT_ITERATIONS = 16_384
-SALT_BYTES = 24
 _MAX_SALT_BYTES = 128
 _MAX_MESSAGE_BYTES = 4096
-_NONCE_BYTES = 24
-
-RandomBytes = Callable[[int], bytes]
-
-
-class Mechanism(StrEnum):
-    SHA_256 = "SCRAM-SHA-256"
-    SHA_512 = "SCRAM-SHA-512"
-
-    @property
-    def digest(self) -> str:
-        return "sha256" if self is Mechanism.SHA_256 else "sha512"
-
-    @property
-    def key_bytes(self) -> int:
-        return 32 if self is Mechanism.SHA_256 else 64
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,10 +48,6 @@ class Verifier:
         """Slow on purpose: not for the event loop."""
         salted = salted_password(self.mechanism, password, self.salt, self.iterations)
         return hmac.compare_digest(_stored_key(self.mechanism, salted), self.stored_key)
-
-
-def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
 
 
 def verifier_of(
@@ -81,7 +70,7 @@ def verifier_of_salted(mechanism: Mechanism, salted: bytes, salt: bytes, iterati
     check_cost(salt, iterations)
     if len(salted) != mechanism.key_bytes:
         raise InvalidCredential(f"{mechanism} has salted passwords of {mechanism.key_bytes} bytes")
-    server_key = _hmac(mechanism, salted, b"Server Key")
+    server_key = server_key_of(mechanism, salted)
     return Verifier(mechanism, salt, iterations, _stored_key(mechanism, salted), server_key)
 
 
@@ -110,7 +99,7 @@ class Exchange:
         self.mechanism = mechanism
         self.user = ""
         self._find = find
-        self._nonce = b64encode(random(_NONCE_BYTES))
+        self._nonce = b64encode(random(NONCE_BYTES))
         self._gs2 = b""
         self._messages = b""
         self._verifier: Verifier | None = None
@@ -139,18 +128,15 @@ class Exchange:
         except Base64Error:
             raise LoginFailed("a last SCRAM message that cannot be read") from None
         signed = self._messages + b"," + found["bare"]
-        signature = _hmac(mechanism, verifier.stored_key, signed)
-        if len(proof) != len(signature):
+        if len(proof) != mechanism.key_bytes:
             raise LoginFailed("a proof of the wrong length")
-        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
-        is_known = hmac.compare_digest(
-            hashlib.new(mechanism.digest, client_key).digest(), verifier.stored_key
-        )
+        client_key = masked(proof, signature(mechanism, verifier.stored_key, signed))
+        is_known = hmac.compare_digest(stored_key_of(mechanism, client_key), verifier.stored_key)
         if not is_known or gs2 != self._gs2 or not hmac.compare_digest(found["nonce"], self._nonce):
             raise LoginFailed("a wrong user name or password")
         if self._find(self.user, mechanism) != verifier:
             raise LoginFailed("a password that was changed in this moment")
-        return b"v=" + b64encode(_hmac(mechanism, verifier.server_key, signed))
+        return b"v=" + b64encode(signature(mechanism, verifier.server_key, signed))
 
 
 def _name(text: bytes) -> str:
@@ -163,9 +149,5 @@ def _name(text: bytes) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
-def _hmac(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, mechanism.digest)
-
-
 def _stored_key(mechanism: Mechanism, salted: bytes) -> bytes:
-    return hashlib.new(mechanism.digest, _hmac(mechanism, salted, b"Client Key")).digest()
+    return stored_key_of(mechanism, client_key_of(mechanism, salted))

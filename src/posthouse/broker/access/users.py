@@ -14,17 +14,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from posthouse.broker.access.changes import Changes
-from posthouse.broker.access.scram import (
-    DEFAULT_ITERATIONS,
-    SALT_BYTES,
-    Mechanism,
-    RandomBytes,
-    Verifier,
-    check_cost,
-    verifier_of,
-)
+from posthouse.broker.access.scram import Verifier, check_cost, verifier_of
+from posthouse.broker.changes import Changes
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
+from posthouse.model.scram import DEFAULT_ITERATIONS, SALT_BYTES, Mechanism, RandomBytes
 from posthouse.storage.interface import Put, Space, Storage
 
 _MAX_NAME_BYTES = 255

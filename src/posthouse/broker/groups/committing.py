@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from posthouse.broker.groups.membership import NO_GENERATION, MemberIdentity
-from posthouse.broker.groups.offsets import NO_LEADER_EPOCH, CommittedOffset, Offsets, topic_of
+from posthouse.broker.groups.offsets import CommittedOffset, Offsets, topic_of
 from posthouse.broker.groups.registry import Registry
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
@@ -17,6 +17,7 @@ from posthouse.model.errors import (
     UnstableOffset,
 )
 from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.records.batch import NO_LEADER_EPOCH
 from posthouse.settings import Settings
 from posthouse.storage.interface import Outcome, Put, Space, Storage
 

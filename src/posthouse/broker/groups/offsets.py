@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.records.batch import NO_LEADER_EPOCH
 from posthouse.storage.interface import Put, Space
 
 _VERSION = 1
 _KEY = struct.Struct(">16sI")
 _VALUE = struct.Struct(">Bqiq")
-NO_LEADER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

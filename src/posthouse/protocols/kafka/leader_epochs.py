@@ -1,14 +1,12 @@
 """Every partition has had one leader for all its life, so there is one epoch."""
 
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
-
-_NOT_GIVEN = -1
+from posthouse.records.batch import LEADER_EPOCH, NO_LEADER_EPOCH
 
 
 def check_leader_epoch(current: int) -> None:
     """Raises Refused when the client believes in another epoch than there is."""
-    if current in (_NOT_GIVEN, LEADER_EPOCH):
+    if current in (NO_LEADER_EPOCH, LEADER_EPOCH):
         return
     if current > LEADER_EPOCH:
         raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current} has not begun")

@@ -5,8 +5,10 @@ from typing import Protocol
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.scram import Exchange, Mechanism
+from posthouse.broker.access.scram import Exchange
 from posthouse.model.errors import LoginFailed
+from posthouse.model.scram import Mechanism
+from posthouse.protocols.plain import parse_plain
 
 PLAIN = "PLAIN"
 _MAX_TOKEN_BYTES = 16 * 1024
@@ -27,11 +29,12 @@ class PlainConversation:
         self.user = ""
 
     async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
-        parts = token.split(b"\0")
-        if len(parts) != 3:
+        said = parse_plain(token)
+        if said is None:
             raise LoginFailed("a PLAIN token that cannot be read")
         try:
-            as_whom, self.user, password = (part.decode() for part in parts)
+            as_whom, password = said.as_whom.decode(), said.password.decode()
+            self.user = said.user.decode()
         except UnicodeDecodeError:
             raise LoginFailed("a PLAIN token that is not UTF-8") from None
         if as_whom not in ("", self.user):

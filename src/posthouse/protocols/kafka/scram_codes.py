@@ -1,6 +1,6 @@
 """SCRAM's mechanisms in Kafka's numbers."""
 
-from posthouse.broker.access.scram import Mechanism
+from posthouse.model.scram import Mechanism
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 
 MECHANISM_CODES = {Mechanism.SHA_256: 1, Mechanism.SHA_512: 2}

@@ -4,7 +4,6 @@ There is no log of metadata that nodes would share; the one that is described ha
 """
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.protocols.kafka.codec.generated.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -18,6 +17,7 @@ from posthouse.protocols.kafka.codec.generated.describe_quorum import (
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_cluster
+from posthouse.records.batch import LEADER_EPOCH
 
 _METADATA_TOPIC = "__cluster_metadata"
 _METADATA_PARTITION = 0

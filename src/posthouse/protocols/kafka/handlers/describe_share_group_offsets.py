@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.broker.shares.partition import SharePartition
 from posthouse.model.errors import PosthouseError, UnknownTopic
 from posthouse.model.ids import GroupId, PartitionId
@@ -20,6 +19,7 @@ from posthouse.protocols.kafka.codec.generated.describe_share_group_offsets impo
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic, sees_topic
+from posthouse.records.batch import LEADER_EPOCH
 
 _NOTHING = -1
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic, check_topic_name
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
@@ -17,6 +16,7 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
 from posthouse.protocols.kafka.operations import topic_operations
 from posthouse.protocols.kafka.permissions import require_on_topic, sees_topic
+from posthouse.records.batch import LEADER_EPOCH
 
 _MAX_PARTITIONS = 2000
 

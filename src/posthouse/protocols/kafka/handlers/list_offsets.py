@@ -3,7 +3,6 @@
 from enum import IntEnum
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.list_offsets import (
@@ -18,6 +17,7 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import require_on_topic
+from posthouse.records.batch import LEADER_EPOCH
 from posthouse.storage.interface import TimestampedOffset
 
 _NO_TIMESTAMP = -1

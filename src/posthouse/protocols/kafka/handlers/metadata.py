@@ -5,7 +5,6 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError, TopicExists, UnknownTopic
 from posthouse.model.ids import TopicId
@@ -24,6 +23,7 @@ from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
 from posthouse.protocols.kafka.many_topics import STRETCH, ManyTopics, encode, take_topics
 from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from posthouse.protocols.kafka.permissions import require_creation, require_on_topic, sees_topic
+from posthouse.records.batch import LEADER_EPOCH
 
 _FIRST_WITH_NULL_TOPICS = 1
 _FIRST_WITH_NULL_NAMES = 12

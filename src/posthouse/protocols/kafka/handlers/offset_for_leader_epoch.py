@@ -1,7 +1,6 @@
 """OffsetForLeaderEpoch: where a leader's part of the log ends. There has been one leader."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.broker import LEADER_EPOCH
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,6 +13,7 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import require_on_topic
+from posthouse.records.batch import LEADER_EPOCH
 
 
 def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:

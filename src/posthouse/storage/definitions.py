@@ -1,0 +1,101 @@
+"""Topics as the catalog defines them: how they come, change and go.
+
+They change in the catalog and in memory, or in neither, even if the caller goes away meanwhile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import TopicId
+from posthouse.model.topics import Topic
+from posthouse.storage.catalog import Catalog
+from posthouse.storage.catalog_rows import TopicRow
+from posthouse.storage.checkpoints import Checkpoints
+from posthouse.storage.clerk import Clerk
+from posthouse.storage.disk import Disk
+from posthouse.storage.logs import Logs, topic_directory
+from posthouse.storage.open_files import OpenFiles
+
+
+class Definitions:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        directory: str,
+        disk: Disk,
+        files: OpenFiles,
+        catalog: Catalog,
+        clerk: Clerk,
+        logs: Logs,
+        checkpoints: Checkpoints,
+        *,
+        leave: Callable[[Sequence[TopicId]], Awaitable[None]],
+    ) -> None:
+        """`leave` returns when nothing of these topics is being written or compacted."""
+        self._directory = directory
+        self._disk = disk
+        self._files = files
+        self._catalog = catalog
+        self._clerk = clerk
+        self._logs = logs
+        self._checkpoints = checkpoints
+        self._leave = leave
+        self.topics: dict[TopicId, Topic] = {}
+
+    async def put(self, topics: Sequence[Topic]) -> None:
+        """Add them, or change those that are there."""
+        await _to_its_end(self._put(topics))
+
+    async def _put(self, topics: Sequence[Topic]) -> None:
+        await self._clerk.do(self._catalog.put_topics, [TopicRow.of(topic) for topic in topics])
+        for topic in topics:
+            self.topics[topic.id] = topic
+            self._logs.learn(topic)
+
+    async def delete(self, topics: Sequence[TopicId]) -> None:
+        await _to_its_end(self._delete(topics))
+
+    async def _delete(self, topics: Sequence[TopicId]) -> None:
+        doomed = [self.topics[id] for id in topics if id in self.topics]
+        logs = {id: self._logs[id] for topic in doomed for id in topic.partition_ids()}
+        for topic in doomed:
+            del self.topics[topic.id]
+        for id in logs:
+            del self._logs[id]
+        await self._leave([topic.id for topic in doomed])
+        try:
+            await self._clerk.do(
+                self._catalog.put_topics, [TopicRow.of(topic, deleted=True) for topic in doomed]
+            )
+        except PosthouseError:
+            self.topics |= {topic.id: topic for topic in doomed}
+            self._logs |= logs
+            for owner in logs.values():
+                owner.roll_back()  # it was not there when others were
+            raise
+        for owner in logs.values():
+            self._checkpoints.forget(owner)
+            owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
+        await self._clerk.do(self.finish_deleting, [topic.id for topic in doomed])
+
+    def finish_deleting(self, topics: Sequence[TopicId]) -> None:
+        """Remove files, then rows, of topics that the catalog calls deleted. On the clerk's thread."""
+        for topic in topics:
+            directory = topic_directory(self._directory, topic)
+            for name in self._disk.names(directory):
+                self._files.drop(f"{directory}/{name}")
+                self._disk.remove(f"{directory}/{name}")
+            self._disk.remove_directory(directory)
+        if topics:
+            self._catalog.forget_topics(topics)
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
