@@ -59,11 +59,11 @@ async def test_nothing_goes_before_the_commit(broker: Broker, clock: ManualClock
     clock.advance(3600)
     await commit(broker, GroupId("billing"), topic, 10)
     await commit(broker, ARCHIVE_GROUP, other, 10)
-    await broker.enforce_retention()
+    await broker.retention.enforce()
     assert broker.bounds(topic, 0).start == 0
     assert broker.bounds(other, 0).start == 9
     await commit(broker, ARCHIVE_GROUP, topic, 6)
-    await broker.enforce_retention()
+    await broker.retention.enforce()
     assert broker.bounds(topic, 0).start == 6
 
 
@@ -75,5 +75,5 @@ async def test_a_topic_of_the_same_name_is_not_archived_by_the_old_commit(
     await broker.delete_topics([topic])
     again = await filled(broker, "orders", 10)
     clock.advance(3600)
-    await broker.enforce_retention()
+    await broker.retention.enforce()
     assert broker.bounds(again, 0).start == 0

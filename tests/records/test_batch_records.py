@@ -16,8 +16,9 @@ from posthouse.model.errors import (
     RecordTooLarge,
     UnsupportedFormat,
 )
+from posthouse.model.topic_config import TimestampType
 from posthouse.records import batch as b
-from posthouse.records.builder import BatchBuilder, TimestampType
+from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec, compress
 from posthouse.records.record import Record, decode_batches, iter_records
 from posthouse.records.varint import read_varint, read_varlong, write_varint

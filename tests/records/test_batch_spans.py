@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.model.errors import CorruptBatch, InvalidRecord
+from posthouse.model.topic_config import TimestampType
 from posthouse.records.batch import BatchHeader, parse_header, verify_crc
-from posthouse.records.builder import BatchBuilder, TimestampType
+from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
 from posthouse.records.record import Record, body_of, iter_records
 from posthouse.records.spans import MAX_DELTA, Span, check_keys, emptied, filler, iter_spans, with_records

@@ -44,7 +44,7 @@ async def check_opens(directory: Path, *, files: bool = True) -> Contents:
         found = await contents(storage)
         assert latest(found) == {offset: b"%d" % offset for offset in range(33, 40)}
         assert storage.bounds(PARTITION).end == 40
-        log = storage._log(PARTITION)
+        log = storage._logs[PARTITION]
         named = {Path(each.path).name for each in log.segments}
         if files:
             assert {name for name in segment_files(directory) if ".log" in name} == named
@@ -58,5 +58,5 @@ async def check_opens(directory: Path, *, files: bool = True) -> Contents:
 
 async def check_compacted(storage: FileStorage) -> None:
     """Of what is in closed segments the latest of each of seven keys is left, of the rest all."""
-    active = storage._log(PARTITION).segments[-1].base_offset
+    active = storage._logs[PARTITION].segments[-1].base_offset
     assert await contents(storage) == {n: b"%d" % n for n in range(40) if n + 7 >= active}

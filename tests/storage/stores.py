@@ -66,7 +66,7 @@ async def crash_copy(storage: FileStorage, target: Path) -> Path:
         storage._flusher.run(copy)
         copied.wait()
 
-    await storage._in_clerk(stop_both)
+    await storage._clerk.do(stop_both)
     return target
 
 

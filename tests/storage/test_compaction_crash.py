@@ -149,7 +149,7 @@ async def test_old_files_that_came_back_and_a_lost_catalog(memory_path: Path) ->
     """A power cut may undo removals in any order. The file of the highest generation covers the most."""
     storage = await filled(memory_path / "data")
     await storage.checkpoint()
-    old = {segment.path: Path(segment.path).read_bytes() for segment in storage._log(PARTITION).segments}
+    old = {segment.path: Path(segment.path).read_bytes() for segment in storage._logs[PARTITION].segments}
     for _ in range(2):
         await storage.compact()
         await storage.commit([put(PARTITION, (b"0", b"." * 300))])

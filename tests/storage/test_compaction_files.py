@@ -46,12 +46,12 @@ async def test_a_time_is_found_though_its_segment_was_replaced(tmp_path: Path) -
 
 async def test_small_neighbours_become_one(tmp_path: Path) -> None:
     storage = await filled(tmp_path / "data", count=60)
-    many = len(storage._log(PARTITION).segments)
+    many = len(storage._logs[PARTITION].segments)
     size = storage.size(PARTITION)
     for _ in range(3):
         await storage.compact()
         await storage.commit([put(PARTITION, (b"more", b"." * 300))])
-    few = storage._log(PARTITION).segments
+    few = storage._logs[PARTITION].segments
     assert len(few) < many / 2
     assert storage.size(PARTITION) < size / 2
     for segment in few[:-1]:
@@ -70,7 +70,7 @@ async def test_what_needs_no_change_is_not_written_again(tmp_path: Path) -> None
         await storage.commit([put(topic.partition(0), (b"%d" % number, b"." * 60))])
     await storage.compact()
     assert not any("-1." in name for name in segment_files(tmp_path / "data"))
-    assert all(segment.clean_to > 0 for segment in storage._log(topic.partition(0)).segments[:-1])
+    assert all(segment.clean_to > 0 for segment in storage._logs[topic.partition(0)].segments[:-1])
     await storage.close()
 
 
@@ -103,7 +103,7 @@ async def test_readers_of_the_old_file_go_on(tmp_path: Path) -> None:
 async def test_a_damaged_segment_stays_as_it_is(tmp_path: Path) -> None:
     storage = await filled(tmp_path / "data")
     await storage.checkpoint()
-    victim = storage._log(PARTITION).segments[1]
+    victim = storage._logs[PARTITION].segments[1]
     await storage.close()
     data = bytearray(Path(victim.path).read_bytes())
     data[80] ^= 0xFF
@@ -176,7 +176,7 @@ async def test_a_part_of_it_is_trimmed_while_it_is_compacted(
     """What is left of a group stays dirty, and nothing behind it counts as clean before it."""
     storage = await filled(tmp_path / "data")
     await storage.update_topic(replace(TOPIC, config=TOPIC.config.with_overrides({"segment.bytes": "1000"})))
-    second = storage._log(PARTITION).segments[1].base_offset
+    second = storage._logs[PARTITION].segments[1].base_offset
     in_worker = storage._compactor._in_worker
     steps = 0
 

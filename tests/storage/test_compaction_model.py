@@ -242,7 +242,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.run(self.storage.checkpoint())
         found = list(Verification(self.directory).findings())
         assert not found, found
-        log = self.storage._log(self.partition)
+        log = self.storage._logs[self.partition]
         assert self.storage.size(self.partition) == sum(
             Path(each.path).stat().st_size for each in log.segments
         )
@@ -260,7 +260,7 @@ class CompactionMachine(RuleBasedStateMachine):
         assert list(found) == sorted(found)
         for offset, record in found.items():
             assert record == self.written[offset]
-        log = self.storage._log(self.partition)
+        log = self.storage._logs[self.partition]
         stable = self.storage.bounds(self.partition).stable
         untouched = min(stable, log.segments[-1].base_offset if log.segments else self.end)
         latest = self.latest_committed(stable)
@@ -292,7 +292,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     def check_region_is_clean(self, found: dict[int, Record]) -> None:
         clean_to = 0
-        for segment in self.storage._log(self.partition).segments[:-1]:
+        for segment in self.storage._logs[self.partition].segments[:-1]:
             if segment.clean_to > segment.base_offset:
                 clean_to = segment.clean_to
         keys = [record.key for offset, record in found.items() if offset < clean_to]

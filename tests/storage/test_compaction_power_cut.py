@@ -64,7 +64,7 @@ async def lives(place: Path, chance: random.Random) -> int:
         disk.left = chance.randrange(1, 80)
         with suppress(PosthouseError):
             await storage.compact()
-        swapped += any(segment.generation for segment in storage._log(partition).segments)
+        swapped += any(segment.generation for segment in storage._logs[partition].segments)
         disk.cut_power()
         shutil.copytree(place / str(life), place / str(life + 1))
         await storage.close()

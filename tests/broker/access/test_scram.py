@@ -13,13 +13,13 @@ from posthouse.broker.access.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
     Exchange,
-    Mechanism,
     Verifier,
     check_cost,
     verifier_of,
     verifier_of_salted,
 )
 from posthouse.model.errors import InvalidCredential, LoginFailed
+from posthouse.model.scram import Mechanism
 
 PASSWORD = "päss, word="
 NOTHING = Verifier(Mechanism.SHA_256, b"salt", MIN_ITERATIONS, bytes(32), bytes(32))

@@ -8,10 +8,11 @@ import pytest
 
 from posthouse.broker.access import scram
 from posthouse.broker.access import users as users_module
-from posthouse.broker.access.scram import MIN_ITERATIONS, Mechanism, verifier_of
+from posthouse.broker.access.scram import MIN_ITERATIONS, verifier_of
 from posthouse.broker.access.users import Users
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
+from posthouse.model.scram import Mechanism, salted_password
 from posthouse.storage.memory import MemoryStorage
 
 
@@ -29,7 +30,7 @@ async def make(users: Users, name: str = "ann", password: str = "pass", **fields
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The iterations of each time that a password is worked on."""
     costs: list[int] = []
-    work = scram.salted_password
+    work = salted_password
 
     def counting(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
         costs.append(iterations)
@@ -130,7 +131,7 @@ async def test_too_many_logins_at_once(users: Users, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(users_module, "_MAX_WAITING", 2)
     await make(users)
     go_on = threading.Event()
-    work = scram.salted_password
+    work = salted_password
     monkeypatch.setattr(scram, "salted_password", lambda *given: go_on.wait() and work(*given))
     logins = [asyncio.create_task(users.check_password("ann", "pass")) for _ in range(2)]
     await asyncio.sleep(0)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from posthouse.broker.access.scram import Exchange, Mechanism, Verifier
+from posthouse.broker.access.scram import Exchange, Verifier
 from posthouse.model.errors import LoginFailed
+from posthouse.model.scram import Mechanism
 from tests.fuzz.target import Target
 
 _SALT = bytes(24)

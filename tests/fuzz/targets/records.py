@@ -11,10 +11,11 @@ from crc32c import crc32c
 
 from posthouse.model.errors import CorruptBatch, PosthouseError, RecordTooLarge, UnsupportedFormat
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TimestampType
 from posthouse.records import batch as b
 from posthouse.records import columns, columns_pure
 from posthouse.records.arrow_layout import BinaryColumn
-from posthouse.records.builder import BatchBuilder, TimestampType
+from posthouse.records.builder import BatchBuilder
 from posthouse.records.columns import ColumnBuffers, Kernel, Wanted
 from posthouse.records.compression import Codec, compress, decompress
 from posthouse.records.control import build_marker, is_commit

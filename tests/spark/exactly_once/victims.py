@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.crash.workload import BrokerProcess
+from tests.crash.served import BrokerProcess
 
 PROGRAM = Path(__file__).with_name("program.py")
 MASTER = "local-cluster[2,1,1024]"

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
-from posthouse.broker.access.scram import MIN_ITERATIONS, Mechanism, verifier_of
+from posthouse.broker.access.scram import MIN_ITERATIONS, verifier_of
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.model.scram import Mechanism
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.sasl_authenticate import (
     SaslAuthenticateRequest,
