@@ -170,7 +170,7 @@ class Settings:
         0, int, "How many connections one user may have at once; 0 sets no limit."
     )
     offender_wait_seconds: float = _setting(
-        2.0,
+        1.0,
         float,
         "How long an address whose clients were refused again and again waits, at most; 0 for not at all.",
     )

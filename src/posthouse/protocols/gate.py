@@ -15,8 +15,8 @@ from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences
 log = logging.getLogger(__name__)
 
 SECONDS_TO_PROVE = 10.0
-SECONDS_TO_WAIT = 2.0
-OFFENDERS_AT_ONCE = 64
+SECONDS_TO_WAIT = 1.0
+OFFENDERS_AT_ONCE = 32
 """Visitors of an address that has to wait, who have not proven themselves."""
 _UNPROVEN_SHARE = 10
 _UNPROVEN_AT_LEAST = 64

@@ -7,6 +7,7 @@ from pamqp.commands import Basic, Queue
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.quotas import DEFAULT, Entity, Quota
+from posthouse.protocols.amqp.throttle import Pause
 from tests.protocols.amqp.guarded import GuardedRig
 from tests.protocols.amqp.rig import Rig
 from tests.protocols.amqp.wire import Wire
@@ -191,3 +192,42 @@ async def test_a_stop_does_not_wait_for_debts() -> None:
         await rig.paused()
         rig.listener.close()
         assert (await wire.receive())[1].reply_code == 320
+
+
+async def take_time(wire: Wire, times: int) -> None:
+    for number in range(times):
+        await wire.call(1, Queue.Declare(queue=f"q{number % 10}"))
+
+
+async def test_the_brokers_time_is_paid_for() -> None:
+    async with GuardedRig() as rig:
+        await rig.with_user("ann", EVERYTHING)
+        async with await rig.log_in("ann") as wire:
+            # A hundred requests take some milliseconds, and the quota is one in 10 seconds.
+            await rig.broker.access.quotas.change(Entity("ann"), {Quota.TIME: 0.01})
+            asking = asyncio.create_task(take_time(wire, 100))
+            connection = await rig.paused()
+            assert connection._conversation.throttle.reading.is_on
+            asking.cancel()
+
+
+async def test_the_time_of_publishes_is_paid_for() -> None:
+    async with Rig() as rig:
+        await rig.broker.access.quotas.change(Entity(None, "mine"), {Quota.TIME: 0.01})
+        async with await rig.open(name="mine") as wire:
+            for _ in range(1000):
+                wire.publish(1, "", "nowhere", b"x")
+            assert (await rig.paused())._conversation.throttle.reading.is_on
+
+
+async def test_the_longest_of_two_debts_counts() -> None:
+    loop = asyncio.get_running_loop()
+    ends: list[float] = []
+    pause = Pause(loop, lambda: ends.append(loop.time()))
+    begun = loop.time()
+    pause.last(0.2)
+    pause.last(0.01)
+    while not ends:
+        await asyncio.sleep(0.01)
+    assert ends[0] - begun >= 0.19
+    assert not pause.is_on

@@ -137,6 +137,16 @@ class AmqpConnection(asyncio.Protocol):
         self._pace.received += len(data)
         if self._unknown_bytes is not None and not self._is_modest(len(data)):
             return
+        throttle = self._conversation.throttle
+        if throttle.is_on and self._conversation.session is not None:
+            with throttle.stopwatch:
+                self._take(data)
+            throttle.worked()
+            self.regulate()
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         asked: Sequence[Asked]
         try:
             asked = self._decoder.feed(data)

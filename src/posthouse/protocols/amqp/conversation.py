@@ -41,6 +41,7 @@ from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
+from posthouse.protocols.stopwatch import Timed
 
 log = logging.getLogger(__name__)
 
@@ -237,6 +238,8 @@ class Conversation:
         self._is_held = True
         if self.session is not None:
             self.session.is_answering = True
+            if self.throttle.is_on:
+                answer = Timed(answer, self.throttle.stopwatch)
         self._task = self._loop.create_task(self._answered(number, answer, index))
         self._task.add_done_callback(self._done)
 
@@ -253,6 +256,7 @@ class Conversation:
         self._task = None
         if self.session is not None:
             self.session.answered()
+            self.throttle.worked()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -260,7 +264,8 @@ class Conversation:
         if self._task is None and not self.blocking:
             self._is_held = False
             waiting, self.waiting = self.waiting, deque()
-            self._work(waiting)
+            with self.throttle.stopwatch:
+                self._work(waiting)
         self._host.regulate()
 
     # The connection's own methods
@@ -353,9 +358,9 @@ class Conversation:
     async def end(self) -> None:
         """When this returns, nothing is left of it: exclusive queues are gone."""
         self.end_channels()
-        self.throttle.close()
         if self._task is not None:
             await asyncio.wait([self._task])
+        self.throttle.close()
         self._opening.leave()
         if self.session is None:
             return

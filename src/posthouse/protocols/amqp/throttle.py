@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from posthouse.broker.access.quotas import Quota, Quotas
+from posthouse.protocols.stopwatch import Stopwatch
 
 
 class Pause:
@@ -14,8 +15,10 @@ class Pause:
         self.is_on = False
 
     def last(self, seconds: float) -> None:
-        """From now on: whatever was said before does not count."""
+        """From now on, unless it lasts for longer already."""
         if seconds <= 0:
+            return
+        if self._timer is not None and self._timer.when() >= self._loop.time() + seconds:
             return
         self.cancel()
         self.is_on = True
@@ -46,6 +49,8 @@ class Throttle:
         self._quotas = quotas
         self._user = ""
         self._client = ""
+        self.stopwatch = Stopwatch()
+        """To run while the client's requests are worked on."""
         self.reading = Pause(loop, read_on)
         self.deliveries = Pause(loop, deliver_again)
 
@@ -68,6 +73,11 @@ class Throttle:
     def gotten(self, size: int) -> None:
         """One message that was asked for: whoever asks again has to wait."""
         self.reading.last(self._quotas.take(Quota.READ, self._user, self._client, size))
+
+    def worked(self) -> None:
+        """For as long as the stopwatch says, since the last time."""
+        seconds, self.stopwatch.seconds = self.stopwatch.seconds, 0.0
+        self.reading.last(self._quotas.take(Quota.TIME, self._user, self._client, seconds))
 
     def close(self) -> None:
         self.reading.cancel()

@@ -87,7 +87,8 @@ from posthouse.protocols.kafka.handlers import (
 )
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
-from posthouse.protocols.kafka.throttling import Stopwatch, Throttling, Timed
+from posthouse.protocols.kafka.throttling import Throttling
+from posthouse.protocols.stopwatch import Stopwatch, Timed
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)

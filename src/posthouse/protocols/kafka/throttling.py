@@ -1,8 +1,5 @@
 """Quotas on Kafka's requests: the answer goes out at once and says for how long nothing more is heard."""
 
-import time
-from collections.abc import Coroutine, Generator
-from types import TracebackType
 from typing import Any
 
 from posthouse.broker.access.principal import Principal
@@ -15,49 +12,6 @@ _READING = frozenset({1, 78})
 """Fetch and ShareFetch."""
 _FREE = frozenset({API_VERSIONS_KEY, 17, 36})
 """What comes before anybody is known. One answer to ApiVersions is shared by all."""
-
-
-class Stopwatch:
-    """The time that the event loop has worked for one request; waiting costs nothing."""
-
-    __slots__ = ("_since", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._since = 0.0
-
-    def __enter__(self) -> None:
-        self._since = time.thread_time()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.seconds += time.thread_time() - self._since
-
-
-class Timed(Coroutine[Any, Any, Message]):
-    """A coroutine whose steps are timed."""
-
-    def __init__(self, inner: Coroutine[Any, Any, Message], stopwatch: Stopwatch) -> None:
-        self._inner = inner
-        self._stopwatch = stopwatch
-
-    def send(self, value: Any) -> Any:
-        with self._stopwatch:
-            return self._inner.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        with self._stopwatch:
-            return self._inner.throw(*error)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def __await__(self) -> Generator[Any, Any, Message]:
-        return self._inner.__await__()
 
 
 class Throttling:
