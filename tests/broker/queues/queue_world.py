@@ -219,7 +219,7 @@ class QueueWorld(RuleBasedStateMachine):
             assert not self.ledger.passed_over(name)
             assert queue.leased_count == len(self.ledger.alive[name]) - len(ready)
             leased = sum(message.size for each in queue.lanes for message in each.leased.values())
-            assert queue._leased_bytes == leased
+            assert queue.leased_bytes == leased
             if name == "short":
                 assert len(ready) <= SHORT
             if any(consumer.name == name and consumer.credit > 0 for consumer in self.consumers):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from posthouse.broker.appending import Produced
+from posthouse.broker.queues import handing_out
 from posthouse.broker.queues import loading as loading_module
 from posthouse.broker.queues import queue as queue_module
 from posthouse.broker.queues.definition import Overflow
@@ -125,7 +126,7 @@ async def test_large_messages_are_not_all_in_memory() -> None:
 
 
 async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "LEASED_BYTES", -1)
+    monkeypatch.setattr(handing_out, "LEASED_BYTES", -1)
 
     class Refusing(Taker):
         def deliver(self, messages: Sequence[Message]) -> None:
@@ -145,7 +146,7 @@ async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.
 async def test_what_came_back_is_read_again_in_its_order_and_a_window_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue_module, "LEASED_BYTES", 1000)
+    monkeypatch.setattr(handing_out, "LEASED_BYTES", 1000)
     monkeypatch.setattr(loading_module, "WINDOW", 10)
     monkeypatch.setattr(loading_module, "LOW_WINDOW", 5)
     async with running() as rig:

@@ -17,7 +17,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from posthouse.broker.queues import excess, expiries, key_order, lane, loading, progress, queue, recovery
+from posthouse.broker.queues import (
+    excess,
+    expiries,
+    handing_out,
+    key_order,
+    lane,
+    loading,
+    progress,
+    queue,
+    recovery,
+)
 from posthouse.model.errors import StorageFull
 from posthouse.storage.engine import FileStorage
 from posthouse.storage.interface import Storage
@@ -57,10 +67,10 @@ class QueueMachine(Faults, Consuming):
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "WINDOW", WINDOW)
     monkeypatch.setattr(loading, "LOW_WINDOW", WINDOW // 2)
-    monkeypatch.setattr(queue, "AT_ONCE", 4)
+    monkeypatch.setattr(handing_out, "AT_ONCE", 4)
     monkeypatch.setattr(excess, "AT_ONCE", 2)
     monkeypatch.setattr(queue, "RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(queue, "LEASED_BYTES", 3)
+    monkeypatch.setattr(handing_out, "LEASED_BYTES", 3)
     monkeypatch.setattr(loading, "RESERVATION", 4)
     monkeypatch.setattr(lane, "RESERVATION", 4)
     monkeypatch.setattr(expiries, "SPAN", 5)

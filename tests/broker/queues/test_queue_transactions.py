@@ -27,14 +27,14 @@ async def test_what_a_transaction_settles_frees_its_key_and_its_bytes() -> None:
         await wave.commit()
         await taker.has(2)
         assert taker.values == [b"aaaaa", b"bbbbb"]
-        assert queue._leased_bytes == 5
+        assert queue.leased_bytes == 5
         await rig.publish(b"ccccc")
         wave = rig.broker.publishing.transaction()
         queue.ack(taker.taken[1:], wave)
         await wave.commit()
         await taker.has(3)
         queue.ack(taker.taken)
-        assert (queue._leased_bytes, queue.ready_bytes) == (0, 0)
+        assert (queue.leased_bytes, queue.ready_bytes) == (0, 0)
 
 
 async def test_a_transaction_for_a_queue_that_was_deleted() -> None:

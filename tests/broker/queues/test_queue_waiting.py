@@ -33,7 +33,7 @@ async def test_others_are_handed_out_while_a_key_waits() -> None:
         taker.raise_credit(queue, 5)
         await settle_turns()
         assert len(taker.taken) == 2
-        assert queue.message_count == 0 and queue._leased_bytes == 0
+        assert queue.message_count == 0 and queue.leased_bytes == 0
 
 
 async def test_one_is_got_though_another_key_waits() -> None:

@@ -51,7 +51,7 @@ class Excess:
             self.drop()
         else:
             asyncio.get_running_loop().call_later(self._queue.retry_seconds, self.drop)
-        self._queue.plan_pump()
+        self._queue.handing_out.plan()
 
     async def _drop(self) -> None:
         while (excess := self.count()) and not self._queue.is_deleted:

@@ -64,7 +64,7 @@ class Loading:
         if task.cancelled():
             return
         if task.exception() is not None or any(lane.window or lane.returned for lane in self._queue.lanes):
-            self._queue.plan_pump_after(task)
+            self._queue.handing_out.plan_after(task)
 
     async def _fill(self, only: Lane | None) -> None:
         lanes = self._queue.lanes
@@ -92,7 +92,7 @@ class Loading:
             lane.loaded(messages)
             lane.loaded_to = reader.position
             if messages:
-                self._queue.plan_pump()
+                self._queue.handing_out.plan()
 
     async def _reload(self, lane: Lane) -> None:
         """What came back and was let go from memory meanwhile; as much as fits a window, if it comes next."""
@@ -142,7 +142,7 @@ class Loading:
     def _reserved(self, task: asyncio.Task[None]) -> None:
         self.reserving = None
         if not task.cancelled():
-            self._queue.plan_pump_after(task)
+            self._queue.handing_out.plan_after(task)
 
     async def _done(self, task: asyncio.Task[None]) -> None:
         """Raises what went wrong with it, unless that is because the queue is gone."""

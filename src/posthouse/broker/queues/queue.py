@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from posthouse.broker.queues.consumers import Consumer, Consumers, dealt
+from posthouse.broker.queues.consumers import Consumer, Consumers
 from posthouse.broker.queues.dead_letters import Reason, publish_dead_letter
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
 from posthouse.broker.queues.excess import Excess
 from posthouse.broker.queues.expiring import Expiring
+from posthouse.broker.queues.handing_out import HandingOut
 from posthouse.broker.queues.key_order import KeyOrder
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.leases import Leases
@@ -30,14 +31,8 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.namespace import Namespace
     from posthouse.broker.queues.wave import Wave
 
-AT_ONCE = 256
-"""So many are handed out in one turn of the event loop."""
-_OFFERS = 16
-"""So many rounds of loading and handing out a new consumer is waited for."""
 RETRY_SECONDS = 1.0
 """What storage refused is tried again after so long."""
-LEASED_BYTES = 16 * 1024 * 1024
-"""Beyond this, the bodies of messages that are handed out are let go and read again if they come back."""
 
 
 class Queue:
@@ -75,10 +70,10 @@ class Queue:
         self._expiring = Expiring(self, host, self._loading.new_reader)
         self._excess = Excess(self, host, self._loading)
         self.returns = Returns(self, host)
-        self._pump_planned = False
+        self.handing_out = HandingOut(self, host, self._consumers, self._keys, self._loading, self._excess)
         self._bytes = 0
         """Of all that is not settled, roughly: nobody knows the bytes of each record in a batch."""
-        self._leased_bytes = 0
+        self.leased_bytes = 0
         self.room = Room(self)
         self.used_at = host.clock.monotonic()
         self.is_deleted = False
@@ -123,7 +118,7 @@ class Queue:
 
     @property
     def ready_bytes(self) -> int:
-        return self._bytes - self._leased_bytes
+        return self._bytes - self.leased_bytes
 
     @property
     def waiting(self) -> int:
@@ -163,8 +158,8 @@ class Queue:
         self._bytes += size
         if self._polling:
             self._polling.wake()
-        if not self._pump_planned:
-            self.plan_pump()
+        if not self.handing_out.is_planned:
+            self.handing_out.plan()
         if lane.expiries.earliest is not None:
             self._expiring.plan()
         self._excess.drop()
@@ -175,7 +170,7 @@ class Queue:
         """Raises InUse where one of the consumers wants to be alone."""
         self._consumers.add(consumer, exclusive=exclusive, priority=priority)
         self.touch()
-        self.plan_pump()
+        self.handing_out.plan()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """What it holds stays leased until it is settled or released."""
@@ -185,146 +180,20 @@ class Queue:
         if not self._consumers and self.definition.auto_delete and not self.is_deleted:
             self.namespace.delete_unused(self)
         self._excess.drop()
-        self.plan_pump()
+        self.handing_out.plan()
 
     def touch(self) -> None:
         self.used_at = self._host.clock.monotonic()
 
     def credit_raised(self) -> None:
         """A consumer can take more."""
-        if not self._pump_planned:
-            self.plan_pump()
-
-    def plan_pump(self) -> None:
-        """Hand out what there is at the end of this turn of the event loop."""
-        if len(self._consumers) and not self._pump_planned:
-            self._pump_planned = True
-            asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        """Hand out what is in memory, as far as there is credit."""
-        self._pump_planned = False
-        if self.is_deleted or self._is_changing:
-            return
-        consumers = self._consumers.next_in_turn()
-        if not consumers:
-            self._excess.drop()  # what they were expected to take
-            return
-        self._loading.plan_reservation()
-        credit = (
-            consumers[0].credit if len(consumers) == 1 else sum(consumer.credit for consumer in consumers)
-        )
-        messages = self._take(min(credit, AT_ONCE))
-        if messages:
-            for consumer, hand in dealt(messages, consumers):
-                consumer.deliver(hand)
-            self._let_bodies_go(messages)
-            self.room.tell()
-            self.plan_pump()  # there may be more, for these or for others
-        self._excess.drop()
-        self._plan_filling()
-
-    @property
-    def _is_changing(self) -> bool:
-        """What is too much goes, and what comes back is there, before anybody gets anything."""
-        return self._excess.going is not None or self.returns.going is not None
-
-    def _plan_filling(self) -> None:
-        if self._keys is None or not self._keys.is_crowded:
-            self._loading.plan()
-
-    async def hand_out(self) -> None:
-        """Return when what is ready was offered to the consumers, as far as they have credit."""
-        for _ in range(_OFFERS):
-            if self.is_deleted or not self._consumers.next_in_turn():
-                return
-            self._pump()
-            under_way = (
-                self._excess.going,
-                self.returns.going,
-                self._loading.reserving,
-                self._loading.filling,
-            )
-            if waiting := [task for task in under_way if task is not None]:
-                await asyncio.wait(waiting)
-            elif not any(lane.window or lane.returned for lane in self.lanes):
-                return
-
-    def plan_pump_after(self, task: asyncio.Task[None]) -> None:
-        """At once, or some time later where it failed: nobody else may come to see to it."""
-        if task.exception() is None:
-            self.plan_pump()
-        elif not self.is_deleted:
-            asyncio.get_running_loop().call_later(self.retry_seconds, self.plan_pump)
-
-    def _take(self, most: int) -> list[Message]:
-        while leased := self._lease(most):
-            alive = self._alive(leased)
-            admitted = alive if self._keys is None else self._keys.admit(alive)
-            self._leased_bytes += sum(message.size for message in admitted)
-            if admitted:
-                return admitted
-        self._loading.plan_reservation()  # what comes next may lie far behind what has expired
-        return []
-
-    def _lease(self, most: int) -> list[Message]:
-        taken: list[Message] = []
-        for lane in reversed(self.lanes):
-            taken += lane.take(most - len(taken))
-            if len(taken) >= most:
-                break
-            if (lane.has_more or lane.window) and lane.ready > 0:
-                break  # lower priorities wait until these are in memory and may be handed out
-        return taken
-
-    def _alive(self, leased: list[Message]) -> list[Message]:
-        """Without those whose time has come."""
-        now: int | None = None
-        expired: list[Message] = []
-        for message in leased:
-            if message.expires_ms:
-                now = now or self._host.clock.now_ms()
-                if message.expires_ms <= now:
-                    expired.append(message)
-        if not expired:
-            return leased
-        self._leased_bytes += sum(message.size for message in expired)
-        self.die_soon(expired, Reason.EXPIRED)
-        gone = set(expired)
-        return [message for message in leased if message not in gone]
-
-    def _let_bodies_go(self, messages: Sequence[Message]) -> None:
-        if self._leased_bytes > LEASED_BYTES:
-            for message in messages:
-                if message.lane.leased.get(message.position) is message:
-                    message.value = None
+        if not self.handing_out.is_planned:
+            self.handing_out.plan()
 
     async def get(self) -> Message | None:
         """One message, leased; None when there is none. Raises Unavailable."""
         self.touch()
-        while True:
-            if self.is_deleted:
-                return None
-            if (changing := self._excess.going or self.returns.going) is not None:
-                await asyncio.wait([changing])
-                continue
-            self._loading.plan_reservation()
-            taken = self._take(1)
-            if taken:
-                self.room.tell()
-                return taken[0]
-            if self._loading.reserving is not None:
-                await self._loading.reserved()
-            elif self._loading.filling is not None or self._has_more_to_take:
-                await self._loading.filled()
-            else:
-                return None
-
-    @property
-    def _has_more_to_take(self) -> bool:
-        if self._keys is not None and self._keys.is_crowded:
-            return False
-        return any(lane.has_more for lane in self.lanes)
+        return await self.handing_out.get()
 
     async def poll(self, most: int, seconds: float, *, lease_seconds: float) -> list[Message]:
         """Up to `most` messages, leased for `lease_seconds`; none only when none came within `seconds`."""
@@ -333,7 +202,7 @@ class Queue:
         while True:
             first = await self.get()
             if first is not None:
-                taken = [first, *self._take(most - 1)]
+                taken = [first, *self.handing_out.take(most - 1)]
                 self._leases.set(taken, lease_seconds)
                 return taken
             if self.is_deleted:
@@ -381,7 +250,7 @@ class Queue:
         self._settled()
 
     def _let_go(self, message: Message) -> None:
-        self._leased_bytes -= message.size
+        self.leased_bytes -= message.size
         self._bytes -= message.size
         if self._keys is not None:
             self._keys.free(message)
@@ -390,9 +259,9 @@ class Queue:
 
     def _settled(self) -> None:
         if self._keys is not None:
-            self.plan_pump()
+            self.handing_out.plan()
             self._polling.wake()
-        if not self._leased_bytes and not any(lane.ready for lane in self.lanes):
+        if not self.leased_bytes and not any(lane.ready for lane in self.lanes):
             self._bytes = 0
         self.room.tell()
 
@@ -406,7 +275,7 @@ class Queue:
 
     def given_back(self, message: Message) -> None:
         """One that was leased is ready."""
-        self._leased_bytes -= message.size
+        self.leased_bytes -= message.size
         if self._keys is not None:
             self._keys.free(message)
         if self._leases:
@@ -420,12 +289,9 @@ class Queue:
         self._excess.drop()
         if self._polling:
             self._polling.wake()
-        self.plan_pump()
-        self._plan_filling_if_consumed()
-
-    def _plan_filling_if_consumed(self) -> None:
+        self.handing_out.plan()
         if len(self._consumers):
-            self._plan_filling()
+            self.handing_out.plan_loading()
 
     def reject(self, messages: Sequence[Message]) -> None:
         """A dead letter, or gone where there is no place for those."""
@@ -442,7 +308,7 @@ class Queue:
         """The same for those that nobody holds: they are leased to be let go. Returns when that is done."""
         for message in messages:
             message.lane.leased[message.position] = message
-            self._leased_bytes += message.size
+            self.leased_bytes += message.size
         if self.definition.dead_letter_exchange is None:
             self.ack(messages)
         elif messages:
@@ -474,7 +340,7 @@ class Queue:
             count += lane.purge()
             self._loading.begin_at(lane, lane.end)
             self.progressed(lane)
-        self._bytes = self._leased_bytes
+        self._bytes = self.leased_bytes
         self._settled()
         return count
 
@@ -490,7 +356,7 @@ class Queue:
     def put_aside(self) -> None:
         """Messages are in the stash now, where some of them have yet to be read."""
         self._expiring.plan()
-        self.plan_pump()
+        self.handing_out.plan()
 
     # The end
 

@@ -60,7 +60,7 @@ async def _begin(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -
             channel.outbox.send(channel.answer(Basic.ConsumeOk(consumer.tag)))
         if consumer.tag in channel.consumers:  # its queue may be gone already
             consumer.is_active = True
-            await consumer.queue.hand_out()
+            await consumer.queue.handing_out.offer()
 
 
 def _consume_replies(channel: Channel, method: Basic.Consume, tag: str) -> bytes | None:
