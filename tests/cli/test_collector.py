@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from posthouse.cli.collector import LEAST_SECONDS, LONG_SECONDS, SHARE, Collector
+from posthouse.cli.collector import LEAST_SECONDS, LONG_SECONDS, MOST_SECONDS, SHARE, Collector
 
 
 class Knot:
@@ -104,7 +104,7 @@ def test_what_was_put_aside_is_looked_through_after_a_while(collector: Collector
 def test_looking_through_everything_takes_a_small_share_of_the_time(
     collector: Collector, spent: Spent
 ) -> None:
-    took = 1.0
+    took = 0.1
     spent.of_each = took
     kept = Knot()
     be_busy()
@@ -114,6 +114,24 @@ def test_looking_through_everything_takes_a_small_share_of_the_time(
     collector.turn(took / SHARE - 1)
     assert later() is not None
     collector.turn(took / SHARE)
+    assert later() is None
+
+
+def test_what_was_put_aside_is_looked_through_in_the_end_however_busy_it_is(
+    collector: Collector, spent: Spent
+) -> None:
+    spent.of_each = 1.0
+    kept = Knot()
+    be_busy()
+    collector.turn(1.0)
+    later = weakref.ref(kept)
+    del kept
+    for second in range(2, int(MOST_SECONDS)):
+        be_busy()
+        collector.turn(float(second))
+    assert later() is not None
+    be_busy()
+    collector.turn(MOST_SECONDS)
     assert later() is None
 
 

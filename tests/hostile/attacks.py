@@ -251,7 +251,7 @@ CONTROLS: dict[str, Attack] = {
 }
 SERVED: dict[str, str] = {
     **{f"{codec.name.lower()} bomb, plain topic": NOISE for codec in CODECS},
-    "2³¹ records in one batch": REQUESTS,
+    "400,000 tiny records, compacted topic": NOISE,
 }
-"""Attacks that nobody is slowed down for, since a plain topic takes what it gets, and somebody who fills in a
-header wrong may not know better: they are requests like others. With the control that is like them."""
+"""Attacks that nobody is slowed down for, since a topic takes them: they are requests like others. With the
+control that is like them."""

@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from posthouse.protocols.kafka.codec.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from posthouse.protocols.kafka.codec.headers import request_frame
+from posthouse.protocols.kafka.codec.registry import APIS
 from posthouse.protocols.offences import FREE_SECONDS
 from posthouse.records.compression import Codec
 from tests.hostile import bombs
@@ -78,6 +85,22 @@ def test_another_address_does_not_wait(tmp_path: Path) -> None:
         with KafkaPeer(target.kafka) as same:
             same.create_topic("of-the-same-address")
         assert time.monotonic() - begun > 3
+
+
+def test_who_wants_no_answer_and_is_cut_off_has_not_offended(tmp_path: Path) -> None:
+    """The topic may be gone, or the disk full: that is no fault of theirs."""
+    data = TopicProduceData(topic_id=bytes(range(16)), partition_data=[PartitionProduceData(records=b"x")])
+    body = APIS[0].encode_request(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]))
+    frame = b"".join(request_frame(0, APIS[0].max_version, 1, "peer", body))
+    with victim(tmp_path, "--offender-wait-seconds", "5") as target:
+        for _ in range(2 * int(FREE_SECONDS)):
+            with Peer(target.kafka) as peer:
+                peer.send(frame)
+                assert peer.is_closed()
+        begun = time.monotonic()
+        with KafkaPeer(target.kafka) as peer:
+            peer.create_topic("topic")
+        assert time.monotonic() - begun < 3
 
 
 def test_a_client_of_the_same_address_gets_in(target: Victim) -> None:

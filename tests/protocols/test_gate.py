@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from posthouse.model.clock import ManualClock
-from posthouse.protocols.gate import OFFENDERS_AT_ONCE, Gate, Visitor
+from posthouse.protocols.gate import (
+    OFFENDERS_AT_ONCE,
+    SECONDS_TO_BEGIN,
+    SECONDS_TO_WAIT,
+    Gate,
+    Visitor,
+)
+from posthouse.protocols.offences import FREE_SECONDS
 
 
 class Guests:
@@ -91,18 +98,65 @@ def test_an_address_that_was_refused_often_has_to_wait() -> None:
     assert guests.gate.wait(Visitor("10.0.0.2", "elsewhere", lambda: None)) == 0
 
 
-def test_only_some_of_an_address_wait_and_the_newest_are_among_them() -> None:
-    guests = Guests(total=1000)
+def offended_often(guests: Guests) -> None:
     offender = Visitor("10.0.0.1", "offender", lambda: None)
-    guests.gate.enter(offender)
-    guests.gate.prove(offender)
     for _ in range(20):
         guests.gate.offended(offender)
-    for number in range(OFFENDERS_AT_ONCE + 3):
+
+
+def test_only_some_of_an_address_wait_and_each_gets_its_turn() -> None:
+    guests = Guests(total=1000)
+    offended_often(guests)
+    for number in range(OFFENDERS_AT_ONCE):
         assert guests.come(str(number)) is None
-    assert guests.gone == ["0", "1", "2"]
+    assert "refused too often" in (guests.come("one more") or "")
     assert guests.come("elsewhere", "10.0.0.2") is None
-    assert len(guests.gone) == 3
+    guests.clock.advance(SECONDS_TO_WAIT)
+    offended_often(guests)
+    assert guests.come("too early") is not None, "those who wait have not even begun"
+    assert guests.gone == []
+    guests.clock.advance(SECONDS_TO_BEGIN)
+    offended_often(guests)
+    assert guests.come("later") is None
+    assert guests.gone == ["0"], "it had its time"
+
+
+def test_who_is_refused_for_want_of_room_owes_nothing() -> None:
+    guests = Guests(total=1000)
+    offended_often(guests)
+    for number in range(1000):
+        guests.come(str(number))
+    guests.clock.advance(FREE_SECONDS + SECONDS_TO_WAIT)
+    assert guests.gate.wait(Visitor("10.0.0.1", "newcomer", lambda: None)) == 0
+
+
+def test_an_address_that_floods_makes_room_for_its_own() -> None:
+    guests = Guests(total=10_000)
+    guests.come("good", "10.0.0.2")
+    for number in range(2000):
+        guests.come(str(number))
+    assert "good" not in guests.gone
+    assert guests.gate.unproven == 1000
+    assert guests.gate.wait(Visitor("10.0.0.1", "newcomer", lambda: None)) > 0
+    assert guests.gate.wait(Visitor("10.0.0.2", "newcomer", lambda: None)) == 0
+
+
+def test_who_goes_to_make_room_for_many_others_owes_nothing() -> None:
+    guests = Guests(total=10_000)
+    for number in range(30):
+        guests.come(f"good {number}", "10.1.0.1")
+    for number in range(5000):
+        guests.come(str(number), f"10.0.{number >> 8}.{number & 255}")
+    assert "good 29" in guests.gone
+    assert guests.gate.wait(Visitor("10.1.0.1", "newcomer", lambda: None)) == 0
+
+
+def test_the_owner_of_a_network_is_one_address() -> None:
+    guests = Guests(total=1000, per_address=3)
+    for number in range(3):
+        assert guests.come(str(number), f"2001:db8::{number}") is None
+    assert guests.come("fourth", "2001:db8::f") is not None
+    assert guests.come("elsewhere", "2001:db8:0:1::f") is None
 
 
 def test_who_is_sent_away_and_who_comes_to_nothing_offend() -> None:

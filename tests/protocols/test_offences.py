@@ -4,7 +4,7 @@ import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.protocols import offences
-from posthouse.protocols.offences import FREE_SECONDS, NOTHING_CAME_SECONDS, Offences
+from posthouse.protocols.offences import FREE_SECONDS, NOTHING_CAME_SECONDS, Offences, owner_of
 
 HOST = "10.0.0.1"
 MOST = 2.0
@@ -75,10 +75,12 @@ def test_connections_that_come_to_nothing_cost_a_tenth() -> None:
 def test_an_owner_of_many_addresses_is_one() -> None:
     record = Record()
     for number in range(100):
-        record.offend(host=f"2001:db8:0:1::{number:x}")
-    assert record.offences.wait("2001:db8:0:1:ffff::1%eth0") == MOST
-    assert record.offences.wait("2001:db8:0:2::1") == 0
+        record.offend(host=owner_of(f"2001:db8:0:1::{number:x}"))
+    assert record.offences.wait(owner_of("2001:db8:0:1:ffff::1%eth0")) == MOST
+    assert record.offences.wait(owner_of("[2001:db8:0:1::5]")) == MOST
+    assert record.offences.wait(owner_of("2001:db8:0:2::1")) == 0
     assert len(record.offences) == 1
+    assert owner_of("10.0.0.1") == "10.0.0.1"
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ LONG_SECONDS = 0.01
 """A collection that took longer would keep others waiting if all it went through was gone through again."""
 SHARE = 0.002
 """Of the time, for going through all that was put aside."""
-LEAST_SECONDS = 10.0
+LEAST_SECONDS, MOST_SECONDS = 10.0, 300.0
 """Between doing that and doing it again."""
 
 
@@ -32,7 +32,7 @@ class Collector:
         self._timer: asyncio.TimerHandle | None = None
         self._all_seen_at = 0.0
         self._cost = 0.0
-        """Of going through all that was put aside: what it took to do so before that. 0 if there is none."""
+        """Of going through all that was put aside: the sum of what it took before. 0 if there is none."""
         self._was_busy = False
         """Whether anything was collected since."""
 
@@ -62,7 +62,7 @@ class Collector:
         if (
             self._cost
             and self._was_busy
-            and now - self._all_seen_at >= max(LEAST_SECONDS, self._cost / SHARE)
+            and now - self._all_seen_at >= min(max(LEAST_SECONDS, self._cost / SHARE), MOST_SECONDS)
         ):
             gc.unfreeze()
             self._cost = self._collect()

@@ -8,6 +8,7 @@ PosthouseError
 │   ├── TopicExists
 │   ├── CorruptBatch           bytes that fail their own checksum or framing
 │   ├── InvalidRecord          well-formed bytes that break a rule of the log
+│   │   └── Malformed          a batch that no producer writes
 │   ├── InvalidTimestamp
 │   ├── RecordTooLarge
 │   │   └── Inflated           small as it came, and too much when it is decompressed
@@ -80,6 +81,10 @@ class CorruptBatch(BadRequest):
 
 
 class InvalidRecord(BadRequest):
+    pass
+
+
+class Malformed(InvalidRecord):
     pass
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from posthouse.model.clock import Clock
-from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences
+from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences, owner_of
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +18,12 @@ SECONDS_TO_PROVE = 10.0
 SECONDS_TO_WAIT = 1.0
 OFFENDERS_AT_ONCE = 32
 """Visitors of an address that has to wait, who have not proven themselves."""
+SECONDS_TO_BEGIN = 1.0
+"""Of those, for each after its waiting, while others of its address want its place."""
 _UNPROVEN_SHARE = 10
 _UNPROVEN_AT_LEAST = 64
+_CROWD_SHARE = 4
+"""An address with that part of all who are unproven is a crowd, and makes room for its own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,15 +31,20 @@ class Visitor:
     host: str
     peer: str
     send_away: Callable[[], object]
+    owner: str = field(init=False)
+    """What counts as its address."""
     since: float = field(default=0.0, init=False)
     has_joined: bool = field(default=False, init=False)
     """Its connection is there, and tells when it is gone."""
     is_unwanted: bool = field(default=False, init=False)
     """It was sent away before its connection was there."""
 
+    def __post_init__(self) -> None:
+        self.owner = owner_of(self.host)
+
 
 @dataclass(slots=True)
-class _Host:
+class _Address:
     visitors: int = 0
     unproven: dict[Visitor, None] = field(default_factory=dict)
     """In the order in which they came."""
@@ -58,9 +67,10 @@ class Gate:
         self._per_address = per_address
         self._most_unproven = min(total, max(_UNPROVEN_AT_LEAST, total // _UNPROVEN_SHARE))
         self._seconds_to_prove = seconds_to_prove
+        self._seconds_to_wait = seconds_to_wait
         self._offences = Offences(clock, seconds_to_wait)
         self._unproven: dict[Visitor, None] = {}
-        self._hosts: dict[str, _Host] = {}
+        self._addresses: dict[str, _Address] = {}
         self._count = 0
         self._sent_away = 0
         """Since the last sweep."""
@@ -74,30 +84,44 @@ class Gate:
 
     def enter(self, visitor: Visitor) -> str | None:
         """The reason why there is no room for it, None if there is."""
-        host = self._hosts.get(visitor.host) or _Host()
-        if self._per_address and host.visitors >= self._per_address:
+        now = self._clock.monotonic()
+        address = self._addresses.get(visitor.owner) or _Address()
+        if self._per_address and address.visitors >= self._per_address:
             return f"its address has {self._per_address} already (max_connections_per_address)"
-        if len(host.unproven) >= OFFENDERS_AT_ONCE and self.wait(visitor):
-            self._send_away(next(iter(host.unproven)), "others of its address wait, which was refused often")
+        if len(address.unproven) >= OFFENDERS_AT_ONCE and self.wait(visitor):
+            oldest = next(iter(address.unproven))
+            if oldest.since > now - self._seconds_to_wait - SECONDS_TO_BEGIN:
+                return f"its address was refused too often, and {len(address.unproven)} of it wait"
+            self._send_away(oldest, "others of its address wait, which was refused often")
         if self._count >= self._total or len(self._unproven) >= self._most_unproven:
             if not self._unproven:
                 return f"all {self._total} are taken (max_connections)"
-            self._send_away(next(iter(self._unproven)), "others wait, and it has not shown what it wants")
-        visitor.since = self._clock.monotonic()
+            self._make_room(address)
+        visitor.since = now
         self._count += 1
-        host = self._hosts.setdefault(visitor.host, host)
-        host.visitors += 1
-        host.unproven[visitor] = None
+        address = self._addresses.setdefault(visitor.owner, address)
+        address.visitors += 1
+        address.unproven[visitor] = None
         self._unproven[visitor] = None
         return None
 
+    def _make_room(self, address: _Address) -> None:
+        """The oldest goes: where one address floods the gate, of those who come from there."""
+        reason = "others wait, and it has not shown what it wants"
+        if len(address.unproven) > self._most_unproven // _CROWD_SHARE:
+            oldest = next(iter(address.unproven))
+            self._offences.add(oldest.owner)
+            self._send_away(oldest, reason)
+        else:
+            self._send_away(next(iter(self._unproven)), reason)
+
     def wait(self, visitor: Visitor) -> float:
         """Seconds until it is listened to."""
-        return self._offences.wait(visitor.host)
+        return self._offences.wait(visitor.owner)
 
     def offended(self, visitor: Visitor) -> float:
         """It did what no client does, or not again and again. How long its address has to wait."""
-        return self._offences.add(visitor.host)
+        return self._offences.add(visitor.owner)
 
     def prove(self, visitor: Visitor) -> None:
         self._take_from_unproven(visitor)
@@ -107,17 +131,17 @@ class Gate:
         if visitor not in self._unproven:
             return False
         del self._unproven[visitor]
-        del self._hosts[visitor.host].unproven[visitor]
+        del self._addresses[visitor.owner].unproven[visitor]
         return True
 
     def leave(self, visitor: Visitor) -> None:
         if self._take_from_unproven(visitor):
-            self._offences.add(visitor.host, NOTHING_CAME_SECONDS)
+            self._offences.add(visitor.owner, NOTHING_CAME_SECONDS)
         self._count -= 1
-        host = self._hosts[visitor.host]
-        host.visitors -= 1
-        if not host.visitors:
-            del self._hosts[visitor.host]
+        address = self._addresses[visitor.owner]
+        address.visitors -= 1
+        if not address.visitors:
+            del self._addresses[visitor.owner]
 
     def sweep(self) -> None:
         """Send those away who had their time. They are in the order in which they came."""
@@ -129,11 +153,11 @@ class Gate:
         for visitor in list(self._unproven):
             if visitor.since > latest:
                 break
+            self._offences.add(visitor.owner)
             self._send_away(visitor, f"no login or request in {self._seconds_to_prove:g} s")
 
     def _send_away(self, visitor: Visitor, reason: str) -> None:
         self._take_from_unproven(visitor)
-        self._offences.add(visitor.host)
         if not self._sent_away:  # one line for the first; a flood of them is counted
             log.info("sending the connection from %s away: %s", visitor.peer, reason)
         self._sent_away += 1

@@ -164,7 +164,12 @@ class Listener:
             )
         except BaseException:
             if self._tls is None and arriving:
-                raise  # its transport has the socket now: it must not be closed under it, and `join` says no
+                # Its transport has the socket now: it must not be closed under it, and `join` says no. Some
+                # event loops do not even ask, so it is forgotten after that.
+                visitor.is_unwanted = True
+                for each in arriving:
+                    self._loop.call_soon(self._arriving.pop, each, None)
+                raise
             accepted.close()
             for each in arriving:
                 self._arriving.pop(each, None)
@@ -177,7 +182,8 @@ class Listener:
             # A task that never began holds the socket by its failure, and the visitor holds the task.
             visitor.send_away = _nothing
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._gate.offended(visitor)
+            if not isinstance(error, ConnectionError):  # probes go away like that
+                self._gate.offended(visitor)
             log.warning("no %s connection with %s: %s", self._name, visitor.peer, error)
 
     def _enter(self, visitor: Visitor) -> bool:

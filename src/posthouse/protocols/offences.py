@@ -20,6 +20,8 @@ _PREFIX = 64
 
 
 class Offences:
+    """By `owner_of` an address."""
+
     def __init__(self, clock: Clock, most_seconds: float) -> None:
         """Nobody waits longer than `most_seconds`."""
         self._clock = clock
@@ -29,21 +31,21 @@ class Offences:
     def __len__(self) -> int:
         return len(self._paid_at)
 
-    def add(self, host: str, seconds: float = OFFENCE_SECONDS) -> float:
+    def add(self, owner: str, seconds: float = OFFENCE_SECONDS) -> float:
         """One more. How long the address has to wait now."""
-        owner, now = _owner(host), self._clock.monotonic()
+        now = self._clock.monotonic()
         owed = max(self._paid_at.pop(owner, now) - now, 0.0) + seconds
         self._paid_at[owner] = now + min(owed, FREE_SECONDS + self._most)
         if len(self._paid_at) > _MOST_ADDRESSES:
             del self._paid_at[next(iter(self._paid_at))]
         return self._beyond_free(owed)
 
-    def wait(self, host: str) -> float:
+    def wait(self, owner: str) -> float:
         """How long a new connection of the address has to wait; 0 for nearly everybody."""
         if not self._paid_at:
             return 0.0
         now = self._clock.monotonic()
-        return self._beyond_free(self._paid_at.get(_owner(host), now) - now)
+        return self._beyond_free(self._paid_at.get(owner, now) - now)
 
     def _beyond_free(self, owed: float) -> float:
         return min(max(owed - FREE_SECONDS, 0.0), self._most)
@@ -55,7 +57,8 @@ class Offences:
             del self._paid_at[owner]
 
 
-def _owner(host: str) -> str:
+def owner_of(host: str) -> str:
+    """What counts as one address: of IPv6 a network, in which its owner may choose any."""
     if ":" not in host:
         return host
-    return str(ip_network((host.partition("%")[0], _PREFIX), strict=False))
+    return str(ip_network((host.strip("[]").partition("%")[0], _PREFIX), strict=False))

@@ -30,7 +30,7 @@ class Stopwatch:
 
 
 class Timed(Coroutine[Any, Any, T]):
-    """A coroutine whose steps are timed."""
+    """A coroutine whose steps are timed, for a task of its own: whoever awaits it takes the steps itself."""
 
     def __init__(self, inner: Coroutine[Any, Any, T], stopwatch: Stopwatch) -> None:
         self._inner = inner
@@ -48,4 +48,4 @@ class Timed(Coroutine[Any, Any, T]):
         self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self._inner.__await__()
+        raise TypeError("make a task of it")

@@ -37,6 +37,7 @@ from posthouse.model.errors import (
     CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
+    Malformed,
     RecordTooLarge,
     UnsupportedFormat,
 )
@@ -204,7 +205,7 @@ def validate_produced(buf: Readable, *, max_bytes: int) -> BatchHeader:
     if header.length > size:
         raise CorruptBatch(f"batch of {header.length} bytes is cut off after {size}")
     if header.length < size:
-        raise InvalidRecord(f"{size - header.length} bytes follow the batch; one batch is allowed")
+        raise Malformed(f"{size - header.length} bytes follow the batch; one batch is allowed")
     if size > max_bytes:
         raise RecordTooLarge(f"batch of {size} bytes exceeds the limit of {max_bytes}")
     if not verify_crc(buf, 0, size):
@@ -219,21 +220,21 @@ def validate_produced(buf: Readable, *, max_bytes: int) -> BatchHeader:
 def _check_count(header: BatchHeader) -> None:
     count = header.count
     if count < 1:
-        raise InvalidRecord(f"batch of {count} records")
+        raise Malformed(f"batch of {count} records")
     if count != header.last_offset_delta + 1:
-        raise InvalidRecord(f"{count} records but a last offset delta of {header.last_offset_delta}")
+        raise Malformed(f"{count} records but a last offset delta of {header.last_offset_delta}")
     size = header.length - HEADER_SIZE
     if count * SMALLEST_RECORD > size and (
         not header.attributes & CODEC_MASK or count * SMALLEST_RECORD > output_limit(size)
     ):
         # A count is an appointment with everybody who walks over offsets: queues, share groups, clients.
-        raise InvalidRecord(f"{count} records cannot be in {size} bytes")
+        raise Malformed(f"{count} records cannot be in {size} bytes")
 
 
 def _check_attributes(header: BatchHeader) -> None:
     attributes = header.attributes
     if attributes & CONTROL_BIT:
-        raise InvalidRecord("producers may not write control batches")
+        raise Malformed("producers may not write control batches")
     if attributes & CODEC_MASK not in _CODECS:
         raise UnsupportedFormat(f"unknown compression codec {attributes & CODEC_MASK}")
     if attributes & LOG_APPEND_TIME_BIT:
@@ -243,11 +244,11 @@ def _check_attributes(header: BatchHeader) -> None:
 def _check_producer(header: BatchHeader) -> None:
     if header.producer_id < 0:
         if header.attributes & TRANSACTIONAL_BIT:
-            raise InvalidRecord("transactional batch without a producer id")
+            raise Malformed("transactional batch without a producer id")
     elif header.base_sequence < 0:
-        raise InvalidRecord(f"producer id with sequence {header.base_sequence}")
+        raise Malformed(f"producer id with sequence {header.base_sequence}")
     elif header.producer_epoch < 0:
-        raise InvalidRecord(f"producer id with epoch {header.producer_epoch}")
+        raise Malformed(f"producer id with epoch {header.producer_epoch}")
 
 
 def _check_timestamp_values(header: BatchHeader) -> None:

@@ -1,6 +1,9 @@
 """Very many messages that come back at once: a part in each turn of the event loop, and in their order."""
 
 import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
 
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
@@ -23,6 +26,11 @@ async def held(rig: Rig) -> tuple[Queue, list[Message]]:
     await taker.has(COUNT)
     queue.unsubscribe(taker)
     return queue, taker.taken
+
+
+async def every(queue: Queue) -> AsyncIterator[Message]:
+    while (message := await queue.get()) is not None:
+        yield message
 
 
 def leased(queue: Queue) -> int:
@@ -130,3 +138,44 @@ async def test_the_oldest_of_them_go_where_there_are_too_many() -> None:
         assert first is not None
         assert first.value == b"1"
         assert queue.message_count == COUNT - 1
+
+
+async def test_what_is_too_much_is_counted_when_all_are_back() -> None:
+    """Those that come back are too often delivered, and go by themselves: nothing else is to go."""
+    async with running() as rig:
+        queue = await rig.queue(max_length=AT_ONCE, delivery_limit=1)
+        taker = Taker()
+        queue.subscribe(taker)
+        await rig.publish(*numbers(COUNT))
+        await taker.has(COUNT)
+        for message in taker.taken:
+            message.lane.progress.came_back(message.position)
+        queue.unsubscribe(taker)
+        await rig.publish(*numbers(AT_ONCE - 10))
+        queue.release(taker.taken)
+        await rig.publish(b"one more")
+        await queue.returns.done()
+        while queue._excess.going is not None:
+            await asyncio.wait([queue._excess.going])
+        assert queue.message_count == AT_ONCE - 9
+
+
+async def test_a_part_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as rig:
+        queue, messages = await held(rig)
+        queue.retry_seconds = 0.001
+        given_back = queue.given_back
+        failures = iter([None] * AT_ONCE + [ValueError("once")])
+
+        def failing(message: Message) -> None:
+            given_back(message)
+            error = next(failures, None)
+            if error is not None:
+                raise error
+
+        monkeypatch.setattr(queue, "given_back", failing)
+        queue.release(messages)
+        while queue.returns:
+            await asyncio.sleep(0.001)
+        await queue.returns.done()
+        assert [message.value async for message in every(queue)] == numbers(COUNT)

@@ -1,12 +1,15 @@
 """Quotas: publishers are read from more slowly, consumers are sent less at a time."""
 
 import asyncio
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from pamqp.commands import Basic, Queue
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.quotas import DEFAULT, Entity, Quota
+from posthouse.protocols import stopwatch
 from posthouse.protocols.amqp.throttle import Pause
 from tests.protocols.amqp.guarded import GuardedRig
 from tests.protocols.amqp.rig import Rig
@@ -218,6 +221,24 @@ async def test_the_time_of_publishes_is_paid_for() -> None:
             for _ in range(1000):
                 wire.publish(1, "", "nowhere", b"x")
             assert (await rig.paused())._conversation.throttle.reading.is_on
+
+
+async def test_the_time_of_methods_that_wait_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count()
+    monkeypatch.setattr(stopwatch, "time", SimpleNamespace(thread_time=lambda: float(next(ticks))))
+    async with Rig() as rig:
+        await rig.broker.access.quotas.change(Entity(None, "mine"), {Quota.TIME: 1e9})
+        async with await rig.open(name="mine") as wire:
+            taken: list[float] = []
+
+            def take(quota: Quota, user: str, client: str, amount: float) -> float:
+                taken.append(amount)
+                return 0.0
+
+            monkeypatch.setattr(rig.broker.access.quotas, "take", take)
+            await wire.call(1, Queue.Declare(queue="q"))
+            while sum(taken) < 2:  # it came, and it was worked on by a task
+                await asyncio.sleep(0)
 
 
 async def test_the_longest_of_two_debts_counts() -> None:

@@ -54,15 +54,17 @@ class Excess:
         self._queue.handing_out.plan()
 
     async def _drop(self) -> None:
-        while (excess := self.count()) and not self._queue.is_deleted:
+        while self.count() and not self._queue.is_deleted:
             await self._queue.returns.done()  # the oldest may be among those
-            oldest = await self._oldest(min(excess, AT_ONCE))
+            oldest = await self._oldest()
+            if oldest is None:
+                continue
             if not oldest:
                 return
             await self._queue.die(oldest, Reason.TOO_LONG)
 
-    async def _oldest(self, most: int) -> list[Message]:
-        """Of the lowest priority first."""
+    async def _oldest(self) -> list[Message] | None:
+        """Of the lowest priority first; None where others came back while they were looked for."""
         queue = self._queue
         for lane in queue.lanes:
             if lane.ready <= 0:
@@ -72,5 +74,7 @@ class Excess:
                 await self._loading.filled(lane)
             self._loading.plan_reservation()
             await self._loading.reserved()
-            return lane.take(most)
+            if queue.returns.going is not None:
+                return None
+            return lane.take(min(self.count(), AT_ONCE))
         return []

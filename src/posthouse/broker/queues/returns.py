@@ -30,7 +30,7 @@ class Returns:
         """Nothing is handed out while something comes."""
 
     def __len__(self) -> int:
-        """How many are as good as ready, but still leased."""
+        """How many are as good as ready, but mostly still leased."""
         return len(self._waiting)
 
     def take(self, messages: Sequence[Message], *, count: bool) -> None:
@@ -40,14 +40,18 @@ class Returns:
             return
         self._take_part()
         if self._waiting:
-            self.going = self._host.start(self._take_rest())
-            self.going.add_done_callback(self._taken)
+            self._start()
         else:
             self._queue.returned()
 
+    def _start(self) -> None:
+        if self.going is None:
+            self.going = self._host.start(self._take_rest())
+            self.going.add_done_callback(self._taken)
+
     async def done(self) -> None:
         """Return when nothing is on its way back."""
-        if self.going is not None:
+        while self.going is not None:
             await asyncio.wait([self.going])
 
     def finish(self) -> None:
@@ -62,8 +66,11 @@ class Returns:
 
     def _taken(self, task: asyncio.Task[None]) -> None:
         self.going = None
-        if not task.cancelled():
-            self._queue.returned()
+        if task.cancelled():
+            return
+        if task.exception() is not None and self._waiting:
+            asyncio.get_running_loop().call_later(self._queue.retry_seconds, self._start)
+        self._queue.returned()
 
     def _take_part(self) -> None:
         queue, settling, waiting = self._queue, self._host.settling, self._waiting

@@ -39,6 +39,8 @@ from posthouse.settings import Settings
 log = logging.getLogger(__name__)
 
 _ENOUGH = 2**62
+_BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
+"""Closed by no fault of the client."""
 
 
 class AmqpConnections:
@@ -122,7 +124,7 @@ class AmqpConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._stage is _Stage.OPEN and self._conversation.session is not None:
             log.warning("the AMQP connection from %s ended without a close", self.peer)
-            if self._decoder.held:
+            if self._decoder.held and not self._reading_paused:
                 self._listener.offended(self)
         self._stage = _Stage.LOST
         self._heartbeats.stop()
@@ -265,7 +267,7 @@ class AmqpConnection(asyncio.Protocol):
             seconds = self._limits.finishing_seconds
         else:
             log.warning("closing the AMQP connection from %s: %s", self.peer, refusal.text)
-            if refusal.code is not ReplyCode.CONNECTION_FORCED:
+            if refusal.code not in _BLAMELESS:
                 self._listener.offended(self)
         self._stage = _Stage.CLOSING
         self._decoder.close()
@@ -331,5 +333,6 @@ class AmqpConnection(asyncio.Protocol):
     def _too_late(self, fault: str) -> None:
         self._timer = None
         log.warning("the AMQP client at %s %s", self.peer, fault)
-        self._listener.offended(self)
+        if self._stage is _Stage.OPEN:
+            self._listener.offended(self)
         self.abort()

@@ -238,9 +238,10 @@ class Conversation:
         self._is_held = True
         if self.session is not None:
             self.session.is_answering = True
-            if self.throttle.is_on:
-                answer = Timed(answer, self.throttle.stopwatch)
-        self._task = self._loop.create_task(self._answered(number, answer, index))
+        work: Coroutine[Any, Any, None] = self._answered(number, answer, index)
+        if self.session is not None and self.throttle.is_on:
+            work = Timed(work, self.throttle.stopwatch)
+        self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._done)
 
     async def _answered(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:

@@ -119,7 +119,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 transport, allows_plain=is_private or self._settings.allow_cleartext_passwords
             )
         except LoginFailed as error:
-            self.close_because(str(error))
+            self.violated(str(error))
 
     def _node_reached(self) -> Address:
         """Where this client reached us: the one address that is sure to work for it."""
@@ -140,16 +140,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.prove(self)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if not self._closed and self._reader.in_frame:
+            log.warning("the Kafka connection from %s ended in the middle of a request", self.peer)
+            if not self._reading_paused:  # else it may have sent the rest, and nobody read it
+                self._listener.offended(self)
+        self._listener.leave(self)
         self.session.is_open = False
         self.admission.end()
         self._account.close()
         if self._muted is not None:
             self._muted.cancel()
-        if not self._closed and self._reader.in_frame:
-            log.warning("the Kafka connection from %s ended in the middle of a request", self.peer)
-            self._listener.offended(self)
         self._forget()
-        self._listener.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()
@@ -161,7 +162,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.received(size)
         except FrameError as error:
-            self.close_because(str(error))
+            self.violated(str(error))
             return
         for frame in frames:
             self._load += len(frame)
@@ -209,7 +210,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             try:
                 self._dispatcher.dispatch(frame, self._node, exchange)
             except (DecodeError, ProtocolViolation) as error:
-                self.close_because(str(error))
+                self.violated(str(error))
             else:
                 if not self._is_proven and login is None:
                     self._prove()
@@ -255,7 +256,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if error is None:
                 exchange.answer([_LENGTH.pack(len(task.result())), task.result()])
             elif isinstance(error, LoginFailed):
-                self.close_because(f"its login failed: {error}")
+                self.violated(f"its login failed: {error}")
             else:
                 log.error("a login failed", exc_info=error)
                 self.close_because("its login failed")
@@ -277,7 +278,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.mute(self._listener.offended(self))
 
     def mute(self, seconds: float) -> None:
-        """It has used up its quota: nothing more is heard of it for a while."""
+        """It has used up its quota, or more than its share: nothing more is heard of it for a while."""
         if self._closed or seconds <= 0:
             return
         if self._muted is not None:
@@ -346,12 +347,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if size > SMALL or self._account.held:
                 self._count_memory()
 
+    def violated(self, reason: str) -> None:
+        """The client is at fault."""
+        if not self._closed:
+            self._listener.offended(self)
+            self.close_because(reason)
+
     def close_because(self, reason: str) -> None:
-        """The client is at fault: one line in the log, and no effect on anybody else."""
+        """One line in the log, and no effect on anybody else."""
         if self._closed:
             return
         log.warning("closing the Kafka connection from %s: %s", self.peer, reason)
-        self._listener.offended(self)
         self._flush()
         self._forget()
         # Whoever does not take what was written before would keep the connection open for ever.

@@ -20,7 +20,7 @@ from posthouse.protocols.kafka.codec.headers import (
 )
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.codec.registry import APIS, Api
-from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, Untold, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
@@ -199,7 +199,10 @@ class Exchange(Protocol):
         """Hold the requests behind this one until `coroutine` is done; it ends with the connection."""
 
     def violated(self, reason: str) -> None:
-        """Close the connection."""
+        """Close the connection: the client does what clients do not do."""
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection, which is the only way to tell the client."""
 
     def close_after_answer(self) -> None: ...
 
@@ -346,7 +349,7 @@ class _Call(Context):
             body = (self.handler.encode or self.api.encode_response)(version, response)
         except Exception:
             log.exception("cannot encode the response to %s version %d", self.api.name, version)
-            self.exchange.violated("its response cannot be encoded")
+            self.exchange.give_up("its response cannot be encoded")
             return
         self.exchange.answer(response_frame(self.api.key, version, self.correlation_id, body))
 
@@ -358,6 +361,9 @@ class _Call(Context):
             self.exchange.mute(delay)
 
     def fail(self, error: BaseException) -> None:
+        if isinstance(error, Untold):
+            self.exchange.give_up(str(error))
+            return
         if isinstance(error, ProtocolViolation):
             self.exchange.violated(str(error))
             return
@@ -370,7 +376,7 @@ class _Call(Context):
             log.error("%s version %d failed", self.api.name, self.version, exc_info=error)
         try:
             response = self.handler.refuse(self, self.request, code, message)
-        except ProtocolViolation as violation:
-            self.exchange.violated(str(violation))
+        except Untold as untold:
+            self.exchange.give_up(str(untold))
             return
         self.respond(response)

@@ -204,6 +204,10 @@ class ProtocolViolation(Exception):
     """The client broke the protocol in a way that has no error response; the connection is lost."""
 
 
+class Untold(ProtocolViolation):
+    """The client wants no response, and something went wrong: it learns that by losing the connection."""
+
+
 class Refused(Exception):
     """A request or part of it that is answered with `code`: for rules that only Kafka has."""
 

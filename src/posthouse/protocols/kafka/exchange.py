@@ -59,6 +59,9 @@ class Exchange:
         return self.connection.run(self, coroutine)
 
     def violated(self, reason: str) -> None:
+        self.connection.violated(reason)
+
+    def give_up(self, reason: str) -> None:
         self.connection.close_because(reason)
 
     def close_after_answer(self) -> None:

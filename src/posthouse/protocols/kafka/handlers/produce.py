@@ -6,7 +6,7 @@ from typing import TypeAlias
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.transactions.member import Writer
-from posthouse.model.errors import Inflated, PosthouseError
+from posthouse.model.errors import CorruptBatch, Inflated, Malformed, PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.produce import (
@@ -17,7 +17,7 @@ from posthouse.protocols.kafka.codec.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, code_of
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, Untold, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.permissions import forbidden, require_on_transactional_id
 from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
@@ -27,6 +27,9 @@ _FIRST_WITH_TOPIC_ID = 13
 _FIRST_WITH_ZSTD = 7
 _FIRST_THAT_ADDS_PARTITIONS = 12
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
+
+_OFFENCES = (CorruptBatch, Inflated, Malformed)
+"""What no client sends again and again, if it means well."""
 
 _Results: TypeAlias = list[Appended | PosthouseError]
 
@@ -60,7 +63,7 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
                 answer.log_start_offset = result.log_start
             else:
                 _fail(answer, result)
-                if isinstance(result, Inflated):
+                if isinstance(result, _OFFENCES):
                     context.offended()
         if request.acks:
             return ProduceResponse(responses=topics)
@@ -131,7 +134,7 @@ def _check_all_taken(topics: list[TopicProduceResponse]) -> None:
     for topic in topics:
         for answer in topic.partition_responses:
             if answer.error_code:
-                raise ProtocolViolation(
+                raise Untold(
                     f"it asked for no response, and partition {answer.index} of {topic.name!r} "
                     f"did not take its records: {answer.error_message}"
                 )
@@ -139,7 +142,7 @@ def _check_all_taken(topics: list[TopicProduceResponse]) -> None:
 
 def _refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
     if not request.acks:
-        raise ProtocolViolation(message)
+        raise Untold(message)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
