@@ -61,6 +61,7 @@ class Account:
     def close(self) -> None:
         self.set(0)
         self._budget._forget(self)
+        self.regulate = self.send_away = _nothing
 
     def grow_older(self) -> None:
         """A second has passed."""
@@ -113,3 +114,7 @@ class Budget:
                 largest.held,
             )
             largest.send_away()
+
+
+def _nothing() -> None:
+    """What closed accounts call: a connection that nobody refers to goes without the collector."""

@@ -132,7 +132,11 @@ class AmqpConnection(asyncio.Protocol):
         self._outbox.close()
         self._account.close()
         self._decoder.forget()
-        self._end().add_done_callback(lambda _: self._listener.leave(self))
+        self._end().add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._listener.leave(self)
+        self._conversation.forget()
 
     def data_received(self, data: bytes) -> None:
         self._heartbeats.heard = True

@@ -7,8 +7,8 @@ it on the connection; so does a publish to a queue that is full and wants its pu
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
@@ -363,10 +363,21 @@ class Conversation:
             await asyncio.wait([self._task])
         self.throttle.close()
         self._opening.leave()
-        if self.session is None:
-            return
-        session, self.session = self.session, None
-        try:
-            await session.namespace.session_ended(session)
-        except PosthouseError as error:
-            log.warning("the exclusive queues of a connection could not be deleted: %s", error)
+        if self.session is not None:
+            session, self.session = self.session, None
+            try:
+                await session.namespace.session_ended(session)
+            except PosthouseError as error:
+                log.warning("the exclusive queues of a connection could not be deleted: %s", error)
+
+    def forget(self) -> None:
+        """The connection is lost, and all that belongs to it is to go without the help of the collector."""
+        self.unfinished.close()
+        self._host = cast("Host", _Nobody())
+
+
+class _Nobody:
+    """Hears what is said after the end."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None

@@ -104,6 +104,7 @@ class Entrance:
         self._record(user, "update-secret")
 
     def leave(self) -> None:
+        self._sent_away = _nobody
         if self._entered is not None:
             self._access.sessions.exit(*self._entered)
             self._entered = None
@@ -135,3 +136,7 @@ class Entrance:
 
     def _record(self, user: str, mechanism: str, failure: LoginFailed | None = None) -> None:
         self._access.record_login(user[:_LONGEST_RECORDED], self._client.peer, PROTOCOL, mechanism, failure)
+
+
+def _nobody(refusal: Refused) -> None:
+    """Who has left cannot be sent away."""

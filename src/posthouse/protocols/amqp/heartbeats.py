@@ -30,6 +30,7 @@ class Heartbeats:
             self._timer = self._loop.call_later(seconds / 2, self._look)
 
     def stop(self) -> None:
+        self._lost = _nothing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -48,3 +49,7 @@ class Heartbeats:
             self._outbox.flush()
         self._outbox.was_used = False
         self._timer = self._loop.call_later(self._seconds / 2, self._look)
+
+
+def _nothing() -> None:
+    pass

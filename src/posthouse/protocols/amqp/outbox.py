@@ -35,7 +35,7 @@ class Outbox:
         """Whether anything was written since a heartbeat last looked."""
         self.account: Account | None = None
         """Of the connection. Where memory is short, a client that takes nothing gets nothing."""
-        self.counted: Callable[[], None] = lambda: None
+        self.counted: Callable[[], None] = _nothing
         """Called when much was written."""
         transport.set_write_buffer_limits(high=limit)
 
@@ -117,5 +117,10 @@ class Outbox:
     def close(self) -> None:
         """What comes from now on goes nowhere."""
         self.is_closed = True
+        self.counted = _nothing
         self._frames = []
         self._size = 0
+
+
+def _nothing() -> None:
+    pass

@@ -29,6 +29,10 @@ class Pause:
             self._timer.cancel()
             self._timer = None
 
+    def close(self) -> None:
+        self.cancel()
+        self._over = _nothing
+
     def _end(self) -> None:
         self._timer = None
         self.is_on = False
@@ -80,5 +84,9 @@ class Throttle:
         self.reading.last(self._quotas.take(Quota.TIME, self._user, self._client, seconds))
 
     def close(self) -> None:
-        self.reading.cancel()
-        self.deliveries.cancel()
+        self.reading.close()
+        self.deliveries.close()
+
+
+def _nothing() -> None:
+    pass

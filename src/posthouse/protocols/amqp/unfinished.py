@@ -57,6 +57,10 @@ class Unfinished:
             self._waiters.append(waiter)
             await waiter
 
+    def close(self) -> None:
+        """Nobody is to be told any more."""
+        self._on_end = _nobody
+
     def part_ended(self, part: Part, error: PosthouseError | None) -> None:
         self.size -= part.size
         self.parts -= 1
@@ -68,3 +72,7 @@ class Unfinished:
                 if not waiter.done():
                     waiter.set_result(None)
         self._on_end(error)
+
+
+def _nobody(error: PosthouseError | None) -> None:
+    pass

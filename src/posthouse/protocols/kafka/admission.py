@@ -65,5 +65,12 @@ class Admission:
         self._admitted()
 
     def end(self) -> None:
+        """The connection is lost. It is referred to no more, so that it goes without the collector."""
         if self._session is not None:
             self._access.sessions.exit(*self._session)
+        self._admitted = self._dismissed = _nothing
+        self.login = None
+
+
+def _nothing() -> None:
+    pass

@@ -331,8 +331,10 @@ class _Call(Context):
         if failure is not None:
             self.fail(failure)
             return
+        # What finishes it may know the call: a request that knows itself would wait for the collector.
+        finish, self.finish = self.finish, None
         try:
-            response = self.finish(future.result()) if self.finish else future.result()
+            response = finish(future.result()) if finish else future.result()
         except Exception as error:  # noqa: BLE001 - told apart in one place
             self.fail(error)
             return
