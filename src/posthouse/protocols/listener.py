@@ -19,8 +19,8 @@ BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 _ACCEPTED_AT_ONCE = 2
 """In one turn of the loop: those who are connected do not wait for a flood of those who want to be."""
-_UNWELCOME_AT_ONCE = 16
-_UNWELCOME_REST_SECONDS = 0.004
+_UNWELCOME_AT_ONCE = 4
+_UNWELCOME_REST_SECONDS = 0.002
 """Whoever knocks again and again without being let in is not to take the loop's time from those inside."""
 _SEND_BUFFER = 256 * 1024
 """What the system keeps of answers that a client does not take. By itself it would be megabytes each."""
