@@ -8,6 +8,8 @@ sent half of something or do not take their answers, the one that holds most of 
 import logging
 from collections.abc import Callable
 
+from posthouse.protocols.nobody import nobody
+
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 5
@@ -61,7 +63,7 @@ class Account:
     def close(self) -> None:
         self.set(0)
         self._budget._forget(self)
-        self.regulate = self.send_away = _nothing
+        self.regulate = self.send_away = nobody
 
     def grow_older(self) -> None:
         """A second has passed."""
@@ -114,7 +116,3 @@ class Budget:
                 largest.held,
             )
             largest.send_away()
-
-
-def _nothing() -> None:
-    """What closed accounts call: a connection that nobody refers to goes without the collector."""

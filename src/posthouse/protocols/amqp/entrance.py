@@ -12,6 +12,7 @@ from posthouse.broker.access.users import check_name
 from posthouse.model.errors import InvalidCredential, LoginFailed
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, not_allowed
 from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Login, LoginRefused
+from posthouse.protocols.nobody import nobody
 from posthouse.protocols.tls import name_of
 from posthouse.settings import Address
 
@@ -104,7 +105,7 @@ class Entrance:
         self._record(user, "update-secret")
 
     def leave(self) -> None:
-        self._sent_away = _nobody
+        self._sent_away = nobody
         if self._entered is not None:
             self._access.sessions.exit(*self._entered)
             self._entered = None
@@ -136,7 +137,3 @@ class Entrance:
 
     def _record(self, user: str, mechanism: str, failure: LoginFailed | None = None) -> None:
         self._access.record_login(user[:_LONGEST_RECORDED], self._client.peer, PROTOCOL, mechanism, failure)
-
-
-def _nobody(refusal: Refused) -> None:
-    """Who has left cannot be sent away."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.outbox import Outbox
+from posthouse.protocols.nobody import nobody
 
 
 class Heartbeats:
@@ -30,7 +31,7 @@ class Heartbeats:
             self._timer = self._loop.call_later(seconds / 2, self._look)
 
     def stop(self) -> None:
-        self._lost = _nothing
+        self._lost = nobody
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -49,7 +50,3 @@ class Heartbeats:
             self._outbox.flush()
         self._outbox.was_used = False
         self._timer = self._loop.call_later(self._seconds / 2, self._look)
-
-
-def _nothing() -> None:
-    pass

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from posthouse.protocols.budget import SMALL, Account
+from posthouse.protocols.nobody import nobody
 
 _FLUSH_BYTES = 64 * 1024
 """More than this is written without waiting for the end of the turn."""
@@ -35,7 +36,7 @@ class Outbox:
         """Whether anything was written since a heartbeat last looked."""
         self.account: Account | None = None
         """Of the connection. Where memory is short, a client that takes nothing gets nothing."""
-        self.counted: Callable[[], None] = _nothing
+        self.counted: Callable[[], None] = nobody
         """Called when much was written."""
         transport.set_write_buffer_limits(high=limit)
 
@@ -117,10 +118,6 @@ class Outbox:
     def close(self) -> None:
         """What comes from now on goes nowhere."""
         self.is_closed = True
-        self.counted = _nothing
+        self.counted = nobody
         self._frames = []
         self._size = 0
-
-
-def _nothing() -> None:
-    pass

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from posthouse.broker.access.quotas import Quota, Quotas
+from posthouse.protocols.nobody import nobody
 from posthouse.protocols.stopwatch import Stopwatch
 
 
@@ -31,7 +32,7 @@ class Pause:
 
     def close(self) -> None:
         self.cancel()
-        self._over = _nothing
+        self._over = nobody
 
     def _end(self) -> None:
         self._timer = None
@@ -86,7 +87,3 @@ class Throttle:
     def close(self) -> None:
         self.reading.close()
         self.deliveries.close()
-
-
-def _nothing() -> None:
-    pass

@@ -7,6 +7,7 @@ from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.confirms import Span
+from posthouse.protocols.nobody import nobody
 
 
 class Part:
@@ -59,7 +60,7 @@ class Unfinished:
 
     def close(self) -> None:
         """Nobody is to be told any more."""
-        self._on_end = _nobody
+        self._on_end = nobody
 
     def part_ended(self, part: Part, error: PosthouseError | None) -> None:
         self.size -= part.size
@@ -72,7 +73,3 @@ class Unfinished:
                 if not waiter.done():
                     waiter.set_result(None)
         self._on_end(error)
-
-
-def _nobody(error: PosthouseError | None) -> None:
-    pass
