@@ -3,10 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.broker.queues.progress import CHUNK, Progress, lane_of
-from posthouse.storage.interface import Put
-
-QUEUE = b"q" * 16
+from posthouse.broker.queues.progress import CHUNK, Progress
+from tests.broker.queues.stored_progress import LANE, QUEUE, keep, reloaded
 
 POSITIONS = st.integers(0, 3 * CHUNK)
 STEPS = st.lists(
@@ -24,26 +22,9 @@ STEPS = st.lists(
 )
 
 
-def _stored(state: dict[bytes, bytes], puts: list[Put]) -> None:
-    for put in puts:
-        if put.value is None:
-            state.pop(put.key, None)
-        else:
-            state[put.key] = put.value
-
-
-def _reloaded(state: dict[bytes, bytes]) -> Progress:
-    progress = Progress(QUEUE, 3)
-    for key, value in state.items():
-        assert lane_of(key) == (QUEUE, 3)
-        progress.load(key, value)
-    progress.loaded(0)
-    return progress
-
-
 @given(STEPS)
 def test_it_is_a_set_of_settled_positions(steps: list[tuple[object, ...]]) -> None:
-    progress, settled, deliveries = Progress(QUEUE, 3), set[int](), dict[int, int]()
+    progress, settled, deliveries = Progress(QUEUE, LANE), set[int](), dict[int, int]()
     state: dict[bytes, bytes] = {}
     for name, *numbers in steps:
         match name, numbers:
@@ -63,13 +44,13 @@ def test_it_is_a_set_of_settled_positions(steps: list[tuple[object, ...]]) -> No
                 assert progress.came_back(position) == deliveries.get(position, 0) + 1
                 deliveries[position] = deliveries.get(position, 0) + 1
             case "store", []:
-                _stored(state, progress.puts())
+                keep(state, progress.puts())
             case "lost", []:
                 progress.puts()
                 progress.not_stored()
             case "reload", []:
-                _stored(state, progress.puts())
-                progress = _reloaded(state)
+                keep(state, progress.puts())
+                progress = reloaded(state)
         floor = next(position for position in range(len(settled) + 1) if position not in settled)
         assert progress.floor == floor
         assert progress.settled_above == len(settled) - floor
@@ -97,10 +78,10 @@ def test_a_straggler_costs_little() -> None:
 
 def test_everything_of_it_can_be_removed() -> None:
     state: dict[bytes, bytes] = {}
-    progress = Progress(QUEUE, 3)
+    progress = Progress(QUEUE, LANE)
     progress.settle(5)
     progress.came_back(9_000)
-    _stored(state, progress.puts())
+    keep(state, progress.puts())
     assert len(state) == 3
-    _stored(state, progress.removals())
+    keep(state, progress.removals())
     assert state == {}

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from posthouse.broker.queues.progress import CHUNK, Progress
 from posthouse.broker.queues.stash import Stashed
 from posthouse.model.ids import TopicId
-from posthouse.storage.interface import Put
+from tests.broker.queues.stored_progress import LANE, QUEUE, keep, reloaded
 
-QUEUE = b"q" * 16
 TOPIC = TopicId(b"t" * 16)
 
 
@@ -24,25 +23,9 @@ STEPS = st.lists(
 )
 
 
-def _keep(state: dict[bytes, bytes], puts: list[Put]) -> None:
-    for put in puts:
-        if put.value is None:
-            state.pop(put.key, None)
-        else:
-            state[put.key] = put.value
-
-
-def _reloaded(state: dict[bytes, bytes]) -> Progress:
-    progress = Progress(QUEUE, 3)
-    for key, value in state.items():
-        progress.load(key, value)
-    progress.loaded(0)
-    return progress
-
-
 @given(STEPS)
 def test_progress_with_a_stash(steps: list[tuple[object, ...]]) -> None:
-    progress, done, aside, deliveries = Progress(QUEUE, 3), set[int](), set[int](), dict[int, int]()
+    progress, done, aside, deliveries = Progress(QUEUE, LANE), set[int](), set[int](), dict[int, int]()
     recently: set[int] = set()
     state: dict[bytes, bytes] = {}
     for name, *given_numbers in steps:
@@ -68,13 +51,13 @@ def test_progress_with_a_stash(steps: list[tuple[object, ...]]) -> None:
                 if position not in aside:
                     deliveries.pop(position, None)
             case "store", []:
-                _keep(state, progress.puts())
+                keep(state, progress.puts())
             case "lost", []:
                 progress.puts()
                 progress.not_stored()
             case "reload", []:
-                _keep(state, progress.puts())
-                progress = _reloaded(state)
+                keep(state, progress.puts())
+                progress = reloaded(state)
                 recently.clear()
         live = aside - done
         counted = done | aside
@@ -85,9 +68,9 @@ def test_progress_with_a_stash(steps: list[tuple[object, ...]]) -> None:
     for position in live if steps else ():
         assert progress.deliveries(position) == deliveries.get(position, 0)
         assert progress.stash[position].offset == position + 7
-    _keep(state, progress.puts())
-    assert set(_reloaded(state).stash) == set(progress.stash)
-    _keep(state, progress.removals())
+    keep(state, progress.puts())
+    assert set(reloaded(state).stash) == set(progress.stash)
+    keep(state, progress.removals())
     assert state == {}
 
 
