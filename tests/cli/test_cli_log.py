@@ -12,6 +12,10 @@ import pytest
 
 from posthouse.client import Client
 from posthouse.records.compression import Codec
+from posthouse.storage.disk import OsDisk
+from posthouse.storage.journal import FRAME_HEADER, journal_files
+from posthouse.storage.journal_reader import frames_in
+from posthouse.storage.segment import HEADER_BYTES
 from posthouse.storage.verify import Finding, Verification
 from posthouse.testing import running_broker
 from tests.cli.programs import inside, one_sentence, posthouse
@@ -23,7 +27,7 @@ SEGMENTS = 4
 def fill(kafka: str, **settings: str) -> None:
     """One partition, three batches of ten records in each of four segments."""
     with Client(kafka) as client:
-        client.create_topic("t", partitions=1, settings={"segment.bytes": "3500", **settings})
+        client.create_topic("t", partitions=1, settings={"internal.segment.bytes": "3500", **settings})
         with client.producer("t", codec=Codec.NONE) as producer:
             for number in range(BATCHES * 10):
                 producer.send(b"%03d" % number + b"v" * 90, b"k", [("h", b"x")], partition=0)
@@ -84,10 +88,9 @@ def test_damage_is_named_with_file_bytes_and_offsets(data: Path) -> None:
     done = inside("log", "verify", data)
     assert done.returncode == 1
     [line] = done.stdout.splitlines()
-    length = second.stat().st_size // 3
-    assert line == (
-        f"DAMAGED {second}: no whole batches are here, bytes {length} to {2 * length - 1}, offsets 40 to 49"
-    )
+    length = (second.stat().st_size - HEADER_BYTES) // 3
+    first, last = HEADER_BYTES + length, HEADER_BYTES + 2 * length - 1
+    assert line == f"DAMAGED {second}: no whole batches are here, bytes {first} to {last}, offsets 40 to 49"
     assert done.stderr.startswith("there is damage, see above")
 
 
@@ -95,10 +98,19 @@ def test_damage_is_named_with_file_bytes_and_offsets(data: Path) -> None:
 @pytest.mark.parametrize("position", [0, 8, 12, 16, 17, 21, 60, 61, 1000, -1])
 def test_a_flipped_bit_anywhere_in_a_segment_is_found(data: Path, number: int, position: int) -> None:
     path = segments(data)[number]
-    flip(path, position)
+    flip(path, position if position < 0 else HEADER_BYTES + position)
     [finding] = findings(data)
     assert finding.is_damage and finding.path == str(path)
     assert (finding.next_offset or 0) - (finding.first_offset or 0) == 10
+
+
+@pytest.mark.parametrize("position", range(0, HEADER_BYTES, 5))
+def test_a_flipped_bit_in_a_header_is_found(data: Path, position: int) -> None:
+    path = segments(data)[1]
+    flip(path, position)
+    [finding] = findings(data)
+    assert (finding.path, finding.problem) == (str(path), "its header is damaged")
+    assert finding.first_offset == finding.next_offset == 30
 
 
 @pytest.mark.parametrize("cut", [1, 61, 1500, 10**6])
@@ -212,20 +224,46 @@ def test_what_the_journal_can_restore_is_worth_a_note(killed: Path) -> None:
         assert len(list(client.messages("t"))) == BATCHES * 10, "the note was right"
 
 
-def test_a_torn_end_of_the_journal_is_no_damage_but_a_hole_is(killed: Path) -> None:
+def test_a_torn_frame_behind_the_last_one_is_no_damage(killed: Path) -> None:
+    """It was being written when the broker died: nothing of it was acknowledged."""
+    [file] = journal_files(OsDisk(), str(killed / "journal"))
+    journal = Path(file.path)
+    content = journal.read_bytes()
+    first, second, *_, last = (position for position, _, _ in frames_in(OsDisk(), file))
+    end = last + FRAME_HEADER.size + FRAME_HEADER.unpack_from(content, last)[3]
+    torn = content[first:second][: (second - first) // 2]
+    journal.write_bytes(content[:end] + torn + content[end + len(torn) :])
+    with segments(killed)[-1].open("ab") as segment:
+        segment.write(segments(killed)[-1].read_bytes()[:100])
+    assert findings(killed) == []
+
+
+def test_a_frame_that_was_acknowledged_and_cannot_be_read(killed: Path) -> None:
     [journal] = (killed / "journal").glob("*.wal")
     frames = list(_positions(journal.read_bytes(), b"PHFR"))
-    flip(journal, frames[-1] + 30)
-    assert findings(killed) == []
     flip(journal, frames[5] + 30)
-    [finding] = findings(killed)
-    assert finding.path == str(journal) and finding.problem == "frame 6 cannot be read"
+    frame, batch = findings(killed)
+    assert frame.path == str(journal) and frame.problem == "frame 6 cannot be read"
+    assert batch.path == str(segments(killed)[1]) and (batch.first_offset, batch.next_offset) == (50, 60)
+    flip(journal, frames[5] + 30)
+    flip(journal, frames[-1] + 30)
+    frame, batch = findings(killed)
+    assert frame.problem == f"frame {BATCHES} behind byte {frames[-1]} cannot be read" and frame.is_damage
+    assert batch.path == str(segments(killed)[-1]) and "the next start keeps" in batch.problem
+    assert (batch.first_offset, batch.next_offset) == (BATCHES * 10 - 10, BATCHES * 10)
+    done = inside("log", "verify", killed)
+    assert done.returncode == 1 and "offsets 110 to 119" in done.stdout
+    with running_broker(data=killed) as broker, Client(broker.kafka) as client:
+        assert len(list(client.messages("t"))) == BATCHES * 10, "the finding was right"
+    assert findings(killed) == []
 
 
 def test_a_running_broker_can_be_looked_at_while_it_writes(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running_broker(data=data, journal_bytes=65536) as broker, Client(broker.kafka) as client:
-        client.create_topic("t", partitions=2, settings={"segment.bytes": "20000", "retention.bytes": "0"})
+        client.create_topic(
+            "t", partitions=2, settings={"internal.segment.bytes": "20000", "retention.bytes": "0"}
+        )
         with client.producer("t", batch_bytes=2000) as producer:
             for number in range(3000):
                 producer.send(b"v" * 200)

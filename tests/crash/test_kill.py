@@ -14,7 +14,7 @@ from tests.crash.served import BrokerProcess, broker, forget
 from tests.crash.stream_load import TOPIC, StreamLoad, create_topics, read_everything
 
 ROUNDS = 50
-_CONFIG = {"segment.bytes": "65536"}
+_CONFIG = {"internal.segment.bytes": "65536"}
 
 
 @pytest.mark.timeout(420)

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posthouse.model.errors import CorruptBatch, RecordTooLarge
-from posthouse.model.topic_config import CompressionType
+from posthouse.model.topic_config import CompressionType, TopicConfig
 from posthouse.records.batch import HEADER_SIZE, parse_header, validate_produced
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
-from posthouse.records.recompression import STORED_CODEC, recompressed
+from posthouse.records.recompression import STORED_CODEC, level_of, recompressed
 from posthouse.records.record import body_of, iter_records
 
 CODECS = st.sampled_from(Codec)
@@ -89,3 +89,29 @@ def test_what_cannot_be_decompressed_is_corrupt() -> None:
 def test_every_setting_but_one_names_a_codec() -> None:
     assert set(CompressionType) - set(STORED_CODEC) == {CompressionType.PRODUCER}
     assert set(STORED_CODEC.values()) == set(Codec)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "usual", "quick", "thorough"),
+    [
+        ("compression.gzip.level", Codec.GZIP, "-1", "1", "9"),
+        ("compression.lz4.level", Codec.LZ4, "9", "1", "17"),
+        ("compression.zstd.level", Codec.ZSTD, "3", "-100", "22"),
+    ],
+)
+def test_a_topic_says_how_hard_a_codec_tries(
+    name: str, codec: Codec, usual: str, quick: str, thorough: str
+) -> None:
+    values = [b"%d " % (number * number) * 10 for number in range(500)]
+    batch = built(Codec.NONE, *values)
+
+    def stored(level: str | None) -> bytearray:
+        config = TopicConfig().with_overrides({} if level is None else {name: level})
+        return recompressed(
+            batch, parse_header(batch), codec, max_bytes=NO_LIMIT, level=level_of(config, codec)
+        )
+
+    assert stored(None) == stored(usual)
+    assert len(stored(thorough)) < len(stored(quick))
+    for level in (quick, thorough):
+        assert [record.value for record in iter_records(stored(level))] == values

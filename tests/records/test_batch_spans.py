@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.model.errors import CorruptBatch, InvalidRecord
+from posthouse.model.errors import CorruptBatch, MissingKeys
 from posthouse.model.topic_config import TimestampType
 from posthouse.records.batch import BatchHeader, parse_header, verify_crc
 from posthouse.records.builder import BatchBuilder
@@ -105,12 +105,13 @@ def test_malformed_records_are_refused(made: Made, data: st.DataObject) -> None:
 
 
 def test_every_record_needs_a_key() -> None:
-    for keys in ([b"a", None], [None], [b"", b""]):
+    for keys in ([b"a", None], [None], [b"", b""], [None, *[b"k"] * 8, None, b"k"]):
         batch, header, _, _ = build(
             ([(key, b"v", [], 1) for key in keys], Codec.GZIP, TimestampType.CREATE_TIME)
         )
         if None in keys:
-            with pytest.raises(InvalidRecord, match="no key"):
+            with pytest.raises(MissingKeys, match="no key") as refused:
                 check_keys(batch, header)
+            assert refused.value.positions == [i for i, key in enumerate(keys) if key is None]
         else:
             check_keys(batch, header)

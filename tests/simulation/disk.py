@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 
 from posthouse.storage.disk import Buffer
@@ -27,6 +28,7 @@ class File:
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
     """Writes in their order, by position; None at a position cuts or extends the file to it."""
+    number: int = field(default_factory=count().__next__)
 
     def write(self, data: bytes, position: int) -> None:
         _put(self.data, data, position)
@@ -174,6 +176,9 @@ class Disk:
 
     def close(self, handle: int) -> None:
         self._handles.pop(handle, None)
+
+    def identity(self, handle: int) -> tuple[int, int]:
+        return 0, self._handles[handle][0].number
 
     def write(self, handle: int, buffers: Sequence[Buffer], position: int) -> None:
         file, path = self._handles[handle]

@@ -81,6 +81,12 @@ class Home:
     def release(self) -> None:
         """The dead hold no locks, and there is one broker at a time."""
 
+    def watch(self) -> None:
+        """Nothing is removed behind the broker's back here."""
+
+    def lost(self) -> str | None:
+        return None
+
     def connect(self, name: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, factory=Database

@@ -63,11 +63,10 @@ async def read_all(
     found: dict[int, bytes | None] = {}
     while offset < storage.bounds(partition).end:
         part = await storage.read(partition, offset, max_bytes)
-        if not part.data:
-            break
         values = values_in(part.data)
-        assert max(values) >= offset, "every slice leads on"
         assert not values.keys() & found.keys(), "no batch comes twice"
         found |= values
-        offset = max(values) + 1
+        following = max((header.next_offset for _, header in iter_headers(part.data)), default=offset)
+        assert following > offset, "every slice leads on, also past damage"
+        offset = following
     return found

@@ -114,6 +114,10 @@ class ForgetfulDisk:
         with self._lock:
             del self._handles[handle]
 
+    def identity(self, handle: int) -> tuple[int, int]:
+        with self._lock:
+            return 0, id(self._handles[handle])
+
     def write(self, handle: int, buffers: Sequence[Buffer], position: int) -> None:
         with self._lock:
             self._check()

@@ -53,9 +53,9 @@ def test_blocks_add_up_to_the_whole_index(
         offset += count
         position += length
         if number in cuts:
-            data += index.take_block()
-    data += index.take_block()
-    decoded, whole = decode_blocks(data, interval, position)
+            data += index.take_block(0)
+    data += index.take_block(0)
+    decoded, whole = decode_blocks(data, interval, position, 0)
     assert whole and decoded.entries() == index.entries()
     assert (decoded.covered, decoded.max_timestamp) == (index.covered, index.max_timestamp)
 
@@ -63,12 +63,12 @@ def test_blocks_add_up_to_the_whole_index(
 @given(BATCHES, st.data())
 def test_any_change_is_noticed(batches: list[tuple[int, int, int]], data: st.DataObject) -> None:
     index, _ = build(batches, 0)
-    block = index.take_block()
+    block = index.take_block(0)
     at = data.draw(st.integers(0, len(block) - 1))
     changed = block[:at] + bytes([block[at] ^ data.draw(st.integers(1, 255))]) + block[at + 1 :]
-    decoded, whole = decode_blocks(changed, 0, index.covered)
+    decoded, whole = decode_blocks(changed, 0, index.covered, 0)
     assert not whole and not decoded.entries()
-    decoded, whole = decode_blocks(block[:at], 0, index.covered)
+    decoded, whole = decode_blocks(block[:at], 0, index.covered, 0)
     assert decoded.covered < index.covered
 
 

@@ -1,10 +1,13 @@
 """The journal's files: what is written is read again, what is not whole is not."""
 
+import errno
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,13 +18,13 @@ from posthouse.storage.journal import (
     PUT,
     PUT_OPERATION,
     SPARE,
-    Frame,
-    Gap,
     Journal,
-    PutEntry,
+    file_name,
+    head_path,
     journal_files,
-    read_journal,
 )
+from posthouse.storage.journal_head import read_head
+from posthouse.storage.journal_reader import Frame, Gap, PutEntry, read_journal
 from tests.storage.faults import FaultyDisk
 
 DISK = OsDisk()
@@ -32,6 +35,7 @@ def put(key: bytes, value: bytes) -> bytes:
 
 
 def make_journal(directory: Path, file_bytes: int = 200, *, number: int = 1) -> Journal:
+    directory.mkdir(exist_ok=True)
     journal = Journal(DISK, str(directory), file_bytes, os.urandom)
     journal.start(number)
     return journal
@@ -104,20 +108,20 @@ def test_a_missing_file_is_a_gap_even_if_nothing_follows(tmp_path: Path) -> None
 )
 def test_a_changed_byte_costs_one_frame(contents: list[bytes], where: float, change: int) -> None:
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
+        place = Path(name) / "journal"
         journal = make_journal(place, 4096)
         ends = []
         for value in contents:
             write(journal, value)
             ends.append(journal._position)
         journal.close(everything_checkpointed=False)
-        [file] = journal_files(DISK, name)
+        [file] = journal_files(DISK, str(place))
         stored = bytearray(Path(file.path).read_bytes())
         at = int(ends[-1] * where)
         stored[at] ^= change
         Path(file.path).write_bytes(stored)
         hit = next(number for number, end in enumerate(ends) if at < end)
-        items = list(read_journal(DISK, name, 0))
+        items = list(read_journal(DISK, str(place), 0))
         frames = [item.number for item in items if isinstance(item, Frame)]
         assert frames == [number + 1 for number in range(len(contents)) if number != hit]
         gaps = [(item.first, item.next) for item in items if isinstance(item, Gap)]
@@ -147,3 +151,54 @@ def test_a_client_cannot_make_recovery_search_for_ever(tmp_path: Path) -> None:
     gap, frame = read_journal(DISK, str(tmp_path), 0)
     assert time.monotonic() - began < 5
     assert isinstance(gap, Gap) and isinstance(frame, Frame) and frame.number == 2
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("is_running", [False, True], ids=["start", "roll"])
+def test_a_head_that_cannot_be_begun_names_no_file_that_is_not_there(
+    tmp_path: Path, number: int, failing: int, is_running: bool
+) -> None:
+    """The new file goes again, and whatever the head has of it must not be missed."""
+    directory = tmp_path / "journal"
+    directory.mkdir()
+    disk = FaultyDisk()
+    last = 0
+    for _ in range(2):
+        journal = Journal(disk, str(directory), 100, os.urandom)
+        if not is_running:
+            disk.fail("write", "*.head", number, after=failing)
+        with suppress(OSError):
+            journal.start(last + 1)
+            last = write(journal, b"x" * 30)
+            journal.acknowledge()
+            if is_running:
+                disk.fail("write", "*.head", number, after=failing)
+                last = write(journal, b"x" * 30)
+                journal.acknowledge()
+        disk.heal()
+        head = read_head(disk, head_path(str(directory)))
+        found = list(read_journal(disk, str(directory), 0, head))
+        assert [item.number for item in found if isinstance(item, Frame)] == list(range(1, last + 1))
+        assert not [item for item in found if isinstance(item, Gap)]
+        journal.close(everything_checkpointed=False)
+
+
+def test_the_head_is_never_ahead_of_the_journal(tmp_path: Path) -> None:
+    """At every moment it names the file that is written, and the last frame that was acknowledged."""
+    directory = tmp_path / "journal"
+    journal = make_journal(directory)
+    for number in range(1, 60):
+        before = read_head(DISK, head_path(str(directory)))
+        assert before is not None and before.written == number - 1
+        assert write(journal, b"x" * 30) == number
+        between = read_head(DISK, head_path(str(directory)))
+        assert between is not None and between.written == number - 1
+        journal.acknowledge()
+        after = read_head(DISK, head_path(str(directory)))
+        assert after is not None and after.written == number and after.synced < number
+        assert (directory / file_name(after.first, after.salt)).exists()
+        assert not [item for item in read_journal(DISK, str(directory), 0, after) if isinstance(item, Gap)]
+    journal.close(everything_checkpointed=True)
+    closed = read_head(DISK, head_path(str(directory)))
+    assert closed is not None and not closed.names_file

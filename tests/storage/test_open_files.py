@@ -1,7 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
 
+from posthouse.model.errors import DataDamaged
+from posthouse.storage import open_files
 from posthouse.storage.open_files import OpenFiles
 from tests.storage.faults import FaultyDisk
 
@@ -68,3 +71,51 @@ def test_a_file_that_is_not_there_leaves_nothing_behind(tmp_path: Path, disk: Fa
     with pytest.raises(FileNotFoundError):
         files.acquire(str(tmp_path / "nothing"))
     assert len(files) == 0
+
+
+def test_a_file_is_checked_once_and_another_one_with_its_path_too(tmp_path: Path, disk: FaultyDisk) -> None:
+    checked: list[str] = []
+    files = OpenFiles(disk, 1, lambda handle, path, wait: checked.append(path))
+    first, second = paths(tmp_path, 2)
+    for path in (first, second) * 3:
+        files.release(files.acquire(path))
+    assert checked == [first, second]
+    os.rename(first, f"{first}.old")  # noqa: PTH104
+    [first] = paths(tmp_path, 1)
+    files.release(files.acquire(first))
+    assert checked == [first, second, first]
+
+
+def test_a_file_that_fails_its_check_is_checked_again(tmp_path: Path, disk: FaultyDisk) -> None:
+    def refuse(handle: int, path: str, wait: bool) -> None:
+        checked.append(path)
+        raise DataDamaged(path)
+
+    checked: list[str] = []
+    files = OpenFiles(disk, 1, refuse)
+    [path] = paths(tmp_path, 1)
+    for _ in range(2):
+        with pytest.raises(DataDamaged):
+            files.acquire(path)
+    assert checked == [path, path] and not disk.open_files
+
+
+def test_a_dropped_path_is_checked_again(tmp_path: Path, disk: FaultyDisk) -> None:
+    """Another file may get the number of the one that is removed."""
+    checked: list[str] = []
+    files = OpenFiles(disk, 4, lambda handle, path, wait: checked.append(path))
+    [path] = paths(tmp_path, 1)
+    for _ in range(2):
+        files.release(files.acquire(path))
+        files.drop(path)
+    assert checked == [path, path]
+
+
+def test_what_is_remembered_is_bounded(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_files, "REMEMBERED", 2)
+    files = OpenFiles(disk, 1)
+    for path in paths(tmp_path, 5):
+        files.release(files.acquire(path))
+    assert len(files._known) == 2

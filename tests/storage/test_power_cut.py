@@ -12,11 +12,14 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.model.topics import Topic
 from posthouse.storage.engine import FileStorage
+from tests.alarms import alarms
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.forgetful import ForgetfulDisk
 
 ROUNDS = 200
 PER_TEST = 20
+RECOVERY = ("posthouse.storage.tails", "posthouse.storage.recovery", "posthouse.storage.journal")
+"""The broker whose power is cut says that the disk fails; the next one has nothing to say."""
 
 
 @pytest.fixture
@@ -133,12 +136,20 @@ def moved(disk: ForgetfulDisk, old: str, new: str) -> ForgetfulDisk:
 
 
 @pytest.mark.parametrize("first", range(0, ROUNDS, PER_TEST))
-async def test_what_was_acknowledged_survives_power_cuts(memory_path: Path, first: int) -> None:
+async def test_what_was_acknowledged_survives_power_cuts(
+    memory_path: Path, first: int, caplog: pytest.LogCaptureFixture
+) -> None:
     for seed in range(first, first + PER_TEST):
         assert await Round(memory_path, seed, "fsync").lives(3) == 0, f"seed {seed}"
+    found = [each for each in alarms(caplog) if each.name in RECOVERY]
+    assert not found, "a power cut is no damage"
 
 
-async def test_the_simulation_does_lose_what_was_not_synced(memory_path: Path) -> None:
+async def test_the_simulation_does_lose_what_was_not_synced(
+    memory_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The negative control: a checker that cannot fail proves nothing."""
     losses = [await Round(memory_path, seed, "os").lives(3) for seed in range(10)]
     assert any(losses)
+    assert "acknowledged without a sync (durability=os) are missing" in caplog.text
+    assert "the journal is damaged" not in caplog.text, "nobody asked for a sync of these frames"

@@ -1,26 +1,36 @@
 """What a partition remembers of its producers."""
 
 from collections.abc import Callable
+from struct import Struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.model.errors import OutOfOrderSequence, ProducerFenced
+from posthouse.model.errors import DataDamaged, OutOfOrderSequence, ProducerFenced
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.records.batch import BatchHeader, parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import build_marker, is_commit
+from posthouse.storage.producer_rows import load, partition_key, partition_of, rows
 from posthouse.storage.producers import (
     NOT_OPEN,
     REMEMBERED_BATCHES,
     AbortedTransaction,
     ProducerTable,
-    partition_key,
-    partition_of,
 )
 
 PRODUCER = 7
+PARTITION = PartitionId(new_topic_id(), 3)
+Rows = dict[bytes, bytes | None]
+
+
+def loaded(stored: Rows) -> ProducerTable:
+    table = ProducerTable()
+    for key, value in stored.items():
+        assert value is not None
+        load(table, key, value)
+    return table
 
 
 def header(sequence: int, *, count: int = 1, epoch: int = 0, transactional: bool = False) -> BatchHeader:
@@ -195,7 +205,8 @@ def test_stored_and_read_again_it_is_the_same(steps: list[tuple[int, bool, str]]
         else:
             batch = marker(commit=kind == "commit")._replace(producer_id=producer)
         table.written(producer, table.place(batch, offset, offset), offset, aborts=kind == "abort")
-    again = ProducerTable.decode(table.encode())
+    again = loaded(rows(PARTITION, table.take_changes()))
+    assert not table.is_changed and not again.is_changed
     assert again.active() == table.active()
     assert again.first_open() == table.first_open()
     assert again.aborted_between(0, 1000) == table.aborted_between(0, 1000)
@@ -211,3 +222,75 @@ def test_markers_say_what_they_are() -> None:
 def test_keys_of_tables() -> None:
     partition = PartitionId(new_topic_id(), 77)
     assert partition_of(partition_key(partition)) == partition
+
+
+def same(one: ProducerTable, other: ProducerTable) -> bool:
+    aborted = one.aborted_between(0, 10**6) == other.aborted_between(0, 10**6)
+    return one.active() == other.active() and aborted and one.first_open() == other.first_open()
+
+
+def test_only_what_changed_is_stored_again() -> None:
+    table = ProducerTable()
+    for id in range(1000):
+        batch = header(0)._replace(producer_id=id)
+        table.written(id, table.place(batch, id, 0), id)
+    stored = rows(PARTITION, table.take_changes())
+    assert len(stored) == 1000 / 64 + 0.375
+    batch = header(1)._replace(producer_id=500)
+    table.written(500, table.place(batch, 1000, 0), 1000)
+    changed = rows(PARTITION, table.take_changes())
+    assert len(changed) == 1 and changed.keys() <= stored.keys()
+    assert sum(len(value or b"") for value in changed.values()) < 100 * 64
+    assert same(loaded(stored | changed), table)
+
+
+def test_what_is_forgotten_is_removed() -> None:
+    table = ProducerTable()
+    write(table, header(0, transactional=True), 0)
+    write(table, marker(commit=False), 1, aborts=True)
+    stored = rows(PARTITION, table.take_changes())
+    table.trim(2)
+    table.expire(1)
+    assert rows(PARTITION, table.take_changes()) == dict.fromkeys(stored)
+    assert not table.is_changed
+
+
+def test_changes_that_were_not_stored_come_again() -> None:
+    table = ProducerTable()
+    write(table, header(0, transactional=True), 0)
+    write(table, marker(commit=False), 1, aborts=True)
+    changes = table.take_changes()
+    write(table, header(1), 2)
+    table.put_back(changes)
+    assert same(loaded(rows(PARTITION, table.take_changes())), table)
+
+
+WHOLE = (
+    Struct(">I").pack(2)
+    + Struct(">qhqqB").pack(5, 0, 1000, NOT_OPEN, 1)
+    + Struct(">iiq").pack(0, 9, 100)
+    + Struct(">qhqqB").pack(700, 2, 1000, 120, 0)
+    + Struct(">I").pack(1)
+    + Struct(">qqq").pack(5, 30, 40)
+)
+"""A partition as format 1 stored it."""
+
+
+def test_a_row_of_format_1_gives_way_to_others_with_the_first_change() -> None:
+    key = partition_key(PARTITION)
+    table = loaded({key: WHOLE})
+    assert set(table.active()) == {5, 700} and table.first_open() == 120
+    assert table.aborted_between(0, 100) == [AbortedTransaction(5, 30, 40)]
+    assert not table.is_changed
+    batch = header(10)._replace(producer_id=5)
+    table.written(5, table.place(batch, 130, 0), 130)
+    stored = rows(PARTITION, table.take_changes())
+    assert stored.pop(key, b"") is None
+    assert same(loaded(stored), table)
+    assert rows(PARTITION, table.removal()).keys() == stored.keys()
+
+
+@pytest.mark.parametrize("cut", range(len(WHOLE)))
+def test_a_row_that_is_cut_off_is_damaged(cut: int) -> None:
+    with pytest.raises(DataDamaged):
+        load(ProducerTable(), partition_key(PARTITION), WHOLE[:cut])

@@ -2,18 +2,23 @@
 
 import asyncio
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from posthouse.model.errors import StorageClosed, Unavailable
 from posthouse.model.topics import Topic
+from posthouse.records.batch import HEADER_SIZE
 from posthouse.storage.catalog_rows import TopicRow
+from posthouse.storage.disk import OsDisk
 from posthouse.storage.interface import Bounds, Put, Space, Trim
+from posthouse.storage.journal import OPERATION, RANGE, Journal
+from posthouse.storage.verify import Verification
 from tests.alarms import alarms
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.faults import FaultyDisk
-from tests.storage.stores import Ledger, crash_copy, file_storage, opened
+from tests.storage.stores import JOURNAL_BYTES, Ledger, crash_copy, file_storage, opened
 
 
 async def build(directory: Path, ledger: Ledger) -> Topic:
@@ -29,7 +34,7 @@ async def test_a_clean_start_reads_no_records_and_no_journal(tmp_path: Path) -> 
     await build(tmp_path, ledger)
     disk = FaultyDisk()
     async with opened(tmp_path, disk=disk) as storage:
-        assert disk.bytes_read.total() == 0
+        assert all(size <= HEADER_SIZE for size in disk.bytes_read.values())  # which segment each file is
         await ledger.check(storage)
 
 
@@ -42,7 +47,9 @@ async def test_a_start_after_a_crash_reads_the_journal_and_touches_what_it_names
         copy = await crash_copy(storage, tmp_path / "copy")
     disk = FaultyDisk()
     async with opened(copy, disk=disk) as storage:
-        assert all(path.endswith(".wal") for path in disk.bytes_read)
+        for path, size in disk.bytes_read.items():
+            is_named = f"/{named.topic.hex()}/{named.index}-" in path  # opened once more, to be written to
+            assert path.endswith((".wal", ".head")) or size <= HEADER_SIZE * (3 if is_named else 1), path
         touched = {path for path in disk.open_files if path.endswith(".log")}
         assert all(f"/{named.topic.hex()}/{named.index}-" in path for path in touched)
         await ledger.check(storage)
@@ -141,6 +148,31 @@ async def test_an_emptied_partition_without_syncs_keeps_its_end(
     async with opened(copy) as storage:
         assert storage.bounds(partition) == Bounds(10, 10, 10)
     assert not alarms(caplog)
+
+
+async def test_a_lost_file_of_an_older_version_is_created_again_with_a_header(tmp_path: Path) -> None:
+    """Older versions wrote the first batch at byte 0. The power cut left the frame, but not the file."""
+    topic = make_topic(durability="os")
+    partition = topic.partition(0)
+    async with opened(tmp_path / "data") as storage:
+        await storage.create_topics([topic])
+        copy = await crash_copy(storage, tmp_path / "copy")
+    journal = Journal(OsDisk(), str(copy / "journal"), JOURNAL_BYTES, os.urandom)
+    journal.start(1)
+    operation = OPERATION.pack(RANGE, topic.id, 0, 0, 0, 0, 1, 80)
+    journal.write([operation], len(operation), sync=True)
+    journal.acknowledge()
+    journal.close(everything_checkpointed=False)
+    values = {offset: b"%d" % offset for offset in range(3)}
+    async with opened(copy) as storage:
+        for value in values.values():
+            await storage.commit([append(partition, value)])
+        assert await read_all(storage, partition) == values
+        again = await crash_copy(storage, tmp_path / "again")
+    for data in (copy, again):
+        async with opened(data) as storage:
+            assert await read_all(storage, partition) == values
+        assert not list(Verification(data).findings())
 
 
 async def test_part_of_a_commit_does_not_appear_without_the_rest(tmp_path: Path) -> None:

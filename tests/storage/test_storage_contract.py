@@ -1,11 +1,13 @@
 """What every storage promises of commits, reads and topics, whatever it keeps the records in."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from posthouse.model.errors import OffsetOutOfRange, StorageClosed, UnknownPartition
 from posthouse.model.ids import PartitionId, new_topic_id
+from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.interface import Bounds, Outcome, Storage, TimestampedOffset, Trim
 from tests.storage.batches import append, make_topic, read_all, values_in
 from tests.storage.partitions import partition_in
@@ -188,6 +190,17 @@ async def test_a_topic_can_grow_and_change(storage: Storage) -> None:
     await storage.commit([append(partition, b"after") for partition in grown.partition_ids()])
     assert await read_all(storage, grown.partition(0)) == {0: b"before", 1: b"after"}
     assert await read_all(storage, grown.partition(2)) == {0: b"after"}
+
+
+async def test_other_effective_settings_are_adopted_and_not_stored(storage: Storage) -> None:
+    topic = make_topic(partitions=1)
+    await storage.create_topics([topic])
+    await storage.commit([append(topic.partition(0), b"before")])
+    small = replace(topic, config=TopicConfig(segment_bytes=100))
+    storage.adopt_topics([small])
+    assert storage.topics[topic.id] == small
+    await storage.commit([append(topic.partition(0), b"after")])
+    assert await read_all(storage, topic.partition(0)) == {0: b"before", 1: b"after"}
 
 
 async def test_a_closed_storage_says_so(storage: Storage) -> None:

@@ -12,6 +12,7 @@ from tests.torture.kinds.damage import DamagedFiles, forge_a_record
 from tests.torture.kinds.disk_full import DiskFull
 from tests.torture.kinds.failpoints import FailpointKill
 from tests.torture.kinds.forgetting import EarlyFailpointKill, EarlyKill, SilentlyFull
+from tests.torture.kinds.journal_end import JournalEnd
 from tests.torture.kinds.killing import Kill
 from tests.torture.kinds.pausing import Pause
 from tests.torture.kinds.power_cut import PowerCut
@@ -56,6 +57,8 @@ class Entry:
 LOST = "lost write|unseen after drain|inconsistent offset|dirty visibility"
 """By chance the place of what is lost is empty, given to something else, or behind damage."""
 CONTROL_SEED = 3
+CHANCES = 3
+"""Seeds that a control may try: a fault may strike when there is nothing to lose."""
 
 ENTRIES = (
     Entry(Kill, Control(EarlyKill, LOST)),
@@ -71,5 +74,6 @@ ENTRIES = (
         Control(lambda: DamagedFiles(forge_a_record), "phantom record"),
         workloads=(StreamWorkload,),
     ),
+    Entry(JournalEnd, Control(lambda: JournalEnd(without_head=True), LOST, rounds=10)),
 )
 BY_NAME = {entry.name: entry for entry in ENTRIES}

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.torture.campaign import run_campaign
-from tests.torture.catalogue import CONTROL_SEED, ENTRIES, Entry
+from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, Entry
 from tests.torture.mounts import why_not
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(180)]
 
 ROUNDS = 2
-CHANCES = 3
-"""A fault may strike when there is nothing to lose."""
 _SEED = 4711
 
 BY_NAME = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)

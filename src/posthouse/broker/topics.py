@@ -131,6 +131,25 @@ class Topics:
         config = self.defaults.with_overrides(overrides)
         return await self._replace(replace(topic, overrides=overrides, config=config), validate_only)
 
+    def check_defaults(self, defaults: TopicConfig) -> None:
+        """Raises InvalidConfig where a topic's own settings do not go with these."""
+        for topic in self._by_name.values():
+            defaults.with_overrides(topic.overrides)
+
+    async def set_defaults(self, defaults: TopicConfig) -> None:
+        """For all topics, in what they do not say themselves. Nothing is stored: see `dynamic_settings`."""
+        if defaults != self.defaults:
+            await self._changes.make(self._set_defaults(defaults))
+
+    async def _set_defaults(self, defaults: TopicConfig) -> None:
+        self.defaults = defaults
+        self._by_name = {
+            name: replace(topic, config=defaults.with_overrides(topic.overrides))
+            for name, topic in self._by_name.items()
+        }
+        self._in_order = None
+        self._storage.adopt_topics(list(self._by_name.values()))
+
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:
             await self._storage.update_topic(topic)

@@ -21,7 +21,7 @@ from posthouse.model.ids import TopicId
 from posthouse.model.memory import give_back
 from posthouse.model.topic_config import CompressionType, TopicConfig
 from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK, parse_header, validate_produced
-from posthouse.records.recompression import STORED_CODEC, recompressed
+from posthouse.records.recompression import STORED_CODEC, level_of, recompressed
 from posthouse.records.spans import check_keys
 
 _AS_IT_IS = CompressionType.PRODUCER
@@ -92,7 +92,8 @@ def opened(batch: memoryview, config: TopicConfig) -> Opened:
     if config.compression_type is not _AS_IT_IS:
         codec = STORED_CODEC[config.compression_type]
         if header.codec is not codec:
-            batch = memoryview(recompressed(batch, header, codec, max_bytes=config.max_message_bytes))
+            limit, level = config.max_message_bytes, level_of(config, codec)
+            batch = memoryview(recompressed(batch, header, codec, max_bytes=limit, level=level))
             header = parse_header(batch)
     if config.is_compacted:
         check_keys(batch, header)

@@ -106,7 +106,7 @@ def _finding_line(finding: Finding) -> str:
         parts.append(f"bytes {finding.position} to {finding.end - 1}")
     elif finding.end is not None:
         parts.append(f"before byte {finding.end}")
-    if finding.first_offset is not None:
+    if finding.first_offset is not None and finding.first_offset != finding.next_offset:
         last = "the end" if finding.next_offset is None else str(finding.next_offset - 1)
         parts.append(f"offsets {finding.first_offset} to {last}")
     return ", ".join(parts)

@@ -8,7 +8,8 @@ PosthouseError
 │   ├── TopicExists
 │   ├── CorruptBatch           bytes that fail their own checksum or framing
 │   ├── InvalidRecord          well-formed bytes that break a rule of the log
-│   │   └── Malformed          a batch that no producer writes
+│   │   ├── Malformed          a batch that no producer writes
+│   │   └── MissingKeys        records without a key, on a compacted topic
 │   ├── InvalidTimestamp
 │   ├── RecordTooLarge
 │   │   └── Inflated           small as it came, and too much when it is decompressed
@@ -20,6 +21,8 @@ PosthouseError
 │   ├── InvalidTimeout
 │   ├── OffsetOutOfRange
 │   ├── NotLeased              an acknowledgement by a member that does not hold the record
+│   ├── InvalidTopology        a Kafka Streams application whose topics cannot be made to fit
+│   ├── TooEarly               asked again before it is time
 │   ├── InvalidDefinition      a queue or an exchange that makes no sense
 │   ├── DefinitionMismatch     it is there already, and different
 │   ├── AccessRefused          not for clients
@@ -36,6 +39,7 @@ PosthouseError
 │   ├── UnknownTopic
 │   ├── UnknownPartition
 │   ├── UnknownTransaction
+│   ├── UnknownSubscription    to clients' metrics
 │   ├── UnknownNamespace
 │   ├── UnknownExchange
 │   ├── UnknownUser
@@ -48,6 +52,8 @@ PosthouseError
     ├── GroupsClosed           the broker stops and leads groups no longer
     └── DataDamaged            bytes on disk that cannot be trusted
 """
+
+from collections.abc import Sequence
 
 from posthouse.model.ids import MemberId
 
@@ -86,6 +92,13 @@ class InvalidRecord(BadRequest):
 
 class Malformed(InvalidRecord):
     pass
+
+
+class MissingKeys(InvalidRecord):
+    def __init__(self, positions: Sequence[int]) -> None:
+        super().__init__("a record of the batch has no key; the topic is compacted")
+        self.positions = positions
+        """Where the records without a key are in the batch, counted from 0; the first thousand of them."""
 
 
 class InvalidTimestamp(BadRequest):
@@ -150,6 +163,14 @@ class UnsupportedAssignor(BadRequest):
 
 class InvalidPattern(BadRequest):
     pass
+
+
+class InvalidTopology(BadRequest):
+    pass
+
+
+class TooEarly(BadRequest):
+    """Asked again before it is time."""
 
 
 class GroupFull(BadRequest):
@@ -243,6 +264,10 @@ class UnknownTransaction(NotFound):
 
 
 class UnknownGroup(NotFound):
+    pass
+
+
+class UnknownSubscription(NotFound):
     pass
 
 
@@ -341,4 +366,7 @@ class GroupsClosed(Unavailable):
 
 
 class DataDamaged(Unavailable):
-    pass
+    def __init__(self, message: str, next_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.next_offset = next_offset
+        """Of a partition that is being read: the first offset that may be read again, if that is known."""

@@ -7,7 +7,8 @@
         16     1  magic                  2
         17     4  crc                    CRC32C of byte 21 to the end
         21     2  attributes             bits 0-2 codec, 3 log-append time, 4 transactional,
-                                         5 control, 6 delete horizon
+                                         5 control, 6 delete horizon, 8 damage (never stored: the batch
+                                         has no records and stands for offsets that cannot be read)
         23     4  last offset delta      offset of the last record - base offset
         27     8  base timestamp         ms; the records' timestamps are deltas to it; with bit 6 it is
                                          the time from which tombstones may be removed
@@ -72,6 +73,8 @@ LOG_APPEND_TIME_BIT = 1 << 3
 TRANSACTIONAL_BIT = 1 << 4
 CONTROL_BIT = 1 << 5
 DELETE_HORIZON_BIT = 1 << 6
+DAMAGE_BIT = 1 << 8
+"""One that Kafka does not use, and its clients ignore."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -133,6 +136,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_damage(self) -> bool:
+        """It stands for offsets whose records are damaged."""
+        return self.attributes & DAMAGE_BIT != 0
 
     @property
     def is_control(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from crc32c import crc32c
 
 from posthouse.model.errors import RecordTooLarge
-from posthouse.model.topic_config import CompressionType
+from posthouse.model.topic_config import CompressionType, TopicConfig
 from posthouse.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -29,7 +29,22 @@ STORED_CODEC: Mapping[CompressionType, Codec] = {
 """What a topic's setting asks for; 'producer' asks for nothing."""
 
 
-def recompressed(batch: Readable, header: BatchHeader, codec: Codec, *, max_bytes: int) -> bytearray:
+_LZ4_FAST = 9
+"""Kafka's default, for which it takes the fast compressor, and not the slow one of that level."""
+
+
+def level_of(config: TopicConfig, codec: Codec) -> int | None:
+    """What the topic says of how hard the codec is to try; None for the usual."""
+    if codec is Codec.GZIP:
+        return config.compression_gzip_level if config.compression_gzip_level > 0 else None
+    if codec is Codec.LZ4:
+        return config.compression_lz4_level if config.compression_lz4_level != _LZ4_FAST else None
+    return config.compression_zstd_level if codec is Codec.ZSTD else None
+
+
+def recompressed(
+    batch: Readable, header: BatchHeader, codec: Codec, *, max_bytes: int, level: int | None = None
+) -> bytearray:
     """The same records in `codec`; all that the header says of them stays true.
 
     Raises RecordTooLarge where the result would exceed `max_bytes`, and CorruptBatch where the records
@@ -37,7 +52,7 @@ def recompressed(batch: Readable, header: BatchHeader, codec: Codec, *, max_byte
     """
     # What is to be stored uncompressed need not be unpacked beyond what may be stored.
     max_output = max_bytes if codec is Codec.NONE else None
-    body = compress(codec, body_of(batch, header, max_output=max_output))
+    body = compress(codec, body_of(batch, header, max_output=max_output), level)
     size = HEADER_SIZE + len(body)
     if size > max_bytes:
         raise RecordTooLarge(

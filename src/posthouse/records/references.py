@@ -8,12 +8,11 @@ references, big-endian, one after the other:
         16     4  partition
         20     8  offset        of the first record referred to
         28     4  count         of records, each one offset after the one before
-        32     8  expires       ms since the epoch; 0: never
+        32     8  expires       ms since the epoch; 0: never. In the log of a stream: when they arrived
         40     8  bytes         of the values of these records together
 
 The batch covers as many offsets as it has references, so that an offset in a reference log is the position of
-one message in its queue. Its base timestamp is the earliest time at which one of its references expires, -1
-where none does.
+one message in its queue. Its base timestamp is the earliest of these times, -1 where there is none.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,11 +5,12 @@ Only where the base timestamp changes do they get a new timestamp delta.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from posthouse.model.errors import CorruptBatch, InvalidRecord
+from posthouse.model.errors import CorruptBatch, MissingKeys
 from posthouse.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -34,6 +35,8 @@ from posthouse.records.varint import read_varint, read_varlong, write_varint
 MAX_DELTA = 2**31 - 1
 _MIN_INT64 = -(1 << 63)
 _MAX_INT64 = (1 << 63) - 1
+_MOST_NAMED = 1000
+"""Of the records that a batch is refused for."""
 
 # Zigzag values of the numbers that fit one byte; None where more bytes follow.
 _ONE_BYTE: tuple[int | None, ...] = (*(raw >> 1 ^ -(raw & 1) for raw in range(128)), *[None] * 128)
@@ -105,18 +108,29 @@ def iter_spans(data: bytes, header: BatchHeader) -> Iterator[Span]:
 
 
 def check_keys(batch: Readable, header: BatchHeader) -> None:
-    """Raises InvalidRecord unless every record has a key, as compaction needs it."""
-    body = body_in(batch, header)
-    if COMPILED is not None:
-        # Millions of tiny records may be in it, and the kernel lets go of the interpreter.
-        keys = COMPILED.Decoder(Wanted.KEY.value)
-        keys.append(body, header, _MIN_INT64, _MAX_INT64)
-        column = keys.take()[1]
-        has_all = column is not None and column[2] is None
-    else:
-        has_all = all(record.key is not None for record in iter_body(bytes(body), header))
-    if not has_all:
-        raise InvalidRecord("a record of the batch has no key; the topic is compacted")
+    """Raises MissingKeys unless every record has a key, as compaction needs it."""
+    missing = list(islice(_without_key(body_in(batch, header), header), _MOST_NAMED))
+    if missing:
+        raise MissingKeys(missing)
+
+
+def _without_key(body: Readable, header: BatchHeader) -> Iterator[int]:
+    """The positions of records without a key."""
+    if COMPILED is None:
+        for position, record in enumerate(iter_body(bytes(body), header)):
+            if record.key is None:
+                yield position
+        return
+    # Millions of tiny records may be in it, and the kernel lets go of the interpreter.
+    keys = COMPILED.Decoder(Wanted.KEY.value)
+    keys.append(body, header, _MIN_INT64, _MAX_INT64)
+    column = keys.take()[1]
+    validity = None if column is None else column[2]
+    if validity is not None:
+        bits = memoryview(validity).cast("B")
+        for position in range(header.count):
+            if not bits[position >> 3] >> (position & 7) & 1:
+                yield position
 
 
 def with_records(
@@ -153,7 +167,7 @@ def emptied(header: BatchHeader) -> bytes:
     return _packed(header._replace(attributes=attributes, count=0, **times), b"")
 
 
-def filler(first_offset: int, next_offset: int) -> list[bytes]:
+def filler(first_offset: int, next_offset: int, attributes: int = 0) -> list[bytes]:
     """Batches without records and producer that stand for offsets from `first_offset` to before
     `next_offset`."""
     batches = []
@@ -165,7 +179,7 @@ def filler(first_offset: int, next_offset: int) -> list[bytes]:
             leader_epoch=0,
             magic=MAGIC,
             crc=0,
-            attributes=0,
+            attributes=attributes,
             last_offset_delta=delta,
             base_timestamp=NO_TIMESTAMP,
             max_timestamp=NO_TIMESTAMP,

@@ -1,6 +1,7 @@
 """The catalog: what exists, and how far every file counts. Rare writes, each a SQLite transaction.
 
-    meta        format, cluster id, number of the last checkpointed journal frame, clean shutdown or not
+    meta        format, cluster id, number of the last checkpointed journal frame, clean shutdown or not,
+                whether the journal has a head, whether the broker still has to act on lost commits
     topics      id, name, partitions, overrides as JSON, whether its files are still to be removed
     partitions  log start and end at the checkpoint
     segments    size, highest timestamp, birth and index size at the checkpoint; which generation of the
@@ -16,13 +17,15 @@ Writes are synced before they return (`synchronous=FULL`). All calls block.
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TypeAlias
 
-from posthouse.model.errors import DataDamaged, StorageFull, Unavailable
+from posthouse.model.errors import DataDamaged, StorageFull
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.storage.catalog_errors import explained, is_damage
 from posthouse.storage.catalog_rows import (
     FORMAT,
     SCHEMA,
@@ -31,6 +34,7 @@ from posthouse.storage.catalog_rows import (
     SegmentRow,
     Snapshot,
     TopicRow,
+    check_format,
     drop_orphans,
     drop_segments,
     load_contents,
@@ -51,19 +55,6 @@ DAMAGED = "catalog.damaged"
 RESERVE = "reserve"
 RESERVE_BYTES = 1024 * 1024
 
-_NO_DAMAGE = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-
 
 class Catalog:
     def __init__(self, home: Home) -> None:
@@ -79,15 +70,24 @@ class Catalog:
     def open(self, new_cluster_id: Callable[[], str]) -> Contents:
         """Open or create; a damaged catalog is put aside and restored from its backup."""
         try:
+            return self._open(new_cluster_id)
+        except sqlite3.Error as error:
+            raise explained(self._path, error) from error
+
+    def _open(self, new_cluster_id: Callable[[], str]) -> Contents:
+        try:
             contents = self._open_main()
         except (sqlite3.DatabaseError, DataDamaged) as error:
-            _raise_unless_damage(error)
+            _raise_unless_damage(self._path, error)
             contents = self._restore(error)
         self._version = contents.version
         self._backup = self._open_backup()
         if not contents.cluster_id:
             contents.cluster_id = new_cluster_id()
             self._define(lambda c: put_meta(c, {"format": FORMAT, "cluster_id": contents.cluster_id}))
+        elif contents.format != FORMAT:
+            log.info("%s has format %s and gets format %s", self._path, contents.format, FORMAT)
+            self._define(lambda c: put_meta(c, {"format": FORMAT}))
         self._write(drop_orphans)
         self._keep_reserve()
         return contents
@@ -111,7 +111,7 @@ class Catalog:
                 # Its state is looked at when it is needed: there may be a million entries.
                 return load_contents(backup, with_state=False).version
         except (sqlite3.DatabaseError, DataDamaged) as error:
-            _raise_unless_damage(error)
+            _raise_unless_damage(self._backup_path, error)
             return -1
 
     def _open_backup(self) -> sqlite3.Connection:
@@ -146,7 +146,7 @@ class Catalog:
             if not contents.cluster_id:
                 raise DataDamaged("the backup is empty")
         except (sqlite3.DatabaseError, DataDamaged) as error:
-            _raise_unless_damage(error)
+            _raise_unless_damage(self._backup_path, error)
             raise DataDamaged(
                 f"{self._path} is damaged ({damage}) and so is {self._backup_path.name} ({error}). "
                 "The records are still under topics/; restore either file from a copy to serve them."
@@ -178,8 +178,14 @@ class Catalog:
             self._main.close()
             self._main = None
 
-    def put_topics(self, topics: Sequence[TopicRow]) -> None:
-        self._define(lambda connection: put_topics(connection, topics))
+    def put_topics(
+        self, topics: Sequence[TopicRow], state: Mapping[tuple[int, bytes], bytes | None] | None = None
+    ) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            put_topics(connection, topics)
+            put_state(connection, state or {})
+
+        self._define(write)
 
     def forget_topics(self, topics: Sequence[TopicId]) -> None:
         """Their files are gone."""
@@ -191,8 +197,18 @@ class Catalog:
 
         self._define(write)
 
-    def set_clean(self, clean: bool) -> None:
-        self._write(lambda connection: put_meta(connection, {"clean": str(int(clean))}))
+    def set_clean(self) -> None:
+        """The broker was stopped well: nothing of the journal is needed."""
+        self._write(lambda connection: put_meta(connection, {"clean": "1"}))
+
+    def set_started(self, *, has_head: bool) -> None:
+        """From now on the journal counts, and with it the head, if there is one."""
+        values = {"clean": "0", "journal_head": str(int(has_head))}
+        self._write(lambda connection: put_meta(connection, values))
+
+    def set_lost_commits(self, has_lost: bool) -> None:
+        """Remember it until the broker has acted on it: a checkpoint removes the evidence."""
+        self._define(lambda connection: put_meta(connection, {"lost_commits": str(int(has_lost))}))
 
     def checkpoint(self, snapshot: Snapshot) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -245,7 +261,7 @@ class Catalog:
         except sqlite3.Error as error:
             log.warning("the catalog's backup could not be written: %s", error)
             self._is_behind = True
-            if self._backup is not None and _primary_code(error) not in _NO_DAMAGE:
+            if self._backup is not None and is_damage(error):
                 self._backup.close()
                 self._backup = None
                 self._follow(write)
@@ -266,9 +282,7 @@ class Catalog:
             with _transaction(self._main):
                 write(self._main)
         except sqlite3.Error as error:
-            if _primary_code(error) == sqlite3.SQLITE_FULL:
-                raise StorageFull(f"no space left for the catalog: {error}") from error
-            raise Unavailable(f"the catalog could not be written: {error}") from error
+            raise explained(self._path, error) from error
 
     def _keep_reserve(self) -> None:
         if not self._home.has(RESERVE):
@@ -282,6 +296,7 @@ def _connect(home: Home, name: str) -> sqlite3.Connection:
     connection = home.connect(name)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
+    check_format(connection)
     if not _schema(connection):
         connection.executescript(SCHEMA)
     elif _schema(connection) != _expected_schema():
@@ -303,16 +318,9 @@ def _expected_schema() -> list[tuple[str, str]]:
         return _schema(connection)
 
 
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-def _raise_unless_damage(error: sqlite3.Error | DataDamaged) -> None:
-    """A disk that is full or a file that may not be opened says nothing about what the file holds."""
-    if isinstance(error, sqlite3.Error) and _primary_code(error) in _NO_DAMAGE:
-        if _primary_code(error) == sqlite3.SQLITE_FULL:
-            raise StorageFull(f"no space left to open the catalog: {error}") from error
-        raise Unavailable(f"the catalog cannot be opened: {error}") from error
+def _raise_unless_damage(path: Path, error: sqlite3.Error | DataDamaged) -> None:
+    if isinstance(error, sqlite3.Error) and not is_damage(error):
+        raise explained(path, error) from error
 
 
 @contextmanager

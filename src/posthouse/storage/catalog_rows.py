@@ -6,7 +6,7 @@ be very many.
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
@@ -18,7 +18,11 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 
-FORMAT = "1"
+FORMAT = "2"
+READABLE = frozenset({"1", FORMAT})
+"""In format 1 no segment has a header; opening it makes it format 2."""
+HAS_HEADER = 1 << 31
+"""Added to the generation of a segment whose file begins with a header."""
 UNKNOWN_FRAME = "unknown"
 """Stands for the checkpointed frame from when a catalog is restored until its segments are found again."""
 
@@ -71,7 +75,7 @@ class TopicRow:
             name=self.name,
             partitions=self.partitions,
             overrides=self.overrides,
-            config=defaults.with_overrides(self.overrides),
+            config=defaults.with_stored(self.overrides, self.name),
         )
 
 
@@ -93,6 +97,7 @@ class SegmentRow:
     generation: int
     clean_to: int
     horizon: int
+    has_header: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,9 +116,16 @@ class Snapshot:
 @dataclass(slots=True, kw_only=True)
 class Contents:
     cluster_id: str
+    format: str
     frame: int | None
     """The last checkpointed frame; None if that is not known because the catalog was lost."""
     clean: bool
+    was_started: bool
+    """A broker has begun to write its journal here."""
+    has_head: bool
+    """The journal has a head, unless somebody took it away. Older versions wrote none."""
+    has_lost_commits: bool
+    """An earlier start found commits lost, and the broker has not acted on it yet."""
     topics: list[TopicRow]
     partitions: list[PartitionRow]
     segments: list[SegmentRow]
@@ -189,7 +201,7 @@ def put_segments(
             row.max_timestamp,
             row.created_ms,
             row.index_size,
-            row.generation,
+            row.generation | (HAS_HEADER if row.has_header else 0),
             row.clean_to,
             row.horizon,
         )
@@ -208,7 +220,7 @@ def drop_segments(connection: sqlite3.Connection, partition: PartitionId, bases:
     )
 
 
-def put_state(connection: sqlite3.Connection, state: dict[tuple[int, bytes], bytes | None]) -> None:
+def put_state(connection: sqlite3.Connection, state: Mapping[tuple[int, bytes], bytes | None]) -> None:
     removed = [name for name, value in state.items() if value is None]
     kept = [
         (space, key, value, _state_crc(space, key, value))
@@ -230,6 +242,22 @@ def is_sound(table: str, values: Sequence[object], crc: object) -> bool:
         return False  # a value has become one that no such row can have
 
 
+def check_format(connection: sqlite3.Connection) -> None:
+    """Raises Unavailable for what a newer version wrote: whatever its tables are, they are not damaged."""
+    try:
+        found = connection.execute("SELECT key, value, crc FROM meta WHERE key = 'format'").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        return  # there is no such table: new, or none of ours
+    for key, value, crc in found:
+        if is_sound("meta", (key, value), crc) and value not in READABLE:
+            raise Unavailable(
+                f"this data directory has format {value}, and this version of Posthouse reads up to "
+                f"{FORMAT}; start the version that wrote it, or a later one"
+            )
+
+
 def load_contents(connection: sqlite3.Connection, *, with_state: bool = True) -> Contents:
     def rows(table: str, order: str) -> Iterator[tuple[object, ...]]:
         for *values, crc in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
@@ -237,15 +265,16 @@ def load_contents(connection: sqlite3.Connection, *, with_state: bool = True) ->
                 raise DataDamaged(f"a row of the catalog's {table} has changed by itself")
             yield tuple(values)
 
+    check_format(connection)
     meta = {str(key): str(value) for key, value in rows("meta", "key")}
-    if meta and meta.get("format") != FORMAT:
-        raise Unavailable(
-            f"this data directory has format {meta.get('format')}; this version of Posthouse reads {FORMAT}"
-        )
     return Contents(
         cluster_id=meta.get("cluster_id", ""),
+        format=meta.get("format", FORMAT),
         frame=None if meta.get("frame") == UNKNOWN_FRAME else int(meta.get("frame", "0")),
         clean=meta.get("clean") == "1",
+        was_started="clean" in meta,
+        has_head=meta.get("journal_head") == "1",
+        has_lost_commits=meta.get("lost_commits") == "1",
         topics=[_topic_row(values) for values in rows("topics", "id")],
         partitions=[_partition_row(values) for values in rows("partitions", "topic, partition")],
         segments=[_segment_row(values) for values in rows("segments", "topic, partition, base_offset")],
@@ -292,5 +321,17 @@ def _partition_row(values: tuple[object, ...]) -> PartitionRow:
 def _segment_row(values: tuple[object, ...]) -> SegmentRow:
     topic, partition, *numbers = values
     assert isinstance(topic, bytes) and isinstance(partition, int)
-    assert all(isinstance(number, int) for number in numbers)
-    return SegmentRow(PartitionId(TopicId(topic), partition), *numbers)  # type: ignore[arg-type]
+    *start, generation, clean_to, horizon = (number for number in numbers if isinstance(number, int))
+    base_offset, size, max_timestamp, created_ms, index_size = start
+    return SegmentRow(
+        PartitionId(TopicId(topic), partition),
+        base_offset,
+        size,
+        max_timestamp,
+        created_ms,
+        index_size,
+        generation & ~HAS_HEADER,
+        clean_to,
+        horizon,
+        bool(generation & HAS_HEADER),
+    )

@@ -15,8 +15,10 @@ from posthouse.storage.disk import Disk, SyncFailed, synced
 from posthouse.storage.interface import Space
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
-from posthouse.storage.producers import partition_key
+from posthouse.storage.producer_rows import rows
+from posthouse.storage.producers import Changes
 from posthouse.storage.segment import Segment
+from posthouse.storage.segment_header import index_seed
 
 INDEX_STRIDE = 8 * 1024 * 1024
 """How much an open segment grows before its index is stored: with very many partitions, writing each index
@@ -40,9 +42,13 @@ class Checkpoint:
     snapshot: Snapshot
     logs: list[PartitionLog]
     segments: list[Segment]
+    _producers: list[tuple[PartitionLog, Changes]] = field(default_factory=list)
     _blocks: list[_IndexBlock] = field(default_factory=list)
 
     def write(self, disk: Disk, files: OpenFiles, catalog: Catalog, directory: str) -> None:
+        for owner, changes in self._producers:
+            for key, value in rows(owner.id, changes).items():
+                self.snapshot.state[Space.PRODUCERS.value, key] = value
         for block in self._blocks:
             _write_block(disk, block)
         if len(self.segments) >= MANY_FILES:
@@ -54,8 +60,9 @@ class Checkpoint:
 
     def undo(self) -> None:
         """It was not written: everything in it is as unsaved as before."""
+        for owner, changes in self._producers:
+            owner.producers.put_back(changes)
         for owner in self.logs:
-            owner.producers.is_changed = True
             owner.was_trimmed = True
         for segment in self.segments:
             segment.is_changed = True
@@ -71,8 +78,7 @@ def take(
     for owner in logs:
         snapshot.partitions.append(PartitionRow(owner.id, owner.start, owner.end))
         if owner.producers.is_changed:
-            snapshot.state[Space.PRODUCERS.value, partition_key(owner.id)] = owner.producers.encode()
-            owner.producers.is_changed = False
+            checkpoint._producers.append((owner, owner.producers.take_changes()))
         if owner.was_trimmed:
             first = owner.segments[0].base_offset if owner.segments else owner.end
             snapshot.first_segments[owner.id] = first
@@ -89,7 +95,7 @@ def _take_index(checkpoint: Checkpoint, segment: Segment, *, is_closed: bool) ->
     is_due = is_closed or segment.size - segment.indexed_to >= INDEX_STRIDE
     if is_due and segment.index.is_complete:
         position = segment.index_size
-        block = segment.index.take_block()
+        block = segment.index.take_block(index_seed(segment))
         checkpoint._blocks.append(_IndexBlock(segment.path, segment.index_path, position, block))
         segment.index_size = position + len(block)
         segment.indexed_to = segment.size
@@ -112,6 +118,7 @@ def segment_row(partition: PartitionId, segment: Segment) -> SegmentRow:
         segment.generation,
         segment.clean_to,
         segment.horizon,
+        segment.has_header,
     )
 
 

@@ -13,7 +13,7 @@ from posthouse.storage.interface import Space
 from posthouse.storage.journal import Journal
 from posthouse.storage.logs import Logs
 from posthouse.storage.partition_log import PartitionLog
-from posthouse.storage.producers import partition_key
+from posthouse.storage.producer_rows import rows
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ class Checkpoints:
     def forget(self, owner: PartitionLog) -> None:
         """It was deleted: the next checkpoint takes out what is stored of its producers."""
         self.changed.pop(owner, None)
-        self.state[int(Space.PRODUCERS), partition_key(owner.id)] = None
+        for key in rows(owner.id, owner.producers.removal()):
+            self.state[int(Space.PRODUCERS), key] = None
 
     def written(self, frame: int, journalled: int, data: int) -> None:
         """A group is durable; make a checkpoint if it is time."""

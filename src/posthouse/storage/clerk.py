@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from posthouse.storage.disk import Disk
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.segment import Segment
+from posthouse.storage.segment_header import remove_segment
 from posthouse.storage.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -34,9 +35,8 @@ class Clerk:
 
     def _remove(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self._disk.remove(segment.path)
+            remove_segment(self._disk, segment)
             self._files.drop(segment.path)  # after it, or a reader could open the file once more in between
-            self._disk.remove(segment.index_path)
 
     def close(self) -> None:
         self._worker.shutdown()

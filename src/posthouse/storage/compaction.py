@@ -144,12 +144,12 @@ class Pass:
         for source in self._sources:
             if source.segment.base_offset >= self.clean_to:
                 break
-            fits = size + source.segment.size <= self._config.segment_bytes
+            fits = size + source.segment.batch_bytes <= self._config.segment_bytes
             if group and (not fits or source.segment.damage or group[-1].segment.damage):
                 yield group
                 group, size = [], 0
             group.append(source)
-            size += source.segment.size
+            size += source.segment.batch_bytes
         if group:
             yield group
 
@@ -161,7 +161,7 @@ class Pass:
         self._cleaner.take_horizon()
         with ExitStack() as opened:
             only = opened.enter_context(self._opened(first)) if len(group) == 1 else None
-            writer = SegmentWriter(self._disk, path, first.base_offset, interval, only)
+            writer = SegmentWriter(self._disk, path, first.base_offset, interval, only, first.first_position)
             try:
                 for source in group:
                     self._rewrite(source, writer)

@@ -222,6 +222,7 @@ def sources_of(
         if (
             following.base_offset > end
             or not segment.is_settled
+            or segment.misplaced
             or (checkpointed and segment.is_changed)
             or (lag and newest > now_ms - lag and not source.is_clean)
         ):

@@ -4,6 +4,7 @@ They change in the catalog and in memory, or in neither, even if the caller goes
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from posthouse.model.errors import PosthouseError
@@ -14,8 +15,12 @@ from posthouse.storage.catalog_rows import TopicRow
 from posthouse.storage.checkpoints import Checkpoints
 from posthouse.storage.clerk import Clerk
 from posthouse.storage.disk import Disk
+from posthouse.storage.interface import Put
 from posthouse.storage.logs import Logs, topic_directory
 from posthouse.storage.open_files import OpenFiles
+from posthouse.storage.segment_header import read_start
+
+log = logging.getLogger(__name__)
 
 
 class Definitions:
@@ -44,12 +49,19 @@ class Definitions:
         self._leave = leave
         self.topics: dict[TopicId, Topic] = {}
 
-    async def put(self, topics: Sequence[Topic]) -> None:
+    async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         """Add them, or change those that are there."""
-        await _to_its_end(self._put(topics))
+        await _to_its_end(self._put(topics, state))
 
-    async def _put(self, topics: Sequence[Topic]) -> None:
-        await self._clerk.do(self._catalog.put_topics, [TopicRow.of(topic) for topic in topics])
+    async def _put(self, topics: Sequence[Topic], state: Sequence[Put]) -> None:
+        values = {(int(put.space), put.key): put.value for put in state}
+        await self._clerk.do(self._catalog.put_topics, [TopicRow.of(topic) for topic in topics], values)
+        for topic in topics:
+            self.topics[topic.id] = topic
+            self._logs.learn(topic)
+
+    def adopt(self, topics: Sequence[Topic]) -> None:
+        """Other effective settings for topics that are there: the catalog keeps only those of their own."""
         for topic in topics:
             self.topics[topic.id] = topic
             self._logs.learn(topic)
@@ -77,19 +89,31 @@ class Definitions:
             raise
         for owner in logs.values():
             self._checkpoints.forget(owner)
+            owner.is_deleted = True
             owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
         await self._clerk.do(self.finish_deleting, [topic.id for topic in doomed])
 
     def finish_deleting(self, topics: Sequence[TopicId]) -> None:
         """Remove files, then rows, of topics that the catalog calls deleted. On the clerk's thread."""
         for topic in topics:
-            directory = topic_directory(self._directory, topic)
-            for name in self._disk.names(directory):
-                self._files.drop(f"{directory}/{name}")
-                self._disk.remove(f"{directory}/{name}")
-            self._disk.remove_directory(directory)
+            self._remove_files(topic_directory(self._directory, topic))
         if topics:
             self._catalog.forget_topics(topics)
+
+    def _remove_files(self, directory: str) -> None:
+        """All but segments of other topics: these are still wanted."""
+        kept = 0
+        for name in self._disk.names(directory):
+            path = f"{directory}/{name}"
+            found = read_start(self._disk, path).identity
+            self._files.drop(path)
+            if found is not None and found.partition.topic in self.topics:
+                log.error("%s is not removed with its topic: it is %s. Move it there", path, found)
+                kept += 1
+            else:
+                self._disk.remove(path)
+        if not kept:
+            self._disk.remove_directory(directory)
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+from posthouse.storage.permissions import DIRECTORY_MODE, FILE_MODE
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_BUFFERS = 1024
@@ -27,6 +29,9 @@ class Disk(Protocol):
         """A handle for reading and writing."""
 
     def close(self, handle: int) -> None: ...
+
+    def identity(self, handle: int) -> tuple[int, int]:
+        """Equal for handles of the same file: device and inode. Does not wait for the device."""
 
     def write(self, handle: int, buffers: Sequence[Buffer], position: int) -> None:
         """Write all of it, or raise OSError having written any part."""
@@ -83,10 +88,14 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, FILE_MODE)
 
     def close(self, handle: int) -> None:
         os.close(handle)
+
+    def identity(self, handle: int) -> tuple[int, int]:
+        found = os.fstat(handle)
+        return found.st_dev, found.st_ino
 
     def write(self, handle: int, buffers: Sequence[Buffer], position: int) -> None:
         for first in range(0, len(buffers), MAX_BUFFERS):
@@ -165,7 +174,7 @@ class OsDisk:
         parent = os.path.dirname(path)
         changed = self.make_directory(parent)
         try:
-            os.mkdir(path, 0o755)
+            os.mkdir(path, DIRECTORY_MODE)
         except FileExistsError:
             return changed
         return [*changed, parent]

@@ -11,6 +11,7 @@ import base64
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from posthouse.model.clock import Clock
@@ -27,7 +28,7 @@ from posthouse.storage.commits import Commits
 from posthouse.storage.compactor import MAP_BYTES, Compactor, Host
 from posthouse.storage.definitions import Definitions
 from posthouse.storage.disk import Disk, OsDisk, SyncFailed
-from posthouse.storage.flusher import Flusher
+from posthouse.storage.flusher import Displaced, Flusher
 from posthouse.storage.home import Home, OsHome
 from posthouse.storage.interface import (
     Bounds,
@@ -35,6 +36,7 @@ from posthouse.storage.interface import (
     Needed,
     Operation,
     Outcome,
+    Put,
     Slice,
     Space,
     TimestampedOffset,
@@ -46,11 +48,16 @@ from posthouse.storage.logs import Logs
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.reads import Reads
-from posthouse.storage.recovery import Recovered, Recovery
+from posthouse.storage.recovery import Recovery
 from posthouse.storage.retention import Retention
+from posthouse.storage.segment_header import check_identity
+from posthouse.storage.tails import Recovered
 from posthouse.storage.workers import Threads, Workers
 
 log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 1.0
+"""How often the data directory is looked at while nothing is written."""
 
 
 class FileStorage:
@@ -77,9 +84,9 @@ class FileStorage:
         self._disk = disk or OsDisk()
         self._home = home or OsHome(directory)
         workers = workers or Threads()
-        self._files = OpenFiles(self._disk, open_files)
+        self._files = OpenFiles(self._disk, open_files, partial(check_identity, self._disk))
         self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
-        self._flusher = Flusher(self._disk, self._files, self._journal, workers)
+        self._flusher = Flusher(self._disk, self._files, self._journal, workers, clock, lost=self._home.lost)
         self._clerk = Clerk(self._disk, self._files, workers)
         self._catalog = Catalog(self._home)
         self._logs = Logs(str(directory))
@@ -117,31 +124,67 @@ class FileStorage:
         self._recovered_state: dict[int, dict[bytes, bytes]] = {}
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
+        self._watching: asyncio.TimerHandle | None = None
+        self._has_lost_commits = False
 
     @property
     def cluster_id(self) -> str:
         return self._cluster_id
 
     @property
+    def has_lost_commits(self) -> bool:
+        return self._has_lost_commits
+
+    async def forget_lost_commits(self) -> None:
+        self._check_open()
+        await self._clerk.do(self._catalog.set_lost_commits, False)
+
+    @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._definitions.topics
 
     async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
         recovered = await self._clerk.do(self._recover)
         self._logs.update(recovered.logs)
         self._recovered_state = recovered.state
+        self._has_lost_commits = recovered.has_lost_commits
         self._checkpoints.changed = recovered.changed
         self._checkpoints.state = recovered.state_changes
         self._checkpoints.frame = recovered.next_frame - 1
         self._commits.start()
         self._state = None
-        if self._checkpoints.has_work or self._journal.has_old_files:
+        if self._checkpoints.has_work or self._journal.has_old_files or recovered.has_gap:
             await self.checkpoint()
         self._checkpoints.schedule()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Look at the data directory also while nothing is written, so that the operator hears of it."""
+        if self._state is None:
+            self._flusher.run(self._look)
+            self._watching = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch)
+
+    def _look(self) -> None:
+        """On the flusher's thread."""
+        try:
+            self._flusher.check_places()
+        except Displaced as error:
+            fenced = self._flusher.fence_displaced(error)
+            self._loop.call_soon_threadsafe(self._on_fenced, fenced)
+
+    async def _check_places(self) -> None:
+        """What the catalog was told must not be acknowledged either, if the next start would not find it."""
+        try:
+            await self._flusher.perform(self._flusher.check_places)
+        except Displaced as error:
+            fenced = self._flusher.fence_displaced(error)
+            self._on_fenced(fenced)
+            raise fenced from error
 
     def _recover(self) -> Recovered:
-        self._home.acquire()
         try:
+            self._home.acquire()
             for name in ("journal", "topics"):
                 self._disk.make_directory(str(self._directory / name))
             # Also where nothing is new: a process that was killed may have made what is in them.
@@ -149,19 +192,28 @@ class FileStorage:
                 self._disk.sync_directory(str(path))
             contents = self._catalog.open(self._new_cluster_id)
             self._cluster_id = contents.cluster_id
-            self._definitions.finish_deleting([row.id for row in contents.topics if row.deleted])
             rows = [row for row in contents.topics if not row.deleted]
             self._definitions.topics = {row.id: row.topic(self._defaults) for row in rows}
+            self._definitions.finish_deleting([row.id for row in contents.topics if row.deleted])
             logs = Logs(str(self._directory), self._definitions.topics.values())
-            recovery = Recovery(self._disk, self._files, str(self._directory), logs, self._clock.now_ms())
+            names = {row.id: row.name for row in rows}
+            recovery = Recovery(
+                self._disk, self._files, str(self._directory), logs, names, self._clock.now_ms()
+            )
             recovered = recovery.run(contents)
+            if recovered.has_lost_commits and not contents.has_lost_commits:
+                self._catalog.set_lost_commits(True)
             self._journal.start(recovered.next_frame)
-            self._catalog.set_clean(False)
+            self._catalog.set_started(has_head=self._journal.has_head)
+            self._home.watch()
         except BaseException as error:
             self._catalog.close()
             self._home.release()
             if isinstance(error, OSError | SyncFailed):
-                raise Unavailable(f"{self._directory} cannot be opened: {error}") from error
+                raise Unavailable(
+                    f"{self._directory} cannot be opened: {error}; check that the broker's user may read and "
+                    "write everything in it, and look at the system's log for errors of the disk"
+                ) from error
             raise
         return recovered
 
@@ -173,6 +225,8 @@ class FileStorage:
             return
         fenced = self._state is not None
         self._state = StorageClosed("the storage is closed")
+        if self._watching is not None:
+            self._watching.cancel()
         await self._compactor.close()
         await self._commits.drain()
         await self._checkpoints.stop()
@@ -186,22 +240,27 @@ class FileStorage:
         self._flusher.stop()
         try:
             if clean:
-                self._catalog.set_clean(True)
+                self._catalog.set_clean()
             self._journal.close(everything_checkpointed=clean)
-        except (OSError, PosthouseError) as error:
+        except (OSError, SyncFailed, PosthouseError) as error:
             log.warning("the next start has to look at the journal: %s", error)
         finally:
             self._catalog.close()
             self._files.close()
             self._home.release()
 
-    async def create_topics(self, topics: Sequence[Topic]) -> None:
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_writable()
-        await self._definitions.put(topics)
+        await self._definitions.put(topics, state)
+        await self._check_places()
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        self._definitions.adopt(topics)
 
     async def update_topic(self, topic: Topic) -> None:
         self._check_writable()
         await self._definitions.put([topic])
+        await self._check_places()
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
         self._check_open()
@@ -295,7 +354,8 @@ class FileStorage:
         self._on_fenced(self._flusher.fence(reason))
 
     def _on_fenced(self, error: StorageFenced) -> None:
-        self._state = error
+        if not isinstance(self._state, StorageClosed):
+            self._state = error
 
     def _check_open(self) -> None:
         if isinstance(self._state, StorageClosed):

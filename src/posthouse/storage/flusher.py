@@ -17,7 +17,8 @@ from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from posthouse.model.errors import PosthouseError, StorageFenced, StorageFull, Unavailable
+from posthouse.model.clock import Clock
+from posthouse.model.errors import DataDamaged, PosthouseError, StorageFenced, StorageFull, Unavailable
 from posthouse.model.topic_config import Durability
 from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed
 from posthouse.storage.interface import Outcome, Put
@@ -34,6 +35,7 @@ from posthouse.storage.journal import (
 from posthouse.storage.open_files import OpenFile, OpenFiles
 from posthouse.storage.partition_log import PartitionLog, Placement, Repetition
 from posthouse.storage.segment import Segment
+from posthouse.storage.segment_header import identity_of
 from posthouse.storage.workers import Server, Workers
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,12 @@ GROUP_BYTES = 32 * 1024 * 1024
 """A group is closed at this size, so that its acknowledgements do not wait for ever more bytes."""
 PARALLEL_BYTES = 256 * 1024
 """Below this, handing the segments to another thread costs more than writing them."""
+CHECK_SECONDS = 0.25
+"""For how long a look at the data directory counts: nothing is acknowledged without one that is so new."""
+
+
+class Displaced(Exception):
+    """Files or directories that the broker writes to are no longer where the next start would look."""
 
 
 @dataclass(slots=True)
@@ -82,10 +90,17 @@ class Flusher:
         files: OpenFiles,
         journal: Journal,
         workers: Workers,
+        clock: Clock,
+        *,
+        lost: Callable[[], str | None],
     ) -> None:
+        """`lost` says what of the data directory is no longer in its place, if anything."""
         self._disk = disk
         self._files = files
         self._journal = journal
+        self._clock = clock
+        self._lost = lost
+        self._checked_at = clock.monotonic()
         self._queue: queue.SimpleQueue[list[Commit] | Job] = queue.SimpleQueue()
         self._void_generation = -1
         self._void_reason: PosthouseError = Unavailable("nothing has failed")
@@ -180,7 +195,14 @@ class Flusher:
         if self._fenced is not None:
             return Written(group, error=self._fenced)
         try:
-            return self._write_group(group)
+            written = self._write_group(group)
+            if self._clock.monotonic() - self._checked_at >= CHECK_SECONDS:
+                self.check_places()
+            return written
+        except Displaced as error:
+            return Written(group, error=self.fence_displaced(error))
+        except DataDamaged as error:
+            return Written(group, error=self.fence_displaced(Displaced(str(error))))
         except SyncFailed as error:
             return Written(group, error=self.fence(str(error)))
         except OSError as error:
@@ -199,10 +221,28 @@ class Flusher:
 
     def fence(self, reason: str) -> StorageFenced:
         """Accept nothing more: after a failed sync, nobody knows what the disk holds."""
+        return self._fence(f"the disk failed ({reason})", "Check the disk, then restart the broker.")
+
+    def fence_displaced(self, error: Displaced) -> StorageFenced:
+        """Accept nothing more: what is written now, the next start would not find."""
+        advice = "Bring the data directory back to its place, or restore it, then restart the broker."
+        return self._fence(f"the data directory was changed under the running broker: {error}", advice)
+
+    def _fence(self, reason: str, advice: str) -> StorageFenced:
         if self._fenced is None:
-            self._fenced = StorageFenced(f"the disk failed ({reason}); nothing is accepted until a restart")
-            log.critical("%s. Check the disk, then restart the broker.", self._fenced)
+            self._fenced = StorageFenced(f"{reason}; nothing is accepted until a restart")
+            log.critical("%s. %s", self._fenced, advice)
         return self._fenced
+
+    def check_places(self) -> None:
+        """Raises Displaced if a restart would not find what is being written. On this thread only."""
+        try:
+            lost = self._lost() or self._journal.lost()
+        except OSError as error:
+            raise Displaced(str(error)) from error
+        if lost is not None:
+            raise Displaced(lost)
+        self._checked_at = self._clock.monotonic()
 
     def _cut(self, group: list[Commit]) -> None:
         """Take back what a failed group may have left in segments, so that its space is free again."""
@@ -211,7 +251,7 @@ class Flusher:
                 if isinstance(step, Placement):
                     try:
                         self._cut_segment(step.segment.path, step.position)
-                    except OSError:
+                    except (OSError, DataDamaged):
                         log.exception("%s could not be cut", step.segment.path)
 
     def _cut_segment(self, path: str, size: int) -> None:
@@ -254,6 +294,7 @@ class Flusher:
             self._frame = self._journal.write(operations, size, sync=sync)
         else:
             self._frame = self._write_in_parallel(runs, operations, size)
+        self._journal.acknowledge()
         return Written(group, frame=self._frame, journalled=size)
 
     def _write_in_parallel(
@@ -273,9 +314,17 @@ class Flusher:
     def _write_segments(self, runs: dict[Segment, list[Placement]]) -> None:
         for segment, run in runs.items():
             first = run[0]
-            file = self._open(segment) if first.position else self._create(segment, first.log)
+            batches: list[Buffer] = [placement.batch for placement in run]
+            position = first.position
+            if position > segment.first_position:
+                file = self._open(segment)
+            else:
+                file = self._create(segment, first.log)
+                if segment.has_header:
+                    batches.insert(0, identity_of(segment.path).header())
+                position = 0
             try:
-                self._disk.write(file.handle, [placement.batch for placement in run], first.position)
+                self._disk.write(file.handle, batches, position)
             finally:
                 self._files.release(file)
 
@@ -284,6 +333,8 @@ class Flusher:
         return self._files.acquire(segment.path, create=True)
 
     def _create(self, segment: Segment, owner: PartitionLog) -> OpenFile:
+        if self._disk.size(owner.directory) < 0:
+            self.check_places()  # or a directory that was removed would be made again
         for directory in (*self._disk.make_directory(owner.directory), owner.directory):
             self._fresh_directories[directory] = None
         self._cut_segment(segment.path, 0)  # a crash may have left one that was never counted

@@ -4,11 +4,13 @@ File `<partition>-<base offset>.index`, a sequence of blocks, added at checkpoin
 
     offset  size  field
          0     4  magic          "PHIX"
-         4     4  crc            CRC32C of byte 8 to the end of the block
+         4     4  crc            CRC32C of the segment's header, if it has one, then byte 8 to the block's end
          8     4  count          of entries
         12     8  covered        bytes of the segment that this and all blocks before it describe
         20     8  max timestamp  of those bytes
         28  24×n  entries        base offset, position, highest timestamp before that position
+
+The segment's header is in the checksum so that the index of another segment is not taken for this one's.
 
 Invariant: at `position` of the segment begins the batch with `base offset`; entries rise. The index is
 never relied on: blocks that are torn or damaged are dropped, and whatever is not covered is found again by
@@ -108,6 +110,11 @@ class SparseIndex:
         index = bisect_right(self._positions, position) - 1
         return self._positions[index] if index >= 0 else self.start
 
+    @property
+    def first_offset(self) -> int | None:
+        """The offset of the first batch that was added since `start`; None if there was none."""
+        return self._offsets[0] if self._offsets else None
+
     def entries(self) -> list[Entry]:
         return [Entry(*values) for values in zip(self._offsets, self._positions, self._times, strict=True)]
 
@@ -131,23 +138,25 @@ class SparseIndex:
         """What the file holds is not to be trusted: the next block has everything."""
         self._stored = 0
 
-    def take_block(self) -> bytes:
-        """What was added since the last call, as a block for the file."""
+    def take_block(self, seed: int) -> bytes:
+        """What was added since the last call, as a block for the file. `seed` is that of the segment."""
         first = self._stored
         self._stored = len(self._positions)
         triples = zip(self._offsets[first:], self._positions[first:], self._times[first:], strict=True)
-        return encode_block(triples, self.covered, self.max_timestamp)
+        return encode_block(triples, self.covered, self.max_timestamp, seed)
 
 
-def encode_block(entries: Iterable[tuple[int, int, int]], covered: int, max_timestamp: int) -> bytes:
+def encode_block(
+    entries: Iterable[tuple[int, int, int]], covered: int, max_timestamp: int, seed: int
+) -> bytes:
     body = b"".join(_ENTRY.pack(*entry) for entry in entries)
     block = bytearray(_BLOCK.pack(MAGIC, 0, len(body) // _ENTRY.size, covered, max_timestamp))
     block += body
-    block[4:8] = crc32c(memoryview(block)[_COVERED_BY_CRC_AT:]).to_bytes(4, "big")
+    block[4:8] = crc32c(memoryview(block)[_COVERED_BY_CRC_AT:], seed).to_bytes(4, "big")
     return bytes(block)
 
 
-def decode_blocks(data: bytes, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
+def decode_blocks(data: bytes, interval: int, segment_size: int, seed: int) -> tuple[SparseIndex, bool]:
     """The index of `segment_size` bytes as far as `data` can be trusted, and whether that was all of it.
 
     Blocks that were added since the segment was of that size are not looked at.
@@ -156,7 +165,7 @@ def decode_blocks(data: bytes, interval: int, segment_size: int) -> tuple[Sparse
     view = memoryview(data)
     position = 0
     while position < len(data) and (index.covered < segment_size or not position):
-        size = _block_size(view[position:])
+        size = _block_size(view[position:], seed)
         if size == 0:
             return index, False
         block = view[position : position + size]
@@ -175,12 +184,12 @@ def decode_blocks(data: bytes, interval: int, segment_size: int) -> tuple[Sparse
     return index, True
 
 
-def _block_size(view: memoryview) -> int:
+def _block_size(view: memoryview, seed: int) -> int:
     """The size of the valid block that begins here, 0 if there is none."""
     if len(view) < _BLOCK.size:
         return 0
     magic, crc, count, _, _ = _BLOCK.unpack_from(view)
     size: int = _BLOCK.size + count * _ENTRY.size
-    if magic != MAGIC or size > len(view) or crc32c(view[_COVERED_BY_CRC_AT:size]) != crc:
+    if magic != MAGIC or size > len(view) or crc32c(view[_COVERED_BY_CRC_AT:size], seed) != crc:
         return 0
     return size

@@ -110,6 +110,10 @@ class Space(IntEnum):
     USERS = 16
     ACLS = 17
     QUOTAS = 18
+    STREAMS_GROUPS = 19
+    CLIENT_METRICS = 20
+    BROKER_CONFIGS = 21
+    SECRETS = 25
 
 
 @dataclass(slots=True)
@@ -207,14 +211,33 @@ class Storage(Protocol):
         """A name that this storage keeps for life."""
 
     @property
+    def has_lost_commits(self) -> bool:
+        """Whether commits before the last start were lost to damage.
+
+        Starts report it until one of them calls `forget_lost_commits`.
+
+        Their batches may be there all the same; what was put with them is not.
+        """
+
+    async def forget_lost_commits(self) -> None:
+        """The broker has acted on the loss, durably: the next start need not do it again."""
+
+    @property
     def topics(self) -> Mapping[TopicId, Topic]: ...
 
     @property
     def unwritten_bytes(self) -> int:
         """Bytes of batches that were committed and are not durable yet."""
 
-    async def create_topics(self, topics: Sequence[Topic]) -> None:
-        """Durably and all or none. The caller has checked names and ids."""
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        """Durably and all or none. The caller has checked names and ids.
+
+        `state` is stored with them, where damage to later commits does not reach. It has to be committed as
+        well: an earlier commit may have put something else under the same key.
+        """
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        """The same topics with other effective settings, because defaults have changed: nothing to store."""
 
     async def update_topic(self, topic: Topic) -> None:
         """Replace the definition with the same id: new settings, more partitions."""
@@ -250,7 +273,10 @@ class Storage(Protocol):
 
         The first batch is returned whole even when it is larger, unless `at_least_one` is false. With
         `stable_only` nothing from the first undecided transaction on is returned.
-        Raises OffsetOutOfRange outside the bounds; at the end the slice is empty.
+        Raises OffsetOutOfRange outside the bounds; at the end the slice is empty. Damaged batches are passed
+        over. Where only damage is left, a batch without records that `is_damage` stands for it, so that below
+        the end there is always something. Raises DataDamaged where the records may come back: the file cannot
+        be read, or another is in its place.
         """
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:

@@ -36,24 +36,29 @@ An *append* carries its batch. A *range* says that these bytes of a segment were
 was, but not synced: what a topic with durability `os` does. They have to be looked at after a crash.
 
 Invariant: frame n+1 is written only when frame n is synced (or asked for no sync). So after a crash only
-the last frame can be torn: it was never acknowledged, and it is cut. A bad frame with good ones behind it
-is damage: it is reported, and the good ones count. Files are allocated before use and used again after
-their content is checkpointed. The random salt in a file's name keeps apart the frames of its lives, and
-frames from bytes that a client sent to look like one.
+the last frame can be torn: it was never acknowledged, and it is cut. A frame that cannot be read is damage if
+any of these proves that it was acknowledged:
+
+- the header of a frame with a higher number, whether or not that frame is whole;
+- the file that follows, whose name has the number of its first frame;
+- the journal's head (`journal_head`), which has the number of the last frame;
+
+and so is a file that the head names and that is missing or shorter than it was allocated, and an empty one.
+Damage is reported, and the frames behind it count. Files are allocated before use and used again after their
+content is checkpointed. The random salt in a file's name keeps apart the frames of its lives, and frames from
+bytes that a client sent to look like one.
 """
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from struct import error as StructError
-from typing import NamedTuple
 
 from crc32c import crc32c
 
-from posthouse.model.errors import DataDamaged
 from posthouse.storage.disk import DISK_FULL, Buffer, Disk, SyncFailed, synced
+from posthouse.storage.journal_head import NO_FILE, HeadWriter
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +68,8 @@ OPERATION = Struct(">B16sIqqqqI")
 PUT_OPERATION = Struct(">BBHI")
 _NUMBER_AND_LENGTH = Struct(">QI")
 _HEADER_CRC = Struct(">I")
-_UNDER_CRC_AT = 8
-_HEADER_CRC_AT = 20
+UNDER_CRC_AT = 8
+HEADER_CRC_AT = 20
 
 APPEND = 1
 RANGE = 2
@@ -75,45 +80,6 @@ REMOVED = 2**32 - 1
 SPARE = "spare"
 SALT_BYTES = 8
 _FILE_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.wal")
-
-
-class Entry(NamedTuple):
-    """One operation as it lies in the journal."""
-
-    kind: int
-    topic: bytes
-    partition: int
-    segment: int
-    position: int
-    offset: int
-    next_offset: int
-    length: int
-    batch: memoryview | None
-
-
-class PutEntry(NamedTuple):
-    space: int
-    key: bytes
-    value: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    number: int
-    entries: list[Entry | PutEntry]
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Frames that should be there and are not to be read."""
-
-    path: str
-    position: int
-    first: int
-    next: int
-
-    def __str__(self) -> str:
-        return f"{self.path} at byte {self.position}: frames {self.first} to {self.next - 1}"
 
 
 @dataclass(slots=True)
@@ -139,6 +105,8 @@ class Journal:
         self._position = 0
         self._written_at = 0
         self._next = 1
+        self._synced = 0
+        self._head = HeadWriter(disk, head_path(directory))
 
     def start(self, number: int) -> None:
         """Begin a new file whose first frame is `number`; files that are there already count as old."""
@@ -146,17 +114,40 @@ class Journal:
             self._sync_old(file.path)
             self._old.append(_File(file.path, file.salt, number - 1))
         self._next = number
+        self._synced = number - 1
         try:
             self._roll()
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
             log.warning("there is no space for a journal: nothing can be written until there is")
+            self._begin_without_file()
+
+    def _begin_without_file(self) -> None:
+        """The head must not name a file that the next checkpoint gives back."""
+        try:
+            self._head.begin(NO_FILE, self._next, 0)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._head.close()
+            self._disk.remove(head_path(self._directory))
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the next start will find one; a disk that is full may not have had the space."""
+        return self._head.is_open
 
     @property
     def has_old_files(self) -> bool:
         """Whether a checkpoint would give any back."""
         return bool(self._old)
+
+    def lost(self) -> str | None:
+        """Which of the files that a start after a crash needs is gone; None if none is."""
+        needed = self._old if self._current is None else [*self._old, self._current]
+        missing = (file.path for file in needed if self._disk.size(file.path) < 0)
+        return next((f"{path} is gone" for path in missing), None)
 
     def _sync_old(self, path: str) -> None:
         """What was replayed from it will be served, and being readable does not mean being durable."""
@@ -181,14 +172,19 @@ class Journal:
         self._disk.write(self._handle, [header, *operations], self._position)
         if sync:
             synced(self._disk, self._handle)
+            self._synced = number
         self._written_at = self._position
         self._position += total
         self._next = number + 1
         self._current.last = number
         return number
 
+    def acknowledge(self) -> None:
+        """The last frame is about to be acknowledged: from now on it has to be there."""
+        self._head.advance(synced=self._synced, written=self._next - 1)
+
     def retract(self) -> None:
-        """Take back the last frame, of which nobody was told. If that fails, nothing can go on."""
+        """Take back the last frame, which was not acknowledged. If that fails, nothing can go on."""
         assert self._current is not None
         try:
             self._disk.write(self._handle, [bytes(FRAME_HEADER.size)], self._written_at)
@@ -197,6 +193,7 @@ class Journal:
         synced(self._disk, self._handle)
         self._position = self._written_at
         self._next -= 1
+        self._synced = self._next - 1
         self._current.last -= 1
 
     def release(self, number: int) -> None:
@@ -217,19 +214,30 @@ class Journal:
 
     def close(self, *, everything_checkpointed: bool) -> None:
         """Let go of the file; with everything checkpointed there is nothing to read at the next start."""
-        if self._current is not None:
+        current, self._current = self._current, None
+        if current is not None:
             self._disk.close(self._handle)
-            if everything_checkpointed:
-                self._retire(self._current)
-            self._current = None
+        try:
+            if everything_checkpointed and self._head.is_open:
+                self._head.begin(NO_FILE, self._next, 0)
+            if everything_checkpointed and current is not None:
+                self._retire(current)
+        finally:
+            self._head.close()
 
     def _roll(self) -> None:
         """Open the next file. Nothing changes if that fails: the disk may be full now and not later."""
         if self._current is not None:
             synced(self._disk, self._handle)
         salt = self._random_bytes(SALT_BYTES)
-        path = f"{self._directory}/{self._next:020d}-{salt.hex()}.wal"
+        path = f"{self._directory}/{file_name(self._next, salt)}"
         handle = self._open_new(path)
+        try:
+            self._head.begin(salt, self._next, self._file_bytes)
+        except OSError:
+            self._disk.close(handle)
+            self._disk.remove(path)
+            raise
         if self._current is not None:
             self._disk.close(self._handle)
             self._old.append(self._current)
@@ -242,12 +250,12 @@ class Journal:
         handle = self._disk.open(spare, create=True)
         try:
             self._disk.allocate(handle, self._file_bytes)
+            synced(self._disk, handle)  # before it has a name: a file that is short has lost something
             self._disk.rename(spare, path)
         except OSError:
             self._disk.close(handle)
             self._disk.remove(spare)  # what it got of a nearly full disk is needed elsewhere
             raise
-        synced(self._disk, handle)
         try:
             self._disk.sync_directory(self._directory)
         except OSError as error:
@@ -272,97 +280,10 @@ def journal_files(disk: Disk, directory: str) -> list[JournalFile]:
     return files
 
 
-def read_journal(disk: Disk, directory: str, after: int | None) -> Iterator[Frame | Gap]:
-    """Every frame with a number above `after`, in order; what is missing among them comes as a Gap.
-
-    None reads whatever there is.
-    """
-    wanted = None if after is None else after + 1
-    for file in journal_files(disk, directory):
-        if wanted is not None and file.first > wanted:
-            yield Gap(file.path, 0, wanted, file.first)
-        wanted = file.first if wanted is None else max(wanted, file.first)
-        for position, number, entries in _frames(disk, file):
-            if number < wanted:
-                continue
-            if number > wanted:
-                yield Gap(file.path, position, wanted, number)
-            yield Frame(number, entries)
-            wanted = number + 1
+def head_path(directory: str) -> str:
+    """Beside the journal's directory: what happens to the one need not happen to the other."""
+    return f"{directory}.head"
 
 
-def _frames(disk: Disk, file: JournalFile) -> Iterator[tuple[int, int, list[Entry | PutEntry]]]:
-    """The good frames of one file: where each begins, its number and its operations."""
-    handle = disk.open(file.path)
-    try:
-        data = disk.read(handle, disk.size(file.path), 0)
-    finally:
-        disk.close(handle)
-    view = memoryview(data)
-    number = file.first
-    position = data.find(FRAME_MAGIC)
-    while position >= 0:
-        size = _frame_size(view, position, number, file.salt)
-        if size == 0:
-            position = data.find(FRAME_MAGIC, position + 1)
-            continue
-        number = FRAME_HEADER.unpack_from(view, position)[2]
-        yield position, number, _entries(view, position, size)
-        number += 1
-        position += size
-        if not data.startswith(FRAME_MAGIC, position):
-            position = data.find(FRAME_MAGIC, position)
-
-
-def _frame_size(data: memoryview, position: int, at_least: int, salt: bytes) -> int:
-    """The size of the good frame that begins here, 0 if there is none or its number is too low."""
-    if position + FRAME_HEADER.size > len(data):
-        return 0
-    magic, crc, number, length, header_crc = FRAME_HEADER.unpack_from(data, position)
-    size: int = FRAME_HEADER.size + length
-    if magic != FRAME_MAGIC or number < at_least or position + size > len(data):
-        return 0
-    if crc32c(data[position + _UNDER_CRC_AT : position + _HEADER_CRC_AT], crc32c(salt)) != header_crc:
-        return 0
-    under_crc = data[position + _UNDER_CRC_AT : position + size]
-    return size if crc32c(under_crc, crc32c(salt)) == crc else 0
-
-
-def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntry]:
-    """Raises DataDamaged where they do not end where the frame does, although its checksum is right."""
-    begin, end = position + FRAME_HEADER.size, position + size
-    try:
-        entries, position = _read_entries(data[:end], begin)
-    except StructError:
-        position = -1
-    if position != end:
-        raise DataDamaged(f"the operations of the journal's frame at byte {begin} cannot be read")
-    return entries
-
-
-def _read_entries(data: memoryview, position: int) -> tuple[list[Entry | PutEntry], int]:
-    entries: list[Entry | PutEntry] = []
-    while position < len(data):
-        if data[position] == PUT:
-            entry, position = _put_entry(data, position)
-            entries.append(entry)
-            continue
-        fields = OPERATION.unpack_from(data, position)
-        position += OPERATION.size
-        kind, length = fields[0], fields[-1]
-        batch = None
-        if kind == APPEND:
-            batch = data[position : position + length]
-            position += length
-        entries.append(Entry._make((*fields, batch)))
-    return entries, position
-
-
-def _put_entry(data: memoryview, position: int) -> tuple[PutEntry, int]:
-    _, space, key_length, value_length = PUT_OPERATION.unpack_from(data, position)
-    position += PUT_OPERATION.size
-    key = bytes(data[position : position + key_length])
-    position += key_length
-    if value_length == REMOVED:
-        return PutEntry(space, key, None), position
-    return PutEntry(space, key, bytes(data[position : position + value_length])), position + value_length
+def file_name(first: int, salt: bytes) -> str:
+    return f"{first:020d}-{salt.hex()}.wal"

@@ -41,7 +41,9 @@ def remove_leftovers(disk: Disk, logs: Iterable[PartitionLog]) -> None:
 
 
 def _is_whole(disk: Disk, owner: PartitionLog) -> bool:
-    return all(disk.size(segment.path) >= segment.size for segment in owner.segments)
+    return all(
+        not segment.misplaced and disk.size(segment.path) >= segment.size for segment in owner.segments
+    )
 
 
 def _is_replaced(file: SegmentName, owner: PartitionLog) -> bool:

@@ -1,10 +1,21 @@
-"""One broker per data directory."""
+"""One broker per data directory.
 
+Two locks (flock) are held: one on the directory itself, which stays when files in it are removed and moves
+with it when it is renamed, and one on the file `lock`, which names the process. Some network file systems
+have no locks on directories; there the file is the only one, and `renew` notices when it was taken away.
+"""
+
+import errno
 import fcntl
+import logging
 import os
 from pathlib import Path
 
 from posthouse.model.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+_NO_DIRECTORY_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class DirectoryLock:
@@ -12,31 +23,80 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._path = directory / "lock"
+        self._directory_handle = -1
         self._handle = -1
 
     def acquire(self) -> None:
-        path = self._directory / "lock"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._lock_directory()
+            self._lock_file()
+        except BaseException:
+            self.release()
+            raise
+
+    def renew(self) -> None:
+        """Make the lock file again if it was removed. Raises Unavailable if another broker has it now."""
+        if self._has_file():
+            return
+        os.close(self._handle)
+        self._handle = -1
+        self._lock_file()
+        log.warning("%s was removed while this broker uses the directory, and is made again", self._path)
+
+    def release(self) -> None:
+        for handle in (self._handle, self._directory_handle):
+            if handle >= 0:
+                os.close(handle)
+        self._handle = self._directory_handle = -1
+
+    def _lock_directory(self) -> None:
+        handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._directory_handle = handle
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
-            os.close(handle)
-            raise Unavailable(
-                f"{self._directory} is in use by another broker (process {holder}); "
-                "stop that one, or choose another directory with --data"
-            ) from None
+            raise self._in_use(self._holder()) from None
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY_LOCKS:
+                raise
+            log.info("%s: this file system has no locks on directories (%s)", self._directory, error)
+
+    def _lock_file(self) -> None:
+        while not self._has_file():  # it may be removed between opening and locking it
+            if self._handle >= 0:
+                os.close(self._handle)
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise self._in_use(os.read(self._handle, 32)) from None
         holder = f"{os.getpid()}\n"
         try:
-            # Not emptied first: on a full disk its block would be gone to somebody else.
-            os.pwrite(handle, holder.encode(), 0)
-            os.ftruncate(handle, len(holder))
+            # Not emptied first: on a full disk another file could take its block.
+            os.pwrite(self._handle, holder.encode(), 0)
+            os.ftruncate(self._handle, len(holder))
         except OSError as error:
-            os.close(handle)
             raise Unavailable(f"{self._directory} cannot be locked: {error}") from error
-        self._handle = handle
 
-    def release(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+    def _has_file(self) -> bool:
+        """Whether the file that is open here is the one that others find."""
+        if self._handle < 0:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._handle), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _holder(self) -> bytes:
+        try:
+            return self._path.read_bytes()[:32]
+        except OSError:
+            return b""
+
+    def _in_use(self, holder: bytes) -> Unavailable:
+        process = holder.decode(errors="replace").strip() or "unknown"
+        return Unavailable(
+            f"{self._directory} is in use by another broker (process {process}); "
+            "stop that one, or choose another directory with --data"
+        )

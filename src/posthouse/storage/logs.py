@@ -29,7 +29,7 @@ class Logs(dict[PartitionId, PartitionLog]):
         for id in topic.partition_ids():
             owner = self.get(id)
             if owner is None:
-                self[id] = PartitionLog(id, directory, topic.config)
+                self[id] = PartitionLog(id, directory, topic.config, name=f"{topic.name}-{id.index}")
             else:
                 owner.config = topic.config
 

@@ -131,6 +131,13 @@ class MemoryStorage:
         return self._cluster_id
 
     @property
+    def has_lost_commits(self) -> bool:
+        return False
+
+    async def forget_lost_commits(self) -> None:
+        """Memory loses all or nothing."""
+
+    @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._topics
 
@@ -138,10 +145,13 @@ class MemoryStorage:
     def unwritten_bytes(self) -> int:
         return 0
 
-    async def create_topics(self, topics: Sequence[Topic]) -> None:
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_open()
         for topic in topics:
             await self.update_topic(topic)
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        self._topics |= {topic.id: topic for topic in topics}
 
     async def update_topic(self, topic: Topic) -> None:
         self._check_open()

@@ -3,33 +3,57 @@
 Ten thousand partitions must work under a limit of 1,024 descriptors, so a file is opened on use and the
 least recently used one is closed. A handle is never closed while somebody holds it: its number could be
 given to another file in the middle of a read. Safe to use from several threads.
+
+A file is checked when it is opened for the first time. Device and inode are remembered: opening the same file
+again does not read it, which could be a random read for every append where there are more files than may be
+open.
 """
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeAlias
 
 from posthouse.storage.disk import Disk
 
+Check: TypeAlias = Callable[[int, str, bool], None]
+"""(handle, path, whether it may wait for the device) → raises or not."""
+
+
+REMEMBERED = 50_000
+"""Files that are known to be what their paths say."""
+
 
 class OpenFile:
-    __slots__ = ("dropped", "handle", "path", "users")
+    __slots__ = ("dropped", "handle", "is_checked", "path", "users")
 
     def __init__(self, path: str, handle: int) -> None:
         self.path = path
         self.handle = handle
         self.users = 0
         self.dropped = False
+        self.is_checked = False
 
 
 class OpenFiles:
-    def __init__(self, disk: Disk, limit: int) -> None:
+    def __init__(self, disk: Disk, limit: int, check: Check = lambda *_: None) -> None:
+        """`check` raises if the file that was opened, a handle, is not what its path says.
+
+        It is asked again when another file has the path.
+        """
         self._disk = disk
+        self._check = check
         self._limit = limit
         self._lock = threading.Lock()
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._known: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """Files that were checked, the latest last."""
 
-    def acquire(self, path: str, *, create: bool = False) -> OpenFile:
-        """The open file; to be given back with `release`."""
+    def acquire(self, path: str, *, create: bool = False, wait: bool = True) -> OpenFile:
+        """The open file; to be given back with `release`.
+
+        Without `wait` raises BlockingIOError if the check would have to wait for the device.
+        """
         with self._lock:
             file = self._files.get(path)
             if file is None:
@@ -38,7 +62,30 @@ class OpenFiles:
             else:
                 self._files.move_to_end(path)
             file.users += 1
-            return file
+        if not file.is_checked:
+            self._check_file(file, wait)
+        return file
+
+    def _check_file(self, file: OpenFile, wait: bool) -> None:
+        """Outside of the lock, because it may wait for the device."""
+        try:
+            identity = self._disk.identity(file.handle)
+            if self._known.get(file.path) != identity:
+                self._check(file.handle, file.path, wait)
+                self._remember(file, identity)
+        except BaseException:
+            self.release(file)
+            self.drop(file.path)
+            raise
+        file.is_checked = True
+
+    def _remember(self, file: OpenFile, identity: tuple[int, int]) -> None:
+        with self._lock:
+            if not file.dropped:
+                self._known[file.path] = identity
+                self._known.move_to_end(file.path)
+                if len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
 
     def release(self, file: OpenFile) -> None:
         with self._lock:
@@ -53,6 +100,7 @@ class OpenFiles:
     def drop(self, path: str) -> None:
         """Forget a file that is about to be removed or replaced."""
         with self._lock:
+            self._known.pop(path, None)
             file = self._files.pop(path, None)
             if file is not None:
                 self._retire(file)

@@ -53,6 +53,8 @@ class PartitionLog:
         "directory",
         "end",
         "id",
+        "is_deleted",
+        "name",
         "next_offset",
         "producers",
         "segments",
@@ -61,9 +63,18 @@ class PartitionLog:
     )
 
     def __init__(
-        self, id: PartitionId, directory: str, config: TopicConfig, *, start: int = 0, end: int = 0
+        self,
+        id: PartitionId,
+        directory: str,
+        config: TopicConfig,
+        *,
+        name: str = "",
+        start: int = 0,
+        end: int = 0,
     ) -> None:
         self.id = id
+        self.name = name or str(id)
+        """Topic and partition, for messages."""
         self.directory = directory
         self.config = config
         self.segments: list[Segment] = []
@@ -71,6 +82,7 @@ class PartitionLog:
         self.start = start
         self.end = end
         self.next_offset = end
+        self.is_deleted = False
         self.was_trimmed = False
         """The catalog has segments that are no longer there."""
 
@@ -102,9 +114,9 @@ class PartitionLog:
         segment = self.segments[-1] if self.segments else None
         if segment is None or self._is_due(segment, header.length, now_ms):
             segment = self.add_segment(self.next_offset, now_ms)
-        position, offset = segment.next_position, self.next_offset
+        position, offset = segment.next_position or segment.first_position, self.next_offset
         placement = Placement(self, segment, position, offset, batch, header, producer)
-        segment.next_position += header.length
+        segment.next_position = position + header.length
         self.next_offset += header.last_offset_delta + 1
         return placement
 
@@ -112,10 +124,11 @@ class PartitionLog:
         if segment.next_position == 0:
             return False
         return (
-            segment.next_position + length > self.config.segment_bytes
+            segment.next_position - segment.first_position + length > self.config.segment_bytes
             or now_ms - segment.created_ms >= self.config.segment_ms
             # Only closed segments are compacted.
             or (now_ms - segment.created_ms >= self.config.max_compaction_lag_ms and self.config.is_compacted)
+            or segment.misplaced != ""
         )
 
     def add_segment(self, base_offset: int, created_ms: int, generation: int = 0) -> Segment:

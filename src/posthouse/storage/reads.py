@@ -16,14 +16,16 @@ from posthouse.model.errors import (
     StorageClosed,
     Unavailable,
 )
-from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header
+from posthouse.records.batch import DAMAGE_BIT, HEADER_SIZE, iter_headers, parse_header
 from posthouse.records.record import iter_records
+from posthouse.records.spans import filler
 from posthouse.storage.disk import Disk
 from posthouse.storage.index import SparseIndex, decode_blocks
 from posthouse.storage.interface import Slice, TimestampedOffset
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
 from posthouse.storage.segment import Damage, Segment
+from posthouse.storage.segment_header import index_seed
 from posthouse.storage.segment_reader import Checked, Reader, build_index, header_at, read_checked, walk
 from posthouse.storage.workers import Workers
 
@@ -59,20 +61,25 @@ class Reads:
         stable = owner.bounds.stable
         if stable_only and owner.start <= stable <= offset <= owner.end and stable < owner.end:
             return Slice(b"", owner.bounds)
-        found = await self._read(owner, offset, max_bytes, at_least_one)
+        found = await self._read(owner, offset, max_bytes, at_least_one, stable_only)
         # As of now: a transaction may have begun while the reading waited for the device.
         if stable_only and found.bounds.stable < found.bounds.end:
             return Slice(_below(found.data, found.bounds.stable), found.bounds)
         return found
 
-    async def _read(self, owner: PartitionLog, offset: int, max_bytes: int, at_least_one: bool) -> Slice:
+    async def _read(
+        self, owner: PartitionLog, wanted: int, max_bytes: int, at_least_one: bool, stable_only: bool
+    ) -> Slice:
+        offset = wanted
         while True:
             if not owner.start <= offset <= owner.end:
                 raise OffsetOutOfRange(f"offset {offset} is outside {owner.start} to {owner.end}")
             if offset == owner.end or not owner.segments:
-                return Slice(b"", owner.bounds)
+                return _past_damage(owner, wanted, stable_only=stable_only)
             segment = owner.segments[owner.segment_number(offset)]
             segment.was_read = True
+            if segment.misplaced:
+                raise DataDamaged(segment.misplaced, owner.end_offset_of(segment))
             data = self._read_now(segment, offset, max_bytes, at_least_one)
             if data is not None:
                 return Slice(data, owner.bounds)
@@ -81,10 +88,7 @@ class Reads:
                 continue
             if not checked.is_last:
                 return Slice(checked.data, owner.bounds)
-            following = _next_base(owner, segment)
-            if following is None:
-                return Slice(b"", owner.bounds)
-            offset = max(offset, following)
+            offset = max(offset, checked.end_offset)
 
     def _read_now(
         self, segment: Segment, offset: int, max_bytes: int, at_least_one: bool
@@ -99,7 +103,7 @@ class Reads:
         if not segment.is_checked(first, max(end, first + 1)):
             return None
         try:
-            file = self._files.acquire(segment.path)
+            file = self._files.acquire(segment.path, wait=False)
         except OSError:
             return None
         try:
@@ -158,9 +162,9 @@ class Reads:
         if not owner.has(segment):
             return None
         if checked is None:
-            self._report(segment, [Damage(0, end, segment.base_offset, end_offset)])
-            return Checked(is_last=True)
-        self._report(segment, checked.damage)
+            self._report(owner, segment, [Damage(0, end, segment.base_offset, end_offset)])
+            return Checked(is_last=True, end_offset=end_offset)
+        self._report(owner, segment, checked.damage)
         if len(checked.data):
             segment.checked(checked.position, checked.position + len(checked.data))
         return checked
@@ -195,6 +199,8 @@ class Reads:
         self, owner: PartitionLog, segment: Segment, timestamp: int | None
     ) -> TimestampedOffset | None:
         """The first record of a segment at or after `timestamp`, or its latest one if that is None."""
+        if segment.misplaced:
+            raise DataDamaged(segment.misplaced)
         await self._complete_index(owner, segment)
         if not owner.has(segment):
             return None
@@ -224,10 +230,12 @@ class Reads:
             return
         end, stored = index.start, segment.index_size
         interval = owner.config.index_interval_bytes
-        end_offset = owner.end_offset_of(segment)
+        end_offset = index.first_offset  # what was appended since lies behind `end`
+        if end_offset is None:
+            end_offset = owner.end_offset_of(segment)
 
         def work(read: Reader) -> tuple[SparseIndex, int, bool, list[Damage]]:
-            earlier, whole = self._load_index(segment.index_path, stored, interval, end)
+            earlier, whole = self._load_index(segment, stored, interval, end)
             known = earlier.covered
             damage = build_index(read, earlier, end, segment.base_offset, end_offset)
             return earlier, known, whole, damage
@@ -240,7 +248,7 @@ class Reads:
             return
         earlier, segment.indexed_to, whole, damage = loaded
         index.prepend(earlier)
-        self._report(segment, damage)
+        self._report(owner, segment, damage)
         if not whole:
             log.warning("%s was damaged or missing and has been rebuilt", segment.index_path)
             index.forget_stored()
@@ -249,18 +257,20 @@ class Reads:
             segment.is_changed = True
             self._on_stale_index(owner)
 
-    def _load_index(self, path: str, size: int, interval: int, segment_size: int) -> tuple[SparseIndex, bool]:
+    def _load_index(
+        self, segment: Segment, size: int, interval: int, segment_size: int
+    ) -> tuple[SparseIndex, bool]:
         if size == 0:
             return SparseIndex(interval), True
         try:
-            handle = self._disk.open(path)
+            handle = self._disk.open(segment.index_path)
         except FileNotFoundError:
             return SparseIndex(interval), False
         try:
             data = self._disk.read(handle, size, 0)
         finally:
             self._disk.close(handle)
-        index, whole = decode_blocks(data, interval, segment_size)
+        index, whole = decode_blocks(data, interval, segment_size, index_seed(segment))
         return (index, True) if whole and len(data) == size else (SparseIndex(interval), False)
 
     async def _in_worker(self, segment: Segment, work: Callable[[Reader], T]) -> T | None:
@@ -284,10 +294,25 @@ class Reads:
             raise StorageClosed("the storage is closed")
         return await asyncio.get_running_loop().run_in_executor(self._workers, run)
 
-    def _report(self, segment: Segment, damage: list[Damage]) -> None:
+    def _report(self, owner: PartitionLog, segment: Segment, damage: list[Damage]) -> None:
         for each in damage:
             if segment.add_damage(each):
-                log.error("%s is damaged: %s; the rest is served", segment.path, each)
+                log.error(
+                    "%s: %s is damaged: %s. Consumers are led past these offsets, the rest is served; "
+                    "'posthouse log verify' shows all damage",
+                    owner.name,
+                    segment.path,
+                    each,
+                )
+
+
+def _past_damage(owner: PartitionLog, wanted: int, *, stable_only: bool) -> Slice:
+    """Nothing whole is left from `wanted` on. A reader that got nothing would ask for it for ever."""
+    bounds = owner.bounds
+    end = bounds.stable if stable_only else bounds.end
+    if owner.is_deleted or wanted >= end:
+        return Slice(b"", bounds)
+    return Slice(b"".join(filler(wanted, end, DAMAGE_BIT)), bounds)
 
 
 def _below(data: bytes | bytearray | memoryview, offset: int) -> memoryview:
@@ -312,10 +337,6 @@ def _from_offset(data: bytearray, offset: int) -> bytearray | memoryview | None:
             return memoryview(data)[position:] if position else data
         position += header.length
     return None
-
-
-def _next_base(owner: PartitionLog, segment: Segment) -> int | None:
-    return next((each.base_offset for each in owner.segments if each.base_offset > segment.base_offset), None)
 
 
 def _first_record(batch: memoryview, timestamp: int | None, log_start: int) -> TimestampedOffset | None:

@@ -1,95 +1,161 @@
 """Bringing a data directory back to what was acknowledged.
 
 Catalog first: it says how far every segment counted at the last checkpoint. Then the journal: what was
-committed since. Bytes behind that were never acknowledged and are cut. Only if frames are missing or the
-catalog is lost, whole batches that lie there are kept: damage must not cost what the segments still have.
-The work is bounded by the journal, whatever the size of the log, unless the catalog is lost.
+committed since. Then the tails: bytes of segments that neither of them speaks of (see `tails`).
+The work is bounded by the journal and the number of segments, of each of which the first bytes are read; the
+rest of the log is read only if the catalog is lost.
 """
 
 import logging
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import Durability
+from posthouse.storage import producer_rows
 from posthouse.storage.catalog_rows import Contents
 from posthouse.storage.disk import Disk
 from posthouse.storage.interface import Space
-from posthouse.storage.journal import APPEND, TRIM, Entry, Frame, PutEntry, journal_files, read_journal
+from posthouse.storage.journal import APPEND, TRIM, head_path, journal_files
+from posthouse.storage.journal_head import Head, read_head
+from posthouse.storage.journal_reader import Entry, Frame, Gap, PutEntry, read_journal
 from posthouse.storage.leftovers import remove_leftovers
 from posthouse.storage.logs import Logs
 from posthouse.storage.open_files import OpenFiles
 from posthouse.storage.partition_log import PartitionLog
-from posthouse.storage.producers import ProducerTable, partition_of
-from posthouse.storage.segment import Damage, Segment, SegmentName, parse_segment_name
-from posthouse.storage.segment_reader import Reader, header_at, walk
-
-log = logging.getLogger(__name__)
-
-NO_END = 2**63 - 1
-
-
-@dataclass(slots=True)
-class Recovered:
-    logs: Logs
-    next_frame: int = 1
-    changed: dict[PartitionLog, None] = field(default_factory=dict)
-    state: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
-    state_changes: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+from posthouse.storage.segment import HEADER_BYTES, Damage, Segment
+from posthouse.storage.segment_header import identity_of, remove_segment
+from posthouse.storage.segment_reader import header_at
+from posthouse.storage.tails import Loss, Recovered, Tails
 
 
 class Recovery:
-    def __init__(self, disk: Disk, files: OpenFiles, directory: str, logs: Logs, now_ms: int) -> None:
-        """`logs` are empty."""
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        directory: str,
+        logs: Logs,
+        names: Mapping[TopicId, str],
+        now_ms: int,
+    ) -> None:
+        """`logs` are empty. `names` are those of the topics."""
         self._disk = disk
         self._files = files
         self._directory = directory
         self._now_ms = now_ms
         self._result = Recovered(logs)
+        self._tails = Tails(disk, files, directory, names, self._result, now_ms)
         self._fresh_directories: dict[str, None] = {}
-        self._segment_files: dict[str, dict[int, dict[int, SegmentName]]] = {}
-        self._doubts: list[tuple[PartitionLog, int, str]] = []
 
     def run(self, contents: Contents) -> Recovered:
         result = self._result
         result.state = {space: each for space, each in contents.state.items() if space != Space.PRODUCERS}
+        result.has_lost_commits = contents.has_lost_commits
         if contents.frame is None:
             self._walk_everything()
+            # Segments tell more than these rows, which may be older: none of them may come back later.
+            for key in contents.state.get(Space.PRODUCERS, {}):
+                result.state_changes[Space.PRODUCERS.value, key] = None
         else:
             self._load(contents)
             remove_leftovers(self._disk, result.logs.values())
         result.next_frame = (contents.frame or 0) + 1
+        loss = self._replay_journal(contents)
+        if loss is Loss.FRAMES:  # frames without a sync hold batches only: commits with puts are synced
+            result.has_lost_commits = True
+        if not contents.clean:
+            for partition_log in result.logs.values():
+                self._tails.finish(partition_log, loss, has_catalog=contents.frame is not None)
+        if contents.frame is None:
+            self._keep_bounds(contents)
+        for partition_log in result.logs.values():
+            partition_log.next_offset = partition_log.end
+            if partition_log.segments and partition_log.segments[-1].size == 0:
+                # A power cut took the file of an older version: the file that is created now has a header.
+                partition_log.segments[-1].has_header = True
+        self._tails.report_doubts()
+        for directory in self._fresh_directories:
+            self._disk.sync_directory(directory)
+        return result
+
+    def _replay_journal(self, contents: Contents) -> Loss:
+        """Apply what was committed since the checkpoint; returns what is missing of it."""
         journal = f"{self._directory}/journal"
-        is_damaged = contents.frame is None
-        if contents.frame and not contents.clean and not journal_files(self._disk, journal):
-            self._report(f"{journal} is empty: frames from {result.next_frame} on are missing")
-            is_damaged = True
-        for found in read_journal(self._disk, journal, contents.frame):
+        head = None if contents.clean else read_head(self._disk, head_path(journal))
+        loss = self._loss_without(head, contents)
+        if loss is Loss.UNDECIDED and not journal_files(self._disk, journal):
+            self._result.report(f"{journal} is empty: frames from {self._result.next_frame} on are missing")
+            loss = Loss.FRAMES
+            self._prove_gap(self._result.next_frame)
+        gaps: list[Gap] = []
+        synced = 0 if head is None else head.synced
+        for found in read_journal(self._disk, journal, contents.frame, head):
             if isinstance(found, Frame):
+                synced = max(synced, found.synced)
                 for entry in found.entries:
                     if isinstance(entry, PutEntry):
                         self._put(entry)
                     else:
                         self._replay(entry)
-                result.next_frame = found.number + 1
+                self._result.next_frame = found.number + 1
             else:
-                self._report(f"the journal is damaged: {found}")
-                result.next_frame = found.next
-                is_damaged = True
-        if not contents.clean:
-            finish = self._take_in_files if is_damaged else self._cut_tail
-            for partition_log in result.logs.values():
-                finish(partition_log)
-        if contents.frame is None:
-            self._keep_bounds(contents)
-        for partition_log in result.logs.values():
-            partition_log.next_offset = partition_log.end
-        for partition_log, next_offset, problem in self._doubts:
-            if next_offset > partition_log.start:
-                self._report(problem)
-        for directory in self._fresh_directories:
-            self._disk.sync_directory(directory)
-        return result
+                gaps.append(found)
+                self._result.next_frame = found.next
+                self._prove_gap(found.first)
+        for gap in gaps:
+            was_synced = self._was_synced(gap, synced, head)
+            self._report_gap(gap, was_synced=was_synced)
+            if loss is not Loss.FRAMES:
+                loss = Loss.FRAMES if was_synced else Loss.UNSYNCED
+        return loss
+
+    def _prove_gap(self, first: int) -> None:
+        """Frames from `first` on are missing, perhaps of unknown number: leave out at least one number.
+
+        The name of the next journal file then proves the gap to a second recovery, if the first one is killed
+        before its checkpoint.
+        """
+        self._result.has_gap = True
+        self._result.next_frame = max(self._result.next_frame, first + 1)
+
+    def _was_synced(self, gap: Gap, synced: int, head: Head | None) -> bool:
+        """Whether more is missing than a power cut takes."""
+        if gap.first <= synced or gap.reason:  # files are allocated and synced before they get their names
+            return True
+        is_unsynced = (
+            head is not None and gap.next <= head.written + 1
+        )  # though its topic may be deleted by now
+        return not is_unsynced and not self._trusts_system
+
+    @property
+    def _trusts_system(self) -> bool:
+        """Whether frames may have been acknowledged without a sync, and a power cut may take them."""
+        return any(owner.config.durability is Durability.OS for owner in self._result.logs.values())
+
+    def _loss_without(self, head: Head | None, contents: Contents) -> Loss:
+        if head is not None or contents.clean or contents.frame is None or not contents.was_started:
+            return Loss.NOTHING
+        if contents.has_head:
+            self._result.has_lost_commits = True  # perhaps; skipping producer ids in vain costs little
+            path = head_path(f"{self._directory}/journal")
+            self._result.report(
+                f"{path} is missing or damaged: nothing tells whether the journal's end is whole. Batches "
+                "behind it are set aside"
+            )
+        return Loss.UNDECIDED
+
+    def _report_gap(self, gap: Gap, *, was_synced: bool) -> None:
+        if was_synced:
+            self._result.report(
+                f"the journal is damaged: {gap}. Batches that the segments hold are kept; what else these "
+                "commits changed is lost (committed offsets, states of transactions, acknowledgements of "
+                "queues, definitions)"
+            )
+        else:
+            self._result.report(
+                f"frames that were acknowledged without a sync (durability=os) are missing: {gap}",
+                level=logging.WARNING,
+            )
 
     def _load(self, contents: Contents) -> None:
         for partition_row in contents.partitions:
@@ -112,12 +178,19 @@ class Recovery:
                 generation=row.generation,
                 clean_to=row.clean_to,
                 horizon=row.horizon,
+                has_header=row.has_header,
             )
             owner.segments.append(segment)
+            self._tails.check_identity(owner, segment)
+        for owner in self._result.logs.values():
+            if owner.segments and owner.segments[-1].misplaced:
+                owner.add_segment(owner.end, self._now_ms)  # or the file of another would be written to
         for key, value in contents.state.get(Space.PRODUCERS, {}).items():
-            owner = self._result.logs.get(partition_of(key))
+            owner = self._result.logs.get(producer_rows.partition_of(key))
             if owner is not None:
-                owner.producers = ProducerTable.decode(value)
+                producer_rows.load(owner.producers, key, value)
+            else:  # its topic was deleted, and no checkpoint was made after that
+                self._result.state_changes[Space.PRODUCERS.value, key] = None
 
     def _put(self, entry: PutEntry) -> None:
         values = self._result.state.setdefault(entry.space, {})
@@ -130,7 +203,7 @@ class Recovery:
     def _walk_everything(self) -> None:
         """The catalog is lost: every segment is read from its first byte to its last."""
         for owner in self._result.logs.values():
-            self._take_in_files(owner)
+            self._tails.take_in_files(owner)
             if owner.segments:
                 owner.start = owner.segments[0].base_offset
 
@@ -148,8 +221,7 @@ class Recovery:
     def _trim(self, owner: PartitionLog, offset: int) -> None:
         self._result.changed[owner] = None
         for segment in owner.trim(offset):
-            self._disk.remove(segment.path)
-            self._disk.remove(segment.index_path)
+            remove_segment(self._disk, segment)
 
     def _replay(self, entry: Entry) -> None:
         owner = self._result.logs.get(PartitionId(TopicId(entry.topic), entry.partition))
@@ -163,126 +235,41 @@ class Recovery:
         if entry.next_offset <= owner.end:
             return  # found already by walking the segments
         if entry.offset > owner.end:
-            self._take_in_files(owner, before=entry)
-        segment = self._segment(owner, entry.segment)
+            self._tails.take_in_files(owner, before=entry)
+        segment = self._tails.segment(owner, entry.segment, position=entry.position)
+        if segment.misplaced:
+            segment = owner.segments[-1]
+            entry = entry._replace(position=segment.tail)
         if entry.offset > owner.end:
             problem = f"{segment.path}: offsets {owner.end} to {entry.offset - 1} are missing"
-            self._report_later(owner, entry.offset, problem)
+            self._tails.report_later(owner, entry.offset, problem)
         if segment.generation:
             # Only when the catalog is lost and the end of what compaction wrote is damaged: places in the
             # file it was made from mean nothing in this one.
-            self._report_later(owner, entry.next_offset, f"{segment.path}: its end is missing")
+            self._tails.report_later(owner, entry.next_offset, f"{segment.path}: its end is missing")
             owner.end = entry.next_offset
             return
-        if segment.size < entry.position:
-            segment.add_damage(Damage(segment.size, entry.position, owner.end, entry.offset))
+        if segment.tail < entry.position:
+            segment.add_damage(Damage(segment.tail, entry.position, owner.end, entry.offset))
             segment.size = segment.next_position = entry.position
         owner.end = max(owner.end, entry.offset)
         if entry.kind == APPEND:
             self._write_again(owner, segment, entry)
         else:
-            self._take_in(owner, segment, entry.position + entry.length, entry.next_offset)
-
-    def _segment(self, owner: PartitionLog, base_offset: int, generation: int = 0) -> Segment:
-        for segment in reversed(owner.segments):
-            if segment.base_offset == base_offset:
-                return segment
-        return owner.add_segment(base_offset, self._now_ms, generation)
+            self._tails.take_in(owner, segment, entry.position + entry.length, entry.next_offset)
 
     def _write_again(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
         assert entry.batch is not None
         header = header_at(entry.batch, 0)
         assert header is not None, "the frame's checksum covers the batch"
         self._fresh_directories |= dict.fromkeys(self._disk.make_directory(owner.directory))
-        if entry.position == 0:
+        if entry.position <= HEADER_BYTES:
             self._fresh_directories[owner.directory] = None
         file = self._files.acquire(segment.path, create=True)
         try:
+            if entry.position == HEADER_BYTES:
+                self._disk.write(file.handle, [identity_of(segment.path).header()], 0)
             self._disk.write(file.handle, [entry.batch], entry.position)
         finally:
             self._files.release(file)
         owner.found(segment, entry.position, entry.batch, header, self._now_ms)
-
-    def _take_in(self, owner: PartitionLog, segment: Segment, end: int, end_offset: int) -> None:
-        """Count the batches between the segment's size and `end` as far as they are whole."""
-        if self._disk.size(segment.path) < 0:
-            self._report_later(owner, end_offset, f"{segment.path} is missing")
-            return
-        file = self._files.acquire(segment.path)
-        try:
-            read = _reader(self._disk, file.handle)
-            first_offset = owner.end if segment.size else segment.base_offset
-            for step in walk(read, segment.size, end, first_offset, end_offset):
-                if step.header is not None:
-                    header = step.header
-                    self._result.changed[owner] = None
-                    owner.found(segment, step.position, step.batch, header, self._now_ms)
-                elif step.damage is not None and step.damage.next_offset != NO_END:
-                    segment.add_damage(step.damage)
-                    problem = f"{segment.path} is damaged: {step.damage}"
-                    self._report_later(owner, step.damage.next_offset, problem)
-        finally:
-            self._files.release(file)
-
-    def _take_in_files(self, owner: PartitionLog, before: Entry | None = None) -> None:
-        """Count what lies in files behind the end of the log and is whole; up to `before`, if given.
-
-        Only where frames or the catalog are lost: otherwise nothing was acknowledged of what lies there, and
-        part of a commit must not appear without the rest of it.
-        """
-        end_offset = NO_END if before is None else before.offset
-        for file in self._found_files(owner):
-            base_offset = file.base_offset
-            if base_offset >= end_offset:
-                break
-            newest = owner.segments[-1].base_offset if owner.segments else -1
-            if base_offset < newest or newest < base_offset < owner.end:
-                continue  # counted already, or left there by a crash long ago
-            segment = self._segment(owner, base_offset, file.generation)
-            end = self._disk.size(segment.path)
-            if before is not None and before.segment == base_offset:
-                end = min(end, before.position)
-            self._take_in(owner, segment, end, end_offset)
-            if segment.size == 0:
-                owner.segments.remove(segment)
-
-    def _found_files(self, owner: PartitionLog) -> list[SegmentName]:
-        """The segment files that are there, one for each base offset.
-
-        Of several generations the highest is taken: its name says that it is whole, and it holds all that
-        counts of those before it.
-        """
-        if owner.directory not in self._segment_files:
-            found: defaultdict[int, dict[int, SegmentName]] = defaultdict(dict)
-            for name in self._disk.names(owner.directory):
-                parsed = parse_segment_name(name)
-                if parsed is not None:
-                    known = found[parsed.partition].get(parsed.base_offset, parsed)
-                    found[parsed.partition][parsed.base_offset] = max(known, parsed)
-            self._segment_files[owner.directory] = found
-        return sorted(self._segment_files[owner.directory].get(owner.id.index, {}).values())
-
-    def _cut_tail(self, owner: PartitionLog) -> None:
-        """Remove bytes that were never acknowledged."""
-        segment = owner.segments[-1] if owner.segments else None
-        if segment is not None and self._disk.size(segment.path) > segment.size:
-            file = self._files.acquire(segment.path)
-            try:
-                self._disk.truncate(file.handle, segment.size)
-            finally:
-                self._files.release(file)
-
-    def _report_later(self, owner: PartitionLog, next_offset: int, problem: str) -> None:
-        """It is none if a trim that follows in the journal took those offsets away."""
-        self._doubts.append((owner, next_offset, problem))
-
-    def _report(self, problem: str) -> None:
-        log.error("%s", problem)
-        self._result.problems.append(problem)
-
-
-def _reader(disk: Disk, handle: int) -> Reader:
-    def read(size: int, position: int) -> bytes:
-        return disk.read(handle, size, position)
-
-    return read

@@ -1,8 +1,9 @@
 """A segment: one file of consecutive batches of a partition, and what is known about it in memory.
 
-File `<partition>-<base offset>.log`: batches as `records.batch` lays them out, one after the other, nothing
-between them. It is only ever appended to. The catalog and the journal say how many of its bytes are proven;
-bytes behind that were never acknowledged and are overwritten or cut.
+File `<partition>-<base offset>.log`: a header (see `segment_header`), then batches as `records.batch` lays
+them out, one after the other, nothing between them. Files of older versions have no header and begin with a
+batch. It is only ever appended to. The catalog and the journal say how many of its bytes are proven; bytes
+behind that were never acknowledged and are overwritten or cut.
 
 File `<partition>-<base offset>-<generation>.log`: the same, written by compaction in place of one or more
 older files (see `compaction`) and never appended to. Which generation counts is said by the catalog.
@@ -28,10 +29,14 @@ class Damage:
     """The first offset that can be read again."""
 
     def __str__(self) -> str:
+        if self.next_offset == self.first_offset:
+            return f"bytes {self.position} to {self.end}, no offsets"
         return f"bytes {self.position} to {self.end}, offsets {self.first_offset} to {self.next_offset - 1}"
 
 
 NEVER = 2**63 - 1
+HEADER_BYTES = 48
+"""The size of a segment file's header. No batch is as small: only a first batch can be at this position."""
 UNFINISHED = ".log.part"
 """What the name of a file ends with while compaction writes it."""
 
@@ -68,11 +73,13 @@ class Segment:
         "created_ms",
         "damage",
         "generation",
+        "has_header",
         "horizon",
         "index",
         "index_size",
         "indexed_to",
         "is_changed",
+        "misplaced",
         "next_position",
         "path",
         "size",
@@ -93,6 +100,7 @@ class Segment:
         generation: int = 0,
         clean_to: int = 0,
         horizon: int = NEVER,
+        has_header: bool = True,
     ) -> None:
         self.path = f"{directory}/{segment_name(partition, base_offset, generation)}"
         self.base_offset = base_offset
@@ -101,6 +109,9 @@ class Segment:
         """Below this offset no key has a later record that is below it too: compaction has been here."""
         self.horizon = horizon
         """The first time at which compaction may remove something of what it left: a tombstone, a marker."""
+        self.has_header = has_header
+        self.misplaced = ""
+        """What is wrong if the file is another segment's: nothing is read from it or written to it."""
         self.created_ms = created_ms
         self.size = size
         self.next_position = size
@@ -118,6 +129,21 @@ class Segment:
     @property
     def index_path(self) -> str:
         return self.path.removesuffix(".log") + ".index"
+
+    @property
+    def first_position(self) -> int:
+        """Where the first batch is."""
+        return HEADER_BYTES if self.has_header else 0
+
+    @property
+    def batch_bytes(self) -> int:
+        """The durable batches, without the header."""
+        return max(self.size - self.first_position, 0)
+
+    @property
+    def tail(self) -> int:
+        """Where the batch that follows what is durable goes."""
+        return self.size or self.first_position
 
     @property
     def max_timestamp(self) -> int:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from posthouse.model.errors import CorruptBatch, UnsupportedFormat
 from posthouse.records.batch import HEADER_SIZE, BatchHeader, Readable, parse_header, verify_crc
 from posthouse.storage.index import SparseIndex
-from posthouse.storage.segment import Damage
+from posthouse.storage.segment import HEADER_BYTES, Damage
+from posthouse.storage.segment_header import decode_header
 
 Reader: TypeAlias = Callable[[int, int], bytes]
 """(size, position) → bytes of one file."""
@@ -31,6 +32,8 @@ class Checked:
     damage: list[Damage] = field(default_factory=list)
     is_last: bool = False
     """No whole batch was left in the segment: look in the next one."""
+    end_offset: int = 0
+    """The first offset that the segment did not hold when it was read."""
 
 
 def header_at(data: Readable, position: int) -> BatchHeader | None:
@@ -47,6 +50,8 @@ def walk(read: Reader, position: int, end: int, first_offset: int, end_offset: i
     `first_offset` is the offset of the batch at `position`, `end_offset` the first that may not occur.
     Offsets lie outside the checksum; that they follow on each other is what proves them.
     """
+    if position == 0 and decode_header(read(HEADER_BYTES, 0)) is not None:
+        position = HEADER_BYTES
     expected = first_offset
     while position < end:
         window = read(min(CHUNK, end - position), position)
@@ -163,7 +168,7 @@ def read_checked(
 
     `start` is a position at or before that batch, and `base_offset` the offset there.
     """
-    result = Checked(is_last=True)
+    result = Checked(is_last=True, end_offset=end_offset)
     chunks: list[memoryview] = []
     room = max_bytes
     for step in walk(read, start, end, base_offset, end_offset):

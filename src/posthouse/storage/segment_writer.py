@@ -2,7 +2,7 @@
 
 The file is `<partition>-<base offset>-<generation>.log.part` until all of it is synced, then it loses the
 `.part`. So a file with a segment's name is always whole, whether or not the catalog counts it yet; one that
-ends in `.part` is what a crash left, and means nothing.
+ends in `.part` is what a crash left, and means nothing. Its header has the generation.
 
 Invariant: the batches follow on each other without a gap, as in every segment. Offsets of which nothing is
 left are stood for by one batch without records per gap. That each batch begins where the one before ends is
@@ -13,6 +13,8 @@ from posthouse.records.batch import BatchHeader, Readable, parse_header
 from posthouse.records.spans import filler
 from posthouse.storage.disk import Buffer, Disk, SyncFailed, synced
 from posthouse.storage.index import SparseIndex
+from posthouse.storage.segment import HEADER_BYTES
+from posthouse.storage.segment_header import identity_of
 from posthouse.storage.segment_reader import Reader
 
 WRITE_BYTES = 1024 * 1024
@@ -21,21 +23,31 @@ WRITE_BYTES = 1024 * 1024
 class SegmentWriter:
     """All calls block. As long as the result is equal to its only source, nothing is written at all."""
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, interval: int, only: Reader | None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        base_offset: int,
+        interval: int,
+        only: Reader | None,
+        only_from: int = HEADER_BYTES,
+    ) -> None:
+        """`only_from` is the position of the first batch in `only`."""
         self._disk = disk
         self._path = path
         self._part = f"{path}.part"
         self._only = only
-        """The source, while the result is equal to it."""
+        """The source, while the batches of the result are equal to its."""
+        self._only_from = only_from
         self._handle: int | None = None
         self._buffers: list[Buffer] = []
         self._buffered = 0
-        self._written = 0
+        self._written = HEADER_BYTES
         self._next_offset = base_offset
         self._gap: list[BatchHeader] = []
         self.index = SparseIndex(interval)
         self.index_size = 0
-        self.size = 0
+        self.size = HEADER_BYTES
 
     def drop(self, header: BatchHeader) -> None:
         """Nothing is left of this batch."""
@@ -105,8 +117,10 @@ class SegmentWriter:
 
     def _copy_equal_part(self, read: Reader) -> None:
         self._only = None
-        for position in range(0, self.size, WRITE_BYTES):
-            self._disk.write(self._open(), [read(min(WRITE_BYTES, self.size - position), position)], position)
+        shift = self._only_from - HEADER_BYTES
+        for position in range(HEADER_BYTES, self.size, WRITE_BYTES):
+            data = read(min(WRITE_BYTES, self.size - position), position + shift)
+            self._disk.write(self._open(), [data], position)
         self._written = self.size
 
     def _flush(self) -> None:
@@ -120,6 +134,7 @@ class SegmentWriter:
         if self._handle is None:
             self._handle = self._disk.open(self._part, create=True)
             self._disk.truncate(self._handle, 0)  # a crash may have left one
+            self._disk.write(self._handle, [identity_of(self._path).header()], 0)
         return self._handle
 
     @property
@@ -128,7 +143,7 @@ class SegmentWriter:
 
     def _write_index(self) -> None:
         """Not synced: whoever finds it damaged builds it again."""
-        block = self.index.take_block()
+        block = self.index.take_block(identity_of(self._path).checksum)
         self.index_size = len(block)
         handle = self._disk.open(self._index_path, create=True)
         try:

@@ -7,42 +7,30 @@ broker goes on changing its files, so whatever looks wrong is looked at a second
 
 import errno
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posthouse.model.errors import DataDamaged, NotFound, PosthouseError
+from posthouse.model.errors import NotFound
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import HEADER_SIZE
-from posthouse.storage.catalog_rows import TABLES, Contents, TopicRow, is_sound, load_contents
 from posthouse.storage.disk import OsDisk
 from posthouse.storage.index import Entry as IndexEntry
 from posthouse.storage.index import decode_blocks
-from posthouse.storage.journal import APPEND, TRIM, Entry, Gap, read_journal
-from posthouse.storage.logs import topic_directory
-from posthouse.storage.recovery import NO_END
-from posthouse.storage.segment import Damage, parse_segment_name, segment_name
+from posthouse.storage.journal import APPEND
+from posthouse.storage.journal_reader import Entry
+from posthouse.storage.promises import Expected as Expected
+from posthouse.storage.promises import Finding as Finding
+from posthouse.storage.promises import PromiseReader, Promises
+from posthouse.storage.segment import HEADER_BYTES, Damage, parse_segment_name
+from posthouse.storage.segment_header import Identity, decode_header, identity_of, start_of
 from posthouse.storage.segment_reader import Reader, header_at, walk
 from posthouse.storage.segment_reader import Step as Step
+from posthouse.storage.tails import NO_END, Loss
 
 _ATTEMPTS = 3
 _PROGRESS_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something that is not as it should be. Byte and offset ranges exclude their ends."""
-
-    path: str
-    problem: str
-    position: int | None = None
-    end: int | None = None
-    first_offset: int | None = None
-    next_offset: int | None = None
-    is_damage: bool = True
-    """Whether something is lost or wrong; otherwise it is only worth knowing."""
 
 
 @dataclass(slots=True)
@@ -62,44 +50,20 @@ class _ReadOnlyDisk(OsDisk):
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
-@dataclass(slots=True)
-class _Expected:
-    """What is promised of one segment."""
-
-    partition: PartitionId
-    base_offset: int
-    size: int = 0
-    end_offset: int = NO_END
-    """The first offset that the `size` bytes cannot hold."""
-    index_size: int = 0
-    tail: list[Entry] = field(default_factory=list)
-    """What the journal says was written behind `size`, without the batches."""
-
-
-@dataclass(slots=True)
-class _Promises:
-    """What catalog and journal say at one moment. Without a readable catalog, nothing is `known`."""
-
-    known: bool
-    topics: dict[TopicId, TopicRow]
-    segments: dict[str, _Expected]
-    starts: dict[PartitionId, int]
-    findings: list[Finding]
-    frames: int = 0
-    clean: bool = False
-    """The broker was stopped well: nothing changes any more."""
-
-
 def read_segment(path: Path) -> Iterator[Step]:
     """Every batch of one segment file, and the stretches between that are none."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     disk = _ReadOnlyDisk()
     with _opened(disk, str(path)) as read:
-        first, named = header_at(read(HEADER_SIZE, 0), 0), parse_segment_name(path.name)
-        # Its name says more than bytes that may be damaged.
-        base = named.base_offset if named else first.base_offset if first else 0
-        yield from walk(read, 0, disk.size(str(path)), base, NO_END)
+        yield from walk(read, 0, disk.size(str(path)), _first_offset(path, read), NO_END)
+
+
+def _first_offset(path: Path, read: Reader) -> int:
+    """By the file's name, which says more than bytes that may be damaged, or by what is in it."""
+    named = parse_segment_name(path.name) or decode_header(read(HEADER_BYTES, 0))
+    first = header_at(read(HEADER_SIZE, 0), 0)
+    return named.base_offset if named else first.base_offset if first else 0
 
 
 class Verification:
@@ -113,6 +77,7 @@ class Verification:
             )
         self._directory = directory
         self._disk = _ReadOnlyDisk()
+        self._promise_reader = PromiseReader(self._disk, directory)
         self._on_progress = on_progress
         self._unreported = 0
         self.tally = Tally()
@@ -138,68 +103,18 @@ class Verification:
             self.tally.segments += 1
         self._progress(0, flush=True)
 
-    def _promises(self) -> _Promises:
+    def _promises(self) -> Promises:
         """Read again where something seems wrong: a journal file may be given back while it is read."""
         for _ in range(_ATTEMPTS - 1):
             try:
-                promises = self._read_promises()
+                promises = self._promise_reader.read()
             except FileNotFoundError:
                 continue
             if not promises.findings or promises.clean:
                 return promises
-        return self._read_promises()
+        return self._promise_reader.read()
 
-    def _read_promises(self) -> _Promises:
-        findings: list[Finding] = []
-        contents = _read_catalog(self._directory / "catalog.sqlite", findings)
-        backup = _read_catalog(self._directory / "catalog.backup.sqlite", findings)
-        source = contents or backup
-        rows = [row for row in source.topics if not row.deleted] if source is not None else []
-        promises = _Promises(contents is not None, {row.id: row for row in rows}, {}, {}, findings)
-        if contents is not None:
-            promises.clean = contents.clean
-            self._expect(promises, contents)
-        after = None if contents is None else contents.frame
-        for found in read_journal(self._disk, str(self._directory / "journal"), after):
-            if isinstance(found, Gap):
-                findings.append(_gap_finding(found))
-                continue
-            promises.frames += 1
-            for entry in found.entries:
-                if isinstance(entry, Entry):
-                    self._expect_entry(promises, entry._replace(batch=None))
-        return promises
-
-    def _expect(self, promises: _Promises, contents: Contents) -> None:
-        ends = {row.partition: row.end for row in contents.partitions}
-        promises.starts = {row.partition: row.start for row in contents.partitions}
-        following: _Expected | None = None
-        for row in reversed(contents.segments):
-            if row.partition.topic not in promises.topics:
-                continue
-            same = following is not None and following.partition == row.partition
-            end = following.base_offset if same and following else ends.get(row.partition, NO_END)
-            following = _Expected(row.partition, row.base_offset, row.size, end, row.index_size)
-            promises.segments[self._path(row.partition, row.base_offset, row.generation)] = following
-
-    def _expect_entry(self, promises: _Promises, entry: Entry) -> None:
-        partition = PartitionId(TopicId(entry.topic), entry.partition)
-        if partition.topic not in promises.topics:
-            return
-        if entry.kind == TRIM:
-            promises.starts[partition] = max(promises.starts.get(partition, 0), entry.offset)
-            return
-        path = self._path(partition, entry.segment)
-        expected = promises.segments.setdefault(
-            path, _Expected(partition, entry.segment, end_offset=entry.segment)
-        )
-        expected.tail.append(entry)
-
-    def _path(self, partition: PartitionId, base_offset: int, generation: int = 0) -> str:
-        directory = topic_directory(str(self._directory), partition.topic)
-        return f"{directory}/{segment_name(partition.index, base_offset, generation)}"
-
-    def _check(self, path: str, promises: _Promises, *, counting: bool) -> Iterator[Finding]:
+    def _check(self, path: str, promises: Promises, *, counting: bool) -> Iterator[Finding]:
         expected = promises.segments.get(path)
         topic = _topic_of(path)
         if promises.topics and topic not in promises.topics:
@@ -208,8 +123,18 @@ class Verification:
             return
         try:
             with _opened(self._disk, path) as read:
-                if expected is not None:
+                has_header = expected is not None and expected.has_header
+                start = start_of(read(HEADER_SIZE, 0))
+                other = start.misplaced(path, has_header=has_header)
+                if counting and start.identity is not None and (expected is not None or not promises.known):
+                    self._progress(HEADER_BYTES)
+                if other is not None:
+                    yield _misplaced_finding(path, other, expected, promises)
+                elif expected is not None:
                     yield from self._check_promised(path, read, expected, counting=counting)
+                    yield from self._check_behind(path, read, expected, promises)
+                elif promises.known:
+                    yield from self._check_behind(path, read, None, promises)
                 elif not promises.known:
                     yield from self._check_unpromised(path, read, counting=counting)
         except FileNotFoundError:
@@ -218,7 +143,7 @@ class Verification:
             yield Finding(path=path, problem=f"it cannot be read: {error.strerror}")
 
     def _check_promised(
-        self, path: str, read: Reader, expected: _Expected, *, counting: bool
+        self, path: str, read: Reader, expected: Expected, *, counting: bool
     ) -> Iterator[Finding]:
         file_size = self._disk.size(path)
         index, problems = self._read_index(path, expected)
@@ -240,7 +165,7 @@ class Verification:
         yield from self._check_tail(path, read, expected, file_size, counting=counting)
 
     def _check_tail(
-        self, path: str, read: Reader, expected: _Expected, file_size: int, *, counting: bool
+        self, path: str, read: Reader, expected: Expected, file_size: int, *, counting: bool
     ) -> Iterator[Finding]:
         tail = [entry for entry in expected.tail if entry.position + entry.length > expected.size]
         if not tail:
@@ -252,6 +177,28 @@ class Verification:
             if step.damage is not None:
                 yield _tail_finding(path, step.damage, tail, file_size)
 
+    def _check_behind(
+        self, path: str, read: Reader, expected: Expected | None, promises: Promises
+    ) -> Iterator[Finding]:
+        """Where frames are missing, batches behind the end that is promised may have been acknowledged."""
+        named = parse_segment_name(Path(path).name)
+        topic = _topic_of(path)
+        if promises.loss is Loss.NOTHING or named is None or named.generation:
+            return
+        if expected is None:
+            position, offset = 0, named.base_offset
+            if offset < promises.ends.get(PartitionId(topic, named.partition), 0):
+                return  # left there by a crash long ago
+        else:
+            position = max([expected.size, *(entry.position + entry.length for entry in expected.tail)])
+            offset = max([expected.end_offset, *(entry.next_offset for entry in expected.tail)])
+        if offset == NO_END:
+            return
+        kept = promises.loss is Loss.FRAMES
+        for found in _stretches(walk(read, position, self._disk.size(path), offset, NO_END)):
+            problem = f"{promises.topics[topic].name}-{named.partition}: {_behind_problem(found, kept=kept)}"
+            yield replace(found, path=path, problem=problem)
+
     def _check_unpromised(self, path: str, read: Reader, *, counting: bool) -> Iterator[Finding]:
         """Without a catalog nobody knows how much counts: an end that is torn may never have counted."""
         file_size = self._disk.size(path)
@@ -261,7 +208,7 @@ class Verification:
             if step.damage is not None:
                 yield _damage_finding(path, step.damage, file_size, is_damage=step.damage.end < file_size)
 
-    def _read_index(self, path: str, expected: _Expected) -> tuple[list[IndexEntry], list[Finding]]:
+    def _read_index(self, path: str, expected: Expected) -> tuple[list[IndexEntry], list[Finding]]:
         if not expected.index_size:
             return [], []
         index_path = path.removesuffix(".log") + ".index"
@@ -269,7 +216,8 @@ class Verification:
             data = Path(index_path).read_bytes()[: expected.index_size]
         except FileNotFoundError:
             return [], [_index_finding(path, "it is missing")]
-        index, whole = decode_blocks(data, 0, expected.size)
+        seed = identity_of(path).checksum if expected.has_header else 0
+        index, whole = decode_blocks(data, 0, expected.size, seed)
         if len(data) < expected.index_size:
             return [], [_index_finding(path, f"it ends at byte {len(data)} of {expected.index_size}")]
         if not whole:
@@ -301,41 +249,7 @@ def _topic_of(path: str) -> TopicId:
         return TopicId(b"")  # of no topic
 
 
-def _read_catalog(path: Path, findings: list[Finding]) -> Contents | None:
-    """Its contents if all of it can be trusted; what cannot is added to `findings`."""
-    if not path.exists():
-        findings.append(Finding(path=str(path), problem="it is missing"))
-        return None
-    # Without a write-ahead log nobody has it open, and SQLite need not leave files of its own beside it.
-    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-    problems: list[str] = []
-    contents = None
-    try:
-        with closing(sqlite3.connect(f"file:{path}?{mode}", uri=True, isolation_level=None)) as connection:
-            connection.execute("BEGIN")
-            problems += _wrong_rows(connection)
-            if not problems:
-                contents = load_contents(connection)
-    except (sqlite3.DatabaseError, DataDamaged) as error:
-        problems.append(f"SQLite cannot read it ({error})")
-    except PosthouseError as error:
-        problems.append(str(error))
-    findings += [Finding(path=str(path), problem=problem) for problem in problems]
-    return contents
-
-
-def _wrong_rows(connection: sqlite3.Connection) -> Iterator[str]:
-    for (verdict,) in connection.execute("PRAGMA integrity_check(10)"):
-        if verdict != "ok":
-            yield str(verdict)
-    for table in TABLES:
-        for *values, crc in connection.execute(f"SELECT * FROM {table}"):
-            if not is_sound(table, values, crc):
-                shown = ", ".join(each.hex() if isinstance(each, bytes) else str(each) for each in values[:2])
-                yield f"a row of table {table} ({shown}) does not match its checksum"
-
-
-def _missing(path: str, expected: _Expected | None, promises: _Promises) -> Iterator[Finding]:
+def _missing(path: str, expected: Expected | None, promises: Promises) -> Iterator[Finding]:
     if expected is None:
         return
     end = max([expected.end_offset, *(entry.next_offset for entry in expected.tail)])
@@ -347,16 +261,64 @@ def _missing(path: str, expected: _Expected | None, promises: _Promises) -> Iter
     yield Finding(path=path, problem=problem, first_offset=first, next_offset=following, is_damage=not copied)
 
 
+def _stretches(steps: Iterator[Step]) -> Iterator[Finding]:
+    """Batches that follow on each other as one."""
+    first: Finding | None = None
+    for step in steps:
+        if step.header is None:
+            if first is not None:
+                yield first
+            first = None
+            assert step.damage is not None
+            yield _damage_finding("", step.damage, step.damage.end)
+            continue
+        end = step.position + step.header.length
+        if first is None:
+            first = Finding(path="", problem="", position=step.position, first_offset=step.header.base_offset)
+        first = replace(first, end=end, next_offset=step.header.next_offset)
+    if first is not None:
+        yield first
+
+
+def _behind_problem(found: Finding, *, kept: bool) -> str:
+    if found.problem:
+        return f"{found.problem}, and frames that may speak of them cannot be read"
+    if kept:
+        return "frames that acknowledged these batches cannot be read; the next start keeps the batches"
+    return "never acknowledged, or the journal's end is damaged; the next start sets these batches aside"
+
+
 def _damage_finding(path: str, damage: Damage, file_size: int, *, is_damage: bool = True) -> Finding:
     cut = damage.end > file_size
     return Finding(
         path=path,
-        problem=f"it ends at byte {file_size}" if cut else "no whole batches are here",
+        problem=f"it ends at byte {file_size}" if cut else _what(damage),
         position=damage.position,
         end=damage.end,
         first_offset=damage.first_offset,
         next_offset=None if damage.next_offset == NO_END else damage.next_offset,
         is_damage=is_damage,
+    )
+
+
+def _what(damage: Damage) -> str:
+    is_header = damage.position == 0 and damage.first_offset == damage.next_offset
+    return "its header is damaged" if is_header else "no whole batches are here"
+
+
+def _misplaced_finding(
+    path: str, other: Identity | str, expected: Expected | None, promises: Promises
+) -> Finding:
+    """Another segment is in this one's place, so all that this one held is not there."""
+    whose = str(other)
+    if isinstance(other, Identity) and other.partition.topic in promises.topics:
+        whose = f"{other} ({promises.topics[other.partition.topic].name}-{other.partition.index})"
+    end = None if expected is None or expected.end_offset == NO_END else expected.end_offset
+    return Finding(
+        path=path,
+        problem=f"it is another segment: {whose}; stop the broker and move it there",
+        first_offset=None if expected is None else expected.base_offset,
+        next_offset=end,
     )
 
 
@@ -376,11 +338,6 @@ def _tail_finding(path: str, damage: Damage, tail: list[Entry], file_size: int) 
 
 def _index_finding(path: str, problem: str) -> Finding:
     return Finding(path=path.removesuffix(".log") + ".index", problem=f"{problem}; reading rebuilds it")
-
-
-def _gap_finding(gap: Gap) -> Finding:
-    frames = f"frame {gap.first}" if gap.next == gap.first + 1 else f"frames {gap.first} to {gap.next - 1}"
-    return Finding(path=gap.path, problem=f"{frames} cannot be read", end=gap.position)
 
 
 @contextmanager

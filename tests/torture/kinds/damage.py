@@ -12,10 +12,11 @@ from crc32c import crc32c
 from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT, BatchHeader, iter_headers
 from posthouse.records.record import iter_records
 from posthouse.storage.disk import OsDisk
-from posthouse.storage.journal import FRAME_HEADER, PutEntry, _frames, journal_files
-from posthouse.storage.recovery import NO_END
-from posthouse.storage.segment import parse_segment_name
+from posthouse.storage.journal import FRAME_HEADER, journal_files
+from posthouse.storage.journal_reader import PutEntry, frames_in
+from posthouse.storage.segment import HEADER_BYTES, parse_segment_name
 from posthouse.storage.segment_reader import walk
+from posthouse.storage.tails import NO_END
 from tests.checker.history import History
 from tests.checker.judge import check
 from tests.torture.brokers import Recipe, errors_in
@@ -52,7 +53,7 @@ class DamagedFiles(Kind):
 
     def __init__(self, *damages: Damage) -> None:
         self._damages = damages or (
-            *(hit_a_batch, cut_a_segment, hit_an_index),
+            *(hit_a_batch, hit_a_header, cut_a_segment, hit_an_index),
             *(hit_the_catalog, hit_the_backup, hit_a_frame, tear_the_tail),
         )
         self._hit: set[int] = set()
@@ -108,6 +109,18 @@ def hit_a_batch(files: Files) -> Hit | None:
     return Hit("damaged batch", chosen.values)
 
 
+def hit_a_header(files: Files) -> Hit | None:
+    """It says which segment a file is, and costs nothing when it is damaged."""
+    paths = sorted(set(files.data.glob("topics/*/*.log")) - files.hit)
+    if not paths:
+        return None
+    path = files.random.choice(paths)
+    first = files.random.randrange(HEADER_BYTES)
+    _overwrite(path, first, files.random.choice((1, HEADER_BYTES - first)), files.random)
+    files.hit.add(path)
+    return Hit("damaged header of a segment")
+
+
 def cut_a_segment(files: Files) -> Hit | None:
     """The end of a file is gone, from anywhere behind its last marker on."""
     batches = list(_batches(files))
@@ -145,7 +158,7 @@ def hit_a_frame(files: Files) -> Hit | None:
     disk = OsDisk()
     frames = []
     for file in journal_files(disk, str(files.data / "journal")):
-        found = list(_frames(disk, file))
+        found = frames_in(disk, file)
         for (position, _, entries), (end, _, _) in pairwise(found):
             batches = [each.batch for each in entries if not isinstance(each, PutEntry) and each.batch]
             if len(batches) == len(entries) and not any(_has_marker(batch) for batch in batches):
@@ -162,7 +175,7 @@ def tear_the_tail(files: Files) -> Hit | None:
     """What a write that was under way may leave behind the last frame: half of one like the first."""
     disk = OsDisk()
     journals = journal_files(disk, str(files.data / "journal"))
-    frames = list(_frames(disk, journals[-1])) if journals else []
+    frames = frames_in(disk, journals[-1]) if journals else []
     if len(frames) < 2:
         return None
     path = Path(journals[-1].path)

@@ -18,7 +18,7 @@ _HELD_BACK = 20
 
 
 class EarlyDisk(OsDisk):
-    """Keeps some frames of the journal to itself: the broker acknowledges before anything is written."""
+    """Keeps writes of the journal and its head to itself: the broker acknowledges before they are written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class EarlyDisk(OsDisk):
 
     def open(self, path: str, *, create: bool = False) -> int:
         handle = super().open(path, create=create)
-        (self._journals.add if "/journal/" in path else self._journals.discard)(handle)
+        (self._journals.add if "/journal" in path else self._journals.discard)(handle)
         return handle
 
     def write(self, handle: int, buffers: Sequence[Buffer], position: int) -> None:

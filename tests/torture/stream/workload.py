@@ -18,7 +18,7 @@ from tests.torture.workloads import Client
 
 PARTITIONS = {"orders": 3, "payments": 2}
 GROUP = "readers"
-_CONFIG = {"segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
+_CONFIG = {"internal_segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
 
 
 class StreamWorkload:
