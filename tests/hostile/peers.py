@@ -118,12 +118,12 @@ class GoodClient(KafkaPeer):
         self._topic_id = self.create_topic(topic)
         builder = BatchBuilder()
         builder.add(b"key", bytes(100), timestamp=int(time.time() * 1000))
-        self._batch = bytes(builder.build())
+        self.batch = bytes(builder.build())
 
     def produce_one(self) -> float:
         """Seconds."""
         begun = time.perf_counter()
-        assert self.produce(self._topic_id, self._batch) == 0
+        assert self.produce(self._topic_id, self.batch) == 0
         return time.perf_counter() - begun
 
     def produce_for(self, seconds: float) -> list[float]:

@@ -15,11 +15,16 @@ UNPUNISHED = ("--offender-wait-seconds", "0")
 
 # glibc keeps what was freed in as many arenas as there were threads; that is not what is measured here.
 _ENVIRONMENT = dict(os.environ)
+_LIMITED = ("/bin/sh", "-c", 'ulimit -n "$0" && exec "$@"')
+"""Runs what follows, with as many descriptors as the next word says."""
 
 
 class Victim:
-    def __init__(self, data: Path, *flags: str) -> None:
+    def __init__(self, data: Path, *flags: str, descriptors: int | None = None) -> None:
+        """`descriptors`: all that the system lets it have."""
+        limited = () if descriptors is None else (*_LIMITED, str(descriptors))
         command = [
+            *limited,
             *(sys.executable, "-m", "posthouse", "serve", "--data", str(data)),
             *("--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--log-level", "error"),
             *flags,
@@ -66,8 +71,8 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def victim(data: Path, *flags: str) -> Iterator[Victim]:
-    process = Victim(data, *flags)
+def victim(data: Path, *flags: str, descriptors: int | None = None) -> Iterator[Victim]:
+    process = Victim(data, *flags, descriptors=descriptors)
     try:
         yield process
     finally:

@@ -69,6 +69,19 @@ def test_one_address_has_its_limit() -> None:
     assert guests.come("elsewhere", "10.0.0.2") is None
 
 
+def test_limits_can_change() -> None:
+    guests = Guests(total=10)
+    guests.come("first", proves=True)
+    guests.come("second", proves=True)
+    guests.gate.limit(total=10, per_address=2)
+    assert "max_connections_per_address" in (guests.come("third") or "")
+    guests.gate.limit(total=2, per_address=0)
+    assert "max_connections)" in (guests.come("third") or "")
+    guests.gate.limit(total=3, per_address=0)
+    assert guests.come("third") is None
+    assert guests.gone == []
+
+
 def test_a_place_is_free_again() -> None:
     guests = Guests(total=10, per_address=1)
     visitor = Visitor("10.0.0.1", "first", lambda: None)

@@ -3,8 +3,9 @@
 import pytest
 
 from posthouse.model.clock import ManualClock
+from posthouse.model.networks import owner_of
 from posthouse.protocols import offences
-from posthouse.protocols.offences import FREE_SECONDS, NOTHING_CAME_SECONDS, Offences, owner_of
+from posthouse.protocols.offences import FREE_SECONDS, NOTHING_CAME_SECONDS, Offences
 
 HOST = "10.0.0.1"
 MOST = 2.0

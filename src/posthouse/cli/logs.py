@@ -1,15 +1,25 @@
-"""How log lines look: for people on a terminal, or one JSON object per line."""
+"""How log lines look: for people on a terminal, or one JSON object per line.
+
+Some of what is logged was made up by clients. A message is one line of visible characters, whatever it says,
+and does not get longer than `_LONGEST`. What any client can cause is limited: see `FloodFilter`.
+"""
 
 import json
 import logging
 import sys
 import time
+from dataclasses import dataclass
 
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.excerpts import excerpt, printable
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 _PLAIN = "\x1b[0m"
+_LONGEST = 2000
+_FLOODED = "posthouse.protocols."
+_LINES = 100
+_SECONDS = 10
 
 
 class TextFormatter(logging.Formatter):
@@ -22,7 +32,7 @@ class TextFormatter(logging.Formatter):
         level = f"{record.levelname:<8}"
         if self._colour and record.levelno in _COLOURS:
             level = f"{_COLOURS[record.levelno]}{level}{_PLAIN}"
-        line = f"{moment}.{int(record.msecs):03d} {level} {record.getMessage()}"
+        line = f"{moment}.{int(record.msecs):03d} {level} {_message(record)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -33,11 +43,57 @@ class JsonFormatter(logging.Formatter):
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line)
+
+
+class FloodFilter(logging.Filter):
+    """Limits lines that any client can cause, so that nobody fills the disk with them.
+
+    Of each kind of line of the protocols, `_LINES` are let through in `_SECONDS`. The last of them says that
+    others are left out, and the first of the next interval how many those were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._intervals: dict[tuple[str, str], _Interval] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR or not record.name.startswith(_FLOODED):
+            return True
+        kind = (record.name, str(record.msg))
+        interval = self._intervals.get(kind)
+        left_out = 0
+        if interval is None or record.created >= interval.ends_at:
+            left_out = 0 if interval is None else interval.left_out
+            interval = self._intervals[kind] = _Interval(record.created + _SECONDS)
+        if not interval.lines_left:
+            interval.left_out += 1
+            return False
+        interval.lines_left -= 1
+        if left_out:
+            _add(record, f" ({left_out} more lines like this were left out)")
+        if not interval.lines_left:
+            _add(record, f" (more lines like this are left out for up to {_SECONDS} s)")
+        return True
+
+
+@dataclass(slots=True)
+class _Interval:
+    ends_at: float
+    lines_left: int = _LINES
+    left_out: int = 0
+
+
+def _add(record: logging.LogRecord, text: str) -> None:
+    record.msg, record.args = excerpt(record.getMessage(), _LONGEST // 2) + text, ()
+
+
+def _message(record: logging.LogRecord) -> str:
+    return excerpt(printable(record.getMessage()), _LONGEST)
 
 
 def configure_logging(format: str, level: str) -> None:
@@ -45,4 +101,5 @@ def configure_logging(format: str, level: str) -> None:
         raise InvalidConfig(f"setting log_level: {level!r} is unknown; use one of {', '.join(_LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter(colour=sys.stderr.isatty()))
+    handler.addFilter(FloodFilter())
     logging.basicConfig(level=_LEVELS[level], handlers=[handler], force=True)

@@ -29,7 +29,7 @@ PasswordFile = Annotated[
 Iterations = Annotated[
     int,
     typer.Option(
-        min=8192, max=100_000, metavar="N", help="How hard the password is to guess from what is kept of it."
+        min=4096, max=100_000, metavar="N", help="How hard the password is to guess from what is kept of it."
     ),
 ]
 

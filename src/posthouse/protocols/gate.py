@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from posthouse.model.clock import Clock
-from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences, owner_of
+from posthouse.model.networks import owner_of
+from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Gate:
         self._clock = clock
         self._total = total
         self._per_address = per_address
-        self._most_unproven = min(total, max(_UNPROVEN_AT_LEAST, total // _UNPROVEN_SHARE))
+        self._most_unproven = _most_unproven(total)
         self._seconds_to_prove = seconds_to_prove
         self._seconds_to_wait = seconds_to_wait
         self._offences = Offences(clock, seconds_to_wait)
@@ -77,6 +78,12 @@ class Gate:
 
     def __len__(self) -> int:
         return self._count
+
+    def limit(self, *, total: int, per_address: int) -> None:
+        """For connections that come from now on; those that are there stay."""
+        self._total = total
+        self._per_address = per_address
+        self._most_unproven = _most_unproven(total)
 
     @property
     def unproven(self) -> int:
@@ -114,6 +121,11 @@ class Gate:
             self._send_away(oldest, reason)
         else:
             self._send_away(next(iter(self._unproven)), reason)
+
+    def relieve(self) -> None:
+        """The system is out of something: the oldest that has not shown what it wants gives it back."""
+        if self._unproven:
+            self._send_away(next(iter(self._unproven)), "the system is out of descriptors or memory")
 
     def wait(self, visitor: Visitor) -> float:
         """Seconds until it is listened to."""
@@ -162,3 +174,7 @@ class Gate:
             log.info("sending the connection from %s away: %s", visitor.peer, reason)
         self._sent_away += 1
         visitor.send_away()
+
+
+def _most_unproven(total: int) -> int:
+    return min(total, max(_UNPROVEN_AT_LEAST, total // _UNPROVEN_SHARE))

@@ -69,6 +69,9 @@ class Listener:
         self._emptied = asyncio.Event()
         self._refused = 0
         """Since the last sweep."""
+        self._failed = 0
+        """Calls of accept, since there was none for a second."""
+        self._failed_before = 0
 
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the address that clients can really use, where port 0 was given."""
@@ -107,10 +110,7 @@ class Listener:
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 break
             except OSError as error:
-                if error.errno not in _OUT_OF_SOMETHING:
-                    raise
-                log.error("%s connections have to wait: %s", self._name, error.strerror)
-                self._rest(listening, _REST_SECONDS)
+                self._cannot_accept(listening, error)
                 return
             if self._welcome(accepted, Address(where[0], where[1])):
                 welcomed += 1
@@ -118,6 +118,18 @@ class Listener:
                 unwelcome += 1
         if unwelcome:
             self._rest(listening, _UNWELCOME_REST_SECONDS)
+
+    def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
+        """The system is out of something, or tells what became of a connection that waited.
+
+        The event loop would ask again at once, for ever.
+        """
+        if error.errno in _OUT_OF_SOMETHING:
+            self._gate.relieve()
+        if not self._failed:  # one line for the first; they are counted
+            log.error("%s connections have to wait: %s", self._name, error.strerror)
+        self._failed += 1
+        self._rest(listening, _REST_SECONDS)
 
     def _rest(self, listening: socket.socket, seconds: float) -> None:
         """Those who want to connect wait in the system's queue."""
@@ -234,6 +246,10 @@ class Listener:
         if self._refused > 1:
             log.warning("refused %d %s connections in about a second", self._refused, self._name)
         self._refused = 0
+        if self._failed and self._failed == self._failed_before:
+            log.info("%s connections are accepted again, after %d attempts", self._name, self._failed)
+            self._failed = 0
+        self._failed_before = self._failed
         self._sweep_rest(list(self._visitors))
 
     def _sweep_rest(self, left: list[Connection]) -> None:

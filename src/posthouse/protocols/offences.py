@@ -6,8 +6,6 @@ more waits: its connections are not heard for a while. In the end it is refused 
 others do not notice.
 """
 
-from ipaddress import ip_network
-
 from posthouse.model.clock import Clock
 
 OFFENCE_SECONDS = 1.0
@@ -15,12 +13,10 @@ NOTHING_CAME_SECONDS = 0.1
 """For a connection that ends before it has made a request: probes do that, and so do floods."""
 FREE_SECONDS = 10.0
 _MOST_ADDRESSES = 10_000
-_PREFIX = 64
-"""Bits of an IPv6 address that say whose it is; all others its owner may choose."""
 
 
 class Offences:
-    """By `owner_of` an address."""
+    """By owner of an address: see `model.networks`."""
 
     def __init__(self, clock: Clock, most_seconds: float) -> None:
         """Nobody waits longer than `most_seconds`."""
@@ -55,10 +51,3 @@ class Offences:
         now = self._clock.monotonic()
         for owner in [owner for owner, paid_at in self._paid_at.items() if paid_at <= now]:
             del self._paid_at[owner]
-
-
-def owner_of(host: str) -> str:
-    """What counts as one address: of IPv6 a network, in which its owner may choose any."""
-    if ":" not in host:
-        return host
-    return str(ip_network((host.strip("[]").partition("%")[0], _PREFIX), strict=False))

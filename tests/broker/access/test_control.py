@@ -15,6 +15,7 @@ from posthouse.model.errors import InvalidConfig, LoginFailed
 from posthouse.settings import Authentication
 from posthouse.testing import AsyncBroker
 
+PEER = "127.0.0.1:1"
 PASSWORD = "nobody-guesses-this"
 ACL = Acl(kind=Kind.TOPIC, name="t", principal="User:ann", operation=Operation.READ)
 
@@ -46,10 +47,10 @@ async def test_a_restart_remembers(tmp_path: Path) -> None:
     async with broker(tmp_path) as running:
         access = running.app.broker.access
         assert {user.name for user in access.users} == {"admin", "ann"}
-        assert await access.log_in("admin", PASSWORD) == Principal("admin")
-        assert await access.log_in("ann", f"{PASSWORD}-ann") == Principal("ann")
+        assert await access.log_in("admin", PASSWORD, PEER) == Principal("admin")
+        assert await access.log_in("ann", f"{PASSWORD}-ann", PEER) == Principal("ann")
         with pytest.raises(LoginFailed):
-            await access.log_in("ben", f"{PASSWORD}-ben")
+            await access.log_in("ben", f"{PASSWORD}-ben", PEER)
         assert list(access.acls) == [ACL]
         assert list(access.quotas) == [(Entity("ann", DEFAULT), {Quota.WRITTEN: 10.0, Quota.TIME: 50.0})]
         assert access.quotas.take(Quota.WRITTEN, "ann", "tool", 20.0) == 1.0
@@ -57,7 +58,7 @@ async def test_a_restart_remembers(tmp_path: Path) -> None:
 
 async def test_no_password_is_on_disk(tmp_path: Path) -> None:
     async with broker(tmp_path, admin_password_file=password_file(tmp_path)) as running:
-        await running.app.broker.access.log_in("admin", PASSWORD)
+        await running.app.broker.access.log_in("admin", PASSWORD, PEER)
     files = [file for file in (tmp_path / "data").rglob("*") if file.is_file()]
     assert files
     for file in files:
@@ -69,9 +70,9 @@ async def test_another_password_in_the_file_counts(tmp_path: Path) -> None:
         pass
     async with broker(tmp_path, admin_password_file=password_file(tmp_path, "another")) as running:
         access = running.app.broker.access
-        await access.log_in("admin", "another")
+        await access.log_in("admin", "another", PEER)
         with pytest.raises(LoginFailed):
-            await access.log_in("admin", PASSWORD)
+            await access.log_in("admin", PASSWORD, PEER)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import pytest
 from posthouse.broker.access import guard as guard_module
 from posthouse.broker.access.acls import Acl, Acls
 from posthouse.broker.access.audit import Audit
-from posthouse.broker.access.guard import CLOSED, AclGuard, OpenGuard
+from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.guard import CLOSED, AclGuard, Answers, OpenGuard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.principal import ANONYMOUS, Principal
 from posthouse.model.clock import ManualClock
+from posthouse.settings import Settings
 from posthouse.storage.memory import MemoryStorage
 
 _O = Operation
@@ -27,9 +29,10 @@ class Notes(Audit):
     def is_on(self) -> bool:
         return True
 
-    def record(self, principal, peer, protocol, action, resource, *, allowed, detail="") -> None:  # type: ignore[no-untyped-def]
+    def record(self, principal, peer, protocol, action, resource, *, allowed, detail="") -> int:  # type: ignore[no-untyped-def]
         assert (peer, protocol) == (PEER, "kafka")
         self.lines.append((str(action), resource, allowed))
+        return len(self.lines) if allowed else 0
 
 
 PEER = "10.0.0.1:4711"
@@ -117,8 +120,8 @@ async def test_names_that_clients_make_up_are_forgotten(monkeypatch: pytest.Monk
     for number in range(100):
         assert not guard.may(_O.READ, Kind.TOPIC, str(number))
         assert not guard.may(_O.READ, Kind.TOPIC, str(number) + "x" * 1000)
-        assert len(guard._known) <= 11
-    assert all(len(name) < 1000 for _, _, name in guard._known)
+        assert len(guard._answers.known) <= 11
+    assert all(len(name) < 1000 for _, _, name in guard._answers.known)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +167,31 @@ def test_before_a_login_nothing_is_allowed() -> None:
     assert not CLOSED.sees(Kind.TOPIC, "t")
     assert not CLOSED.allows_some(_O.READ, Kind.TOPIC)
     assert not CLOSED.allows_here_or_everywhere(_O.CREATE, Kind.TOPIC, "t")
+
+
+async def test_connections_of_a_user_share_what_they_were_told() -> None:
+    """Else names that are made up would take memory for each of thousands of connections."""
+    acls = await acls_of((_O.READ, Kind.TOPIC, "t"))
+    answers = Answers()
+    first, second = (
+        AclGuard(Principal("ann"), acls, Notes(), PEER, "kafka", is_super=False, answers=answers)
+        for _ in range(2)
+    )
+    assert first.may(_O.READ, Kind.TOPIC, "t") and second.may(_O.READ, Kind.TOPIC, "t")
+    assert not second.may(_O.READ, Kind.TOPIC, "u")
+    assert len(answers.known) == 2
+    await acls.remove(lambda acl: True)
+    assert not first.may(_O.READ, Kind.TOPIC, "t")
+
+
+async def test_they_are_those_of_one_user_at_one_address() -> None:
+    storage = MemoryStorage(ManualClock())
+    access = AccessControl(storage, Settings(memory=True), ManualClock())
+    made = {
+        (name, peer): access.guard(Principal(name), peer, "kafka")
+        for name in ("ann", "ben")
+        for peer in ("10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1")
+    }
+    assert len(access._answers) == 4
+    del made[("ann", "10.0.0.2:1")]
+    assert len(access._answers) == 3

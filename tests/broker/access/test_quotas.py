@@ -154,6 +154,27 @@ async def test_names_that_clients_make_up_are_forgotten(monkeypatch: pytest.Monk
         assert len(quotas._buckets) <= 10
 
 
+async def test_nobody_gets_rid_of_a_debt_by_being_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas_module, "_MAX_BUCKETS", 10)
+    quotas = quotas_of(ManualClock())
+    await quotas.change(Entity("ann"), {Quota.READ: 1.0})
+    assert quotas.take(Quota.READ, "ann", "reports", 21.0) == 20.0
+    for number in range(100):
+        quotas.take(Quota.READ, "ann", str(number), 0.0)
+    assert quotas.take(Quota.READ, "ann", "reports", 0.0) == 20.0
+
+
+async def test_long_client_ids_take_no_memory() -> None:
+    quotas = quotas_of(ManualClock())
+    long = "x" * 32_000
+    await quotas.change(Entity(None, long), {Quota.READ: 1.0})
+    assert quotas.take(Quota.READ, "ann", long, 2.0) == 1.0
+    assert quotas.take(Quota.READ, "ben", long, 2.0) == 3.0
+    assert quotas.take(Quota.READ, "ben", long + "y", 2.0) == 0.0
+    assert max(len(client) for _, client in quotas._found) <= 256
+    assert all(len(str(entity.client)) <= 256 for _, entity in quotas._buckets)
+
+
 @given(st.sampled_from(["ann", "default", '{"default": true}', "é", DEFAULT, None]), st.sampled_from(CLIENTS))
 def test_keys(user: Who, client: Who) -> None:
     entity = Entity(user, client)

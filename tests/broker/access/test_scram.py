@@ -99,8 +99,10 @@ def test_what_a_client_makes_of_a_password_is_enough() -> None:
     for mechanism, verifier in VERIFIERS.items():
         salted = hashlib.pbkdf2_hmac(mechanism.digest, PASSWORD.encode(), verifier.salt, verifier.iterations)
         assert verifier_of_salted(mechanism, salted, verifier.salt, verifier.iterations) == verifier
-        with pytest.raises(InvalidCredential):
-            verifier_of_salted(mechanism, salted[:-1], verifier.salt, verifier.iterations)
+        assert verifier_of_salted(mechanism, salted[:-1], verifier.salt, verifier.iterations) != verifier
+        for wrong in (b"", bytes(1025)):
+            with pytest.raises(InvalidCredential):
+                verifier_of_salted(mechanism, wrong, verifier.salt, verifier.iterations)
 
 
 def test_a_wrong_password() -> None:
@@ -218,7 +220,7 @@ def broken(message: bytes) -> st.SearchStrategy[bytes]:
 
 @pytest.mark.parametrize(
     ("salt", "iterations"),
-    [(b"s", MIN_ITERATIONS - 1), (b"s", MAX_ITERATIONS + 1), (b"s", 2**31), (b"", 8192), (bytes(129), 8192)],
+    [(b"s", MIN_ITERATIONS - 1), (b"s", MAX_ITERATIONS + 1), (b"s", 2**31), (b"", 8192), (bytes(1025), 8192)],
 )
 def test_what_a_password_may_cost(salt: bytes, iterations: int) -> None:
     with pytest.raises(InvalidCredential):

@@ -3,17 +3,19 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from posthouse.broker.access import scram
-from posthouse.broker.access import users as users_module
-from posthouse.broker.access.scram import MIN_ITERATIONS, verifier_of
+from posthouse.broker.access import password_work, scram
+from posthouse.broker.access.scram import MIN_ITERATIONS, verifier_of, verifier_of_salted
 from posthouse.broker.access.users import Users
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
 from posthouse.model.scram import Mechanism, salted_password
+from posthouse.settings import Authentication
 from posthouse.storage.memory import MemoryStorage
+from posthouse.testing import AsyncBroker
 
 
 @pytest.fixture
@@ -85,6 +87,39 @@ async def test_those_who_do_not_exist_look_like_those_who_do(users: Users) -> No
         assert users.verifier("somebody", mechanism).salt != made_up.salt
 
 
+async def test_those_who_do_not_exist_look_like_any_of_those_who_do(users: Users) -> None:
+    """Programs of others make other salts, and fewer iterations."""
+    await users.set_password("ann", "pass")
+    salted = bytes(32)
+    await users.replace("ben", [verifier_of_salted(Mechanism.SHA_256, salted, bytes(64), 4096)])
+    names = [f"nobody-{number}" for number in range(100)]
+
+    def shapes() -> list[tuple[int, int]]:
+        made_up = [users.verifier(name, Mechanism.SHA_256) for name in names]
+        return [(each.iterations, len(each.salt)) for each in made_up]
+
+    seen = shapes()
+    assert set(seen) == {(4096, 64), (16_384, 24)}
+    assert min(seen.count(each) for each in set(seen)) > 20
+    assert shapes() == seen
+    assert len({users.verifier(name, Mechanism.SHA_256).salt for name in names}) == len(names)
+    await users.delete("ben")
+    assert set(shapes()) == {(16_384, 24)}
+
+
+async def test_a_restart_does_not_tell_who_exists(tmp_path: Path) -> None:
+    salts = []
+    for _ in range(2):
+        file = tmp_path / "password"
+        file.write_text("secret")
+        file.chmod(0o600)
+        async with AsyncBroker(
+            data=tmp_path / "data", authentication=Authentication.REQUIRED, admin_password_file=file
+        ) as broker:
+            salts.append(broker.app.broker.access.users.verifier("nobody", Mechanism.SHA_256).salt)
+    assert salts[0] == salts[1]
+
+
 async def test_an_old_password_is_forgotten_at_once(users: Users) -> None:
     changed: list[str] = []
     users.changed = changed.append
@@ -128,7 +163,7 @@ async def test_one_mechanism(users: Users) -> None:
 
 
 async def test_too_many_logins_at_once(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users_module, "_MAX_WAITING", 2)
+    monkeypatch.setattr(password_work, "_MOST_WAITING", 2)
     await make(users)
     go_on = threading.Event()
     work = salted_password
@@ -157,7 +192,7 @@ async def test_passwords_that_nobody_has(password: str, users: Users) -> None:
         await users.check_password("ann", password)
 
 
-@pytest.mark.parametrize("iterations", [0, 8191, 100_001, 10**9])
+@pytest.mark.parametrize("iterations", [0, 4095, 100_001, 10**9])
 async def test_a_password_must_not_cost_too_much_or_too_little(iterations: int, users: Users) -> None:
     with pytest.raises(InvalidCredential):
         await users.set_password("ann", "pass", iterations=iterations)

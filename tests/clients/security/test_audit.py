@@ -39,7 +39,7 @@ def visited(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> d
     )
     with serving:
         listeners = serving.ready["listeners"]
-        _visit(listeners, authority)
+        _visit(listeners, authority, data / "audit.log")
         status, out, err = serving.end()
     assert status == 0, err
     lines = (data / "audit.log").read_text().splitlines()
@@ -50,7 +50,7 @@ def visited(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> d
     }
 
 
-def _visit(listeners: dict[str, str], authority: Authority) -> None:
+def _visit(listeners: dict[str, str], authority: Authority, audit_log: Path) -> None:
     def security(user: str, password: str, mechanism: Mechanism = Mechanism.SCRAM_SHA_512) -> Security:
         return Security(ca=authority.file, user=user, password=password, mechanism=mechanism)
 
@@ -61,6 +61,7 @@ def _visit(listeners: dict[str, str], authority: Authority) -> None:
             [Permission(user="alice", operation=Operation.ALL, kind=Kind.TOPIC, name="alice", is_prefix=True)]
         )
         admin.create_topic("private", partitions=1)
+        assert '"create", "resource": "topic:private"' in audit_log.read_text()
     for mechanism in Mechanism:
         with Client(kafka, security=security("alice", PASSWORDS["alice"], mechanism)) as client:
             client.topics()
@@ -83,10 +84,10 @@ def _visit(listeners: dict[str, str], authority: Authority) -> None:
     assert producer.flush(SECONDS) == 0
     del producer
     for password in (PASSWORDS["alice"], PASSWORDS["guess"]):
-        _visit_by_amqp(listeners["amqp_tls"], authority, password)
+        _visit_by_amqp(listeners["amqp_tls"], authority, password, audit_log)
 
 
-def _visit_by_amqp(address: str, authority: Authority, password: str) -> None:
+def _visit_by_amqp(address: str, authority: Authority, password: str, audit_log: Path) -> None:
     parameters = pika.ConnectionParameters(
         "127.0.0.1",
         int(address.rpartition(":")[2]),
@@ -98,7 +99,11 @@ def _visit_by_amqp(address: str, authority: Authority, password: str) -> None:
     except pika.exceptions.ProbableAuthenticationError:
         assert password == PASSWORDS["guess"]
         return
-    connection.channel().queue_declare("alice-queue", durable=True)
+    channel = connection.channel()
+    channel.queue_declare("alice-queue", durable=True)
+    assert '"create", "resource": "topic:alice-queue"' in audit_log.read_text()
+    channel.queue_purge("alice-queue")
+    assert '"purge", "resource": "topic:alice-queue"' in audit_log.read_text()
     with pytest.raises(pika.exceptions.ChannelClosedByBroker):
         connection.channel().queue_delete("private")
     connection.close()

@@ -9,6 +9,7 @@ import pytest
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
     from kafka.errors import (
         GroupAuthorizationFailedError,
         KafkaTimeoutError,
@@ -88,3 +89,20 @@ def test_joining_without_permission(secured: Secured, topic: str) -> None:
         pytest.raises(GroupAuthorizationFailedError),
     ):
         consumer.poll(SECONDS * 1000)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_users_by_the_admin_client_with_its_default_of_iterations(secured: Secured, mechanism: str) -> None:
+    with closing(KafkaAdminClient(**config(secured, "admin"))) as admin:
+        upsertion = UserScramCredentialUpsertion("erin", mechanism, "erin's own")
+        assert upsertion.iterations == 4096
+        assert admin.alter_user_scram_credentials([upsertion]) == {"erin": None}
+        described = admin.describe_user_scram_credentials(["erin"])["erin"]
+        wanted = ScramMechanism[mechanism.replace("-", "_")]
+        assert described["credential_infos"] == [{"mechanism": wanted, "iterations": 4096}]
+        for used in (mechanism, "PLAIN"):
+            own = config(secured, "erin", used, sasl_plain_password="erin's own")
+            with closing(KafkaAdminClient(**own)) as erins:
+                assert erins.list_topics() == []
+        deletion = UserScramCredentialDeletion("erin", mechanism)
+        assert admin.alter_user_scram_credentials([deletion]) == {"erin": None}

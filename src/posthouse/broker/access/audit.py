@@ -1,56 +1,62 @@
 """The audit log: who did what, from where, and whether it was allowed. Lines of JSON, only ever appended.
 
-Nothing in it is secret: names, addresses and operations, never passwords, keys or what messages hold. Lines
-are written by a thread. What repeats within a second is one line with a count, and there are not more than
-`_MOST_A_SECOND` lines a second: whoever knocks at the door all day must not fill the disk.
+Nothing in it is secret: names, addresses and operations, never passwords, keys or what messages hold.
+
+*Changes* that were allowed are never left out, and are on disk before their client hears of them: see
+`when_written`. While the log cannot be written they wait in memory, up to `_MOST_UNWRITTEN`; after that
+changes are refused. Refusals and logins are written once in `_EVERY_SECONDS`, and limited by their source:
+see `audit_limit`.
 """
 
-import json
+import asyncio
 import logging
-import os
 import threading
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from posthouse.broker.access.audit_entries import Entry
+from posthouse.broker.access.audit_file import AuditFile
+from posthouse.broker.access.audit_limit import LimitedEntries
 from posthouse.broker.access.principal import Principal
 from posthouse.model.clock import Clock
-from posthouse.model.errors import InvalidConfig
+from posthouse.model.errors import InvalidConfig, Unavailable
+from posthouse.model.excerpts import excerpt
+from posthouse.model.networks import owner_of_peer
 
 log = logging.getLogger(__name__)
 
+LOGIN = "login"
 _EVERY_SECONDS = 1.0
-_MOST_A_SECOND = 1000
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-_LONGEST = 600
-"""Characters of a resource or a detail: clients may make up names as long as they like."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    principal: str
-    peer: str
-    protocol: str
-    action: str
-    resource: str
-    allowed: bool
-    detail: str = ""
+_MOST_UNWRITTEN = 10_000
+"""Changes that are remembered while the log cannot be written."""
 
 
 class Audit:
-    """`record` is for the event loop; the file belongs to the thread."""
+    """For the event loop; the file belongs to a thread."""
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: dict[Entry, tuple[int, int]] = {}
-        self._left_out = 0
+        self._changes: dict[Entry, list[int]] = {}
+        """Not yet taken by the thread: when each came first, and how often."""
+        self._logins = LimitedEntries(allowed=True)
+        self._refusals = LimitedEntries(allowed=False)
+        self._refused_logins = LimitedEntries(allowed=False)
+        self._last = 0
+        """Number of the last change."""
+        self._done = 0
+        """Up to this change, nobody has to wait any more."""
+        self._waiting: list[tuple[int, Callable[[], object]]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = threading.Event()
         self._is_over = False
+        self._is_failing = False
+        self._unwritten: list[bytes] = []
+        """Lines of changes, the thread's own."""
         self._thread: threading.Thread | None = None
-        self._file = -1
+        self._file: AuditFile | None = None
 
     @property
     def is_on(self) -> bool:
@@ -60,8 +66,7 @@ class Audit:
         if self._path is None:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, _FLAGS, 0o600)
+            self._file = AuditFile(self._path)
         except OSError as error:
             raise InvalidConfig(
                 f"the audit log {self._path} cannot be written: {error.strerror}; say audit=FILE or audit=off"
@@ -70,14 +75,15 @@ class Audit:
         self._thread.start()
 
     def close(self) -> None:
-        """Everything that was recorded is on disk when this returns."""
+        """Everything that was recorded is on disk when this returns, or in the broker's own log."""
         if self._thread is None:
             return
         self._is_over = True
         self._wake.set()
         self._thread.join()
         self._thread = None
-        os.close(self._file)
+        if self._file is not None:
+            self._file.close()
 
     def record(
         self,
@@ -89,76 +95,111 @@ class Audit:
         *,
         allowed: bool,
         detail: str = "",
-    ) -> None:
+    ) -> int:
+        """The number of the change, for `when_written`; 0 if it is none.
+
+        Raises Unavailable where a change must not be made because it could not be written down.
+        """
         if self._path is None:
-            return
-        entry = Entry(str(principal), peer, protocol, action, resource[:_LONGEST], allowed, detail[:_LONGEST])
+            return 0
+        source = excerpt(str(principal))
+        entry = Entry(source, peer, protocol, str(action), excerpt(resource), allowed, excerpt(detail))
+        now = self._clock.now_ms()
         with self._lock:
-            known = self._entries.get(entry)
-            if known is not None:
-                self._entries[entry] = (known[0], known[1] + 1)
-            elif len(self._entries) < _MOST_A_SECOND:
-                self._entries[entry] = (self._clock.now_ms(), 1)
-            else:
-                self._left_out += 1
+            if allowed and action != LOGIN:
+                return self._add_change(entry, now)
+            if action != LOGIN:
+                self._refusals.add(source, entry, now)
+            elif allowed:
+                self._logins.add(f"{source} at {owner_of_peer(peer)}", entry, now)
+            else:  # the name is only what somebody said
+                self._refused_logins.add(owner_of_peer(peer), entry, now)
+        return 0
+
+    def _add_change(self, entry: Entry, now: int) -> int:
+        if self._is_failing and len(self._unwritten) + len(self._changes) >= _MOST_UNWRITTEN:
+            raise Unavailable(f"nothing may be changed while the audit log {self._path} cannot be written")
+        known = self._changes.get(entry)
+        if known is None:
+            self._changes[entry] = [now, 1]
+        else:
+            known[1] += 1
+        self._last += 1
+        self._wake.set()
+        return self._last
+
+    def when_written(self, change: int, then: Callable[[], object]) -> None:
+        """Call it, now or later, when the change is on disk, or waits in memory for a disk that fails."""
+        with self._lock:
+            if self._is_unwritten(change):
+                self._loop = asyncio.get_running_loop()
+                self._waiting.append((change, then))
+                return
+        then()
+
+    def is_written(self, change: int) -> bool:
+        with self._lock:
+            return not self._is_unwritten(change)
+
+    def _is_unwritten(self, change: int) -> bool:
+        return change > self._done and self._thread is not None
+
+    async def written(self, change: int) -> None:
+        if not self.is_written(change):
+            done = asyncio.get_running_loop().create_future()
+            self.when_written(change, lambda: None if done.done() else done.set_result(None))
+            await done
 
     def _run(self) -> None:
+        due = time.monotonic() + _EVERY_SECONDS
         while not self._is_over:
-            self._wake.wait(_EVERY_SECONDS)
-            self._write()
-        self._write()
+            self._wake.wait(max(due - time.monotonic(), 0.0))
+            self._wake.clear()
+            is_due = time.monotonic() >= due
+            if is_due:
+                due = time.monotonic() + _EVERY_SECONDS
+            self._write(everything=is_due)
+        self._write(everything=True)
+        for line in self._unwritten:
+            log.error("not in the audit log: %s", line.decode().rstrip())
 
-    def _write(self) -> None:
+    def _write(self, *, everything: bool) -> None:
+        """`everything`: at the end of an interval. Then also what has failed is tried again."""
+        now = self._clock.now_ms()
         with self._lock:
-            entries, self._entries = self._entries, {}
-            left_out, self._left_out = self._left_out, 0
-        lines = [_line(entry, at, count) for entry, (at, count) in entries.items()]
-        if left_out:
-            lines.append(_left_out(self._clock.now_ms(), left_out))
-        if not lines:
+            last = self._last
+            self._unwritten += [entry.line(at, count) for entry, (at, count) in self._changes.items()]
+            self._changes.clear()
+            others: list[bytes] = []
+            if everything:
+                for each in (self._logins, self._refusals, self._refused_logins):
+                    others += each.end_interval(now)
+        if (self._unwritten or others) and (everything or not self._is_failing):
+            self._append(others)
+        with self._lock:
+            self._done = last
+            ready = [then for change, then in self._waiting if change <= last]
+            self._waiting = [each for each in self._waiting if each[0] > last]
+            loop = self._loop
+        if ready and loop is not None and not loop.is_closed():
+            for then in ready:
+                loop.call_soon_threadsafe(then)
+
+    def _append(self, others: list[bytes]) -> None:
+        assert self._file is not None
+        changes = len(self._unwritten)
+        written, error = self._file.append([*self._unwritten, *others])
+        del self._unwritten[:written]
+        if error is None:
+            if self._is_failing:
+                log.warning("the audit log %s is written again; no change is missing in it", self._path)
+            self._is_failing = False
             return
-        try:
-            self._follow()
-            data = b"".join(lines)
-            while data:
-                data = data[os.write(self._file, data) :]
-            os.fdatasync(self._file)
-        except OSError as error:
-            log.error("the audit log cannot be written, %d lines are lost: %s", len(lines), error)
-
-    def _follow(self) -> None:
-        """Begin another file where somebody has moved this one away."""
-        assert self._path is not None
-        try:
-            is_there = os.path.samestat(self._path.stat(), os.fstat(self._file))
-        except FileNotFoundError:
-            is_there = False
-        if not is_there:
-            other = os.open(self._path, _FLAGS, 0o600)
-            os.close(self._file)
-            self._file = other
-
-
-def _line(entry: Entry, at: int, count: int) -> bytes:
-    given: dict[str, Any] = {
-        "time": _time(at),
-        "principal": entry.principal,
-        "peer": entry.peer,
-        "protocol": entry.protocol,
-        "action": entry.action,
-        "resource": entry.resource,
-        "allowed": entry.allowed,
-    }
-    if entry.detail:
-        given["detail"] = entry.detail
-    if count > 1:
-        given["count"] = count
-    return json.dumps(given).encode() + b"\n"
-
-
-def _left_out(at: int, count: int) -> bytes:
-    return json.dumps({"time": _time(at), "action": "left-out", "count": count}).encode() + b"\n"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        lost = len(others) - max(written - changes, 0)
+        if not self._is_failing or lost:
+            log.error(
+                "the audit log %s cannot be written: %s; %d changes wait in memory, %d lines about logins "
+                "and refusals are lost. Make room or move it away: beyond %d changes no more are allowed",
+                *(self._path, error.strerror or error, len(self._unwritten), lost, _MOST_UNWRITTEN),
+            )
+        self._is_failing = True

@@ -3,22 +3,24 @@
 import asyncio
 import os
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from posthouse.broker.access.acls import Acls
-from posthouse.broker.access.audit import Audit
-from posthouse.broker.access.guard import AclGuard, Guard, OpenGuard
+from posthouse.broker.access.audit import LOGIN, Audit
+from posthouse.broker.access.guard import AclGuard, Answers, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.quotas import Quotas
 from posthouse.broker.access.scram import Exchange
+from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidConfig, LoginFailed
+from posthouse.model.networks import owner_of_peer
 from posthouse.model.scram import Mechanism, RandomBytes
 from posthouse.settings import ClientCertificates, Settings
 from posthouse.storage.interface import Storage
 
-LOGIN = "login"
 _PRIVATE = 0o077
 
 
@@ -32,15 +34,22 @@ class AccessControl:
         self._random = random
         self.is_required = settings.must_log_in
         """Whether everybody has to log in."""
-        self.users = Users(storage, random)
+        self._storage = storage
+        self.secret: Secret | None = None
+        """Once started, where everybody has to log in."""
+        self.users = Users(storage, random, min_iterations=settings.scram_min_iterations)
         self.acls = Acls(storage)
         self.quotas = Quotas(storage, clock)
         self.audit = Audit(settings.audit_path, clock)
         self.sessions = Sessions(settings.max_connections_per_user)
         self.users.changed = self.sessions.send_away
+        self._answers: WeakValueDictionary[tuple[str, str], Answers] = WeakValueDictionary()
 
     async def start(self) -> None:
         """Raises InvalidConfig where nobody could ever log in."""
+        if self.is_required:
+            self.secret = await Secret.load(self._storage, self._random)
+            self.users.decoys.key = self.secret.key("users who do not exist")
         self.users.load()
         self.acls.load()
         self.quotas.load()
@@ -72,6 +81,7 @@ class AccessControl:
         """None where nobody has to log in."""
         if principal is None:
             return OpenGuard(self.audit, peer, protocol)
+        answers = self._answers.setdefault((principal.name, host_of(peer)), Answers())
         return AclGuard(
             principal,
             self.acls,
@@ -79,11 +89,12 @@ class AccessControl:
             peer,
             protocol,
             is_super=principal.name in self._settings.superusers,
+            answers=answers,
         )
 
-    async def log_in(self, name: str, password: str) -> Principal:
+    async def log_in(self, name: str, password: str, peer: str) -> Principal:
         """With a plain password. Raises LoginFailed."""
-        await self.users.check_password(name, password)
+        await self.users.check_password(name, password, owner_of_peer(peer))
         return Principal(name)
 
     def scram(self, mechanism: Mechanism) -> Exchange:

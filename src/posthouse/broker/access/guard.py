@@ -17,6 +17,10 @@ class Guard(Protocol):
     @property
     def principal(self) -> Principal: ...
 
+    @property
+    def last_change(self) -> int:
+        """Number of the last change that was written down: its client is told when it is on disk."""
+
     def allows(self, operation: Operation, kind: Kind, name: str) -> bool:
         """Written down where it is refused, or changes something."""
 
@@ -38,21 +42,23 @@ class Guard(Protocol):
     def note(self, action: str, resource: str, detail: str = "") -> None:
         """Write down what was done. Nothing secret may be in it."""
 
+    def note_refused(self, action: str, resource: str, detail: str = "") -> None:
+        """Write down what was not done, for a reason that is no permission."""
+
 
 class OpenGuard:
     """Nobody has to log in, so everybody may do everything."""
 
     def __init__(self, audit: Audit, peer: str, protocol: str) -> None:
         self.principal = ANONYMOUS
+        self.last_change = 0
         self._audit = audit
         self._peer = peer
         self._protocol = protocol
 
     def allows(self, operation: Operation, kind: Kind, name: str) -> bool:
         if operation in CHANGING and self._audit.is_on:
-            self._audit.record(
-                self.principal, self._peer, self._protocol, operation, f"{kind}:{name}", allowed=True
-            )
+            self.note(operation, f"{kind}:{name}")
         return True
 
     def sees(self, kind: Kind, name: str) -> bool:
@@ -71,39 +77,65 @@ class OpenGuard:
         return True
 
     def note(self, action: str, resource: str, detail: str = "") -> None:
-        self._audit.record(
+        self.last_change = self._audit.record(
             self.principal, self._peer, self._protocol, action, resource, allowed=True, detail=detail
         )
 
+    def note_refused(self, action: str, resource: str, detail: str = "") -> None:
+        self._audit.record(
+            self.principal, self._peer, self._protocol, action, resource, allowed=False, detail=detail
+        )
+
+
+class Answers:
+    """What a user at an address was told, until a permission changes. All connections of that user share it:
+    names are made up at will, and there may be thousands of connections."""
+
+    __slots__ = ("__weakref__", "known", "version")
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.known: dict[tuple[Operation, Kind, str], bool] = {}
+
 
 class AclGuard:
-    """Of somebody who has logged in. Answers are remembered until a permission changes."""
+    """Of somebody who has logged in."""
 
     def __init__(
-        self, principal: Principal, acls: Acls, audit: Audit, peer: str, protocol: str, *, is_super: bool
+        self,
+        principal: Principal,
+        acls: Acls,
+        audit: Audit,
+        peer: str,
+        protocol: str,
+        *,
+        is_super: bool,
+        answers: Answers | None = None,
     ) -> None:
+        """`answers` of the same principal and host."""
         self.principal = principal
+        self.last_change = 0
         self._acls = acls
         self._audit = audit
         self._peer = peer
-        self._host = peer.rpartition(":")[0].strip("[]")
+        self._host = host_of(peer)
         self._protocol = protocol
         self._is_super = is_super
-        self._version = acls.version
-        self._known: dict[tuple[Operation, Kind, str], bool] = {}
+        self._answers = answers or Answers()
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
         if self._is_super:
             return True
-        if self._version != self._acls.version or len(self._known) > _MOST_REMEMBERED:
-            self._known.clear()
-            self._version = self._acls.version
+        answers = self._answers
+        if answers.version != self._acls.version or len(answers.known) > _MOST_REMEMBERED:
+            answers.known.clear()
+            answers.version = self._acls.version
         asked = (operation, kind, name)
-        answer = self._known.get(asked)
+        answer = answers.known.get(asked)
         if answer is None:
             answer = self._acls.allow(self.principal, self._host, operation, kind, name)
             if len(name) <= _LONGEST_REMEMBERED:
-                self._known[asked] = answer
+                answers.known[asked] = answer
         return answer
 
     def allows(self, operation: Operation, kind: Kind, name: str) -> bool:
@@ -118,9 +150,7 @@ class AclGuard:
     def allows_some(self, operation: Operation, kind: Kind) -> bool:
         if self._is_super or self._acls.allow_some(self.principal, self._host, operation, kind):
             return True
-        self._audit.record(
-            self.principal, self._peer, self._protocol, operation, f"{kind}:any", allowed=False
-        )
+        self.note_refused(operation, f"{kind}:any")
         return False
 
     def allows_here_or_everywhere(self, operation: Operation, kind: Kind, name: str) -> bool:
@@ -136,20 +166,32 @@ class AclGuard:
         return answer
 
     def note(self, action: str, resource: str, detail: str = "") -> None:
-        self._audit.record(
+        self.last_change = self._audit.record(
             self.principal, self._peer, self._protocol, action, resource, allowed=True, detail=detail
         )
 
-    def _record(self, operation: Operation, kind: Kind, name: str, answer: bool) -> None:
+    def note_refused(self, action: str, resource: str, detail: str = "") -> None:
         self._audit.record(
-            self.principal, self._peer, self._protocol, operation, f"{kind}:{name}", allowed=answer
+            self.principal, self._peer, self._protocol, action, resource, allowed=False, detail=detail
         )
+
+    def _record(self, operation: Operation, kind: Kind, name: str, answer: bool) -> None:
+        if answer:
+            self.note(operation, f"{kind}:{name}")
+        else:
+            self.note_refused(operation, f"{kind}:{name}")
+
+
+def host_of(peer: str) -> str:
+    """As permissions name it."""
+    return peer.rpartition(":")[0].strip("[]")
 
 
 class ClosedGuard:
     """Of somebody who has yet to log in."""
 
     principal = ANONYMOUS
+    last_change = 0
 
     def allows(self, operation: Operation, kind: Kind, name: str) -> bool:
         return False
@@ -171,6 +213,9 @@ class ClosedGuard:
 
     def note(self, action: str, resource: str, detail: str = "") -> None:
         raise AssertionError("nothing is done for somebody who has yet to log in")
+
+    def note_refused(self, action: str, resource: str, detail: str = "") -> None:
+        raise AssertionError("nothing is asked by somebody who has yet to log in")
 
 
 CLOSED = ClosedGuard()

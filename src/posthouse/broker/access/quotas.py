@@ -7,6 +7,7 @@ rate of the quota and holds what comes in one second. Whoever takes more owes it
 Storage has one entry per entity in `Space.QUOTAS`: key and value are JSON in UTF-8.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -42,7 +43,9 @@ Who = str | Default | None
 MAX_DELAY = 30.0
 """Seconds: clients that hear nothing for longer give up and come back, which helps nobody."""
 _SECONDS_HELD = 1.0
-_MAX_BUCKETS = 100_000
+_MAX_BUCKETS = 10_000
+_LONGEST_REMEMBERED = 256
+"""Characters of a client id; of longer ones a digest is remembered. Clients make them up as they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +146,22 @@ class Quotas:
         """How many seconds the connection is to wait before it may ask for more."""
         if self.is_empty:
             return 0.0
-        found = self._found.get((user, client))
+        short = client if len(client) <= _LONGEST_REMEMBERED else _digest(client)
+        found = self._found.get((user, short))
         if found is None:
             if len(self._found) >= _MAX_BUCKETS:
-                self._found.clear()
-                self._buckets.clear()
-            found = self._found[user, client] = self._buckets_of(user, client)
+                self._forget_clients()
+            found = self._found[user, short] = self._buckets_of(user, client, short)
         bucket = found.get(quota)
         return 0.0 if bucket is None else bucket.take(amount, self._clock.monotonic())
 
-    def _buckets_of(self, user: str, client: str) -> dict[Quota, Bucket]:
+    def _forget_clients(self) -> None:
+        """What users owe stays: they could get rid of it by calling themselves many clients."""
+        self._found.clear()
+        for key in [key for key in self._buckets if key[1].client is not None]:
+            del self._buckets[key]
+
+    def _buckets_of(self, user: str, client: str, short: str) -> dict[Quota, Bucket]:
         found = {}
         for quota in Quota:
             for entity in _most_exact_first(user, client):
@@ -161,7 +170,7 @@ class Quotas:
                     continue
                 # The default is a rate for each, not one for all of them together.
                 shared = Entity(
-                    user if entity.user is not None else None, client if entity.client is not None else None
+                    user if entity.user is not None else None, short if entity.client is not None else None
                 )
                 bucket = self._buckets.get((quota, shared))
                 if bucket is None:
@@ -170,6 +179,10 @@ class Quotas:
                 found[quota] = bucket
                 break
         return found
+
+
+def _digest(client: str) -> str:
+    return hashlib.sha256(client.encode(errors="surrogatepass")).hexdigest()
 
 
 def _most_exact_first(user: str, client: str) -> Iterator[Entity]:

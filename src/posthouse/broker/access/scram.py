@@ -27,10 +27,12 @@ from posthouse.model.scram import (
     stored_key_of,
 )
 
-MIN_ITERATIONS = 8192
+MIN_ITERATIONS = 4096
+"""As in Kafka and the RFC."""
 MAX_ITERATIONS = 100_000
 """Whoever logs in with a plain password makes the broker work that hard."""
-_MAX_SALT_BYTES = 128
+_MAX_SALT_BYTES = 1024
+_MAX_SALTED_BYTES = 1024
 _MAX_MESSAGE_BYTES = 4096
 
 
@@ -66,18 +68,23 @@ def verifier_of(
 
 
 def verifier_of_salted(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> Verifier:
-    """From what a client made of a password that it does not tell."""
+    """From what a client made of a password that it does not tell.
+
+    As Kafka does, any length is taken: the keys are made of it as of any other.
+    """
     check_cost(salt, iterations)
-    if len(salted) != mechanism.key_bytes:
-        raise InvalidCredential(f"{mechanism} has salted passwords of {mechanism.key_bytes} bytes")
+    if not 0 < len(salted) <= _MAX_SALTED_BYTES:
+        raise InvalidCredential(
+            f"a salted password of {len(salted)} bytes; there must be from 1 to {_MAX_SALTED_BYTES}"
+        )
     server_key = server_key_of(mechanism, salted)
     return Verifier(mechanism, salt, iterations, _stored_key(mechanism, salted), server_key)
 
 
-def check_cost(salt: bytes, iterations: int) -> None:
-    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+def check_cost(salt: bytes, iterations: int, min_iterations: int = MIN_ITERATIONS) -> None:
+    if not min_iterations <= iterations <= MAX_ITERATIONS:
         raise InvalidCredential(
-            f"{iterations} iterations; there must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            f"{iterations} iterations; there must be from {min_iterations} to {MAX_ITERATIONS}"
         )
     if not 0 < len(salt) <= _MAX_SALT_BYTES:
         raise InvalidCredential(f"a salt of {len(salt)} bytes; there must be from 1 to {_MAX_SALT_BYTES}")

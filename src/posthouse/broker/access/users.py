@@ -4,29 +4,26 @@ key    name in UTF-8
 value  JSON object in UTF-8: mechanism to salt, iterations and the two keys, all but iterations in hex
 """
 
-import asyncio
 import hmac
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
 
-from posthouse.broker.access.scram import Verifier, check_cost, verifier_of
+from posthouse.broker.access.decoys import Decoys
+from posthouse.broker.access.password_work import PasswordWork
+from posthouse.broker.access.scram import MIN_ITERATIONS, Verifier, check_cost, verifier_of
 from posthouse.broker.changes import Changes
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
-from posthouse.model.scram import DEFAULT_ITERATIONS, SALT_BYTES, Mechanism, RandomBytes
+from posthouse.model.scram import DEFAULT_ITERATIONS, Mechanism, RandomBytes
 from posthouse.storage.interface import Put, Space, Storage
 
 _MAX_NAME_BYTES = 255
 _MAX_PASSWORD_BYTES = 1024
-_MAX_WAITING = 256
-"""Logins with plain passwords at once. Each takes milliseconds of a processor."""
 _MAX_REMEMBERED = 10_000
-
-_Result = TypeVar("_Result")
+_OURSELVES = ""
+"""The source of passwords that came from no client that has yet to log in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +35,22 @@ class User:
 class Users:
     """Owned by the event loop; passwords are worked on by a thread."""
 
-    def __init__(self, storage: Storage, random: RandomBytes = os.urandom) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        random: RandomBytes = os.urandom,
+        *,
+        min_iterations: int = MIN_ITERATIONS,
+    ) -> None:
+        self._min_iterations = min_iterations
         self._storage = storage
         self._changes = Changes()
         self._random = random
         self._users: dict[str, User] = {}
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
-        self._waiting = 0
+        self._work = PasswordWork()
         self._secret = random(32)
+        self.decoys = Decoys(random(32))
+        """What logins see of users who do not exist."""
         # Clients that open many connections would otherwise keep a processor busy with one password.
         self._remembered: dict[tuple[str, bytes], User] = {}
         self.changed: Callable[[str], None] = lambda name: None
@@ -54,10 +59,11 @@ class Users:
     def load(self) -> None:
         for key, value in self._storage.take_state(Space.USERS).items():
             name = key.decode()
-            self._users[name] = User(name, _verifiers(value))
+            user = self._users[name] = User(name, _verifiers(value))
+            self.decoys.replace((), user.verifiers.values())
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._work.close()
 
     def __iter__(self) -> Iterator[User]:
         return iter(self._users.values())
@@ -69,27 +75,35 @@ class Users:
         return self._users.get(name)
 
     async def set_password(
-        self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS, only: Mechanism | None = None
+        self,
+        name: str,
+        password: str,
+        *,
+        iterations: int | None = None,
+        only: Mechanism | None = None,
     ) -> None:
         """A new user, or a new password of one; for both mechanisms, so that clients can choose."""
         check_name(name)
         check_password(password)
-        check_cost(b"salt", iterations)
+        cost = max(DEFAULT_ITERATIONS, self._min_iterations) if iterations is None else iterations
+        check_cost(b"salt", cost, self._min_iterations)
         mechanisms = list(Mechanism) if only is None else [only]
 
         def made() -> list[Verifier]:
             return [
-                verifier_of(mechanism, password, iterations=iterations, random=self._random)
+                verifier_of(mechanism, password, iterations=cost, random=self._random)
                 for mechanism in mechanisms
             ]
 
-        await self.replace(name, await self._work(made))
+        await self.replace(name, await self._work.do(_OURSELVES, made))
 
     async def replace(
         self, name: str, verifiers: Sequence[Verifier], removed: Sequence[Mechanism] = ()
     ) -> None:
         """The user has these and no longer those that are removed. One without any is deleted."""
         check_name(name)
+        for each in verifiers:
+            check_cost(each.salt, each.iterations, self._min_iterations)
         await self._changes.make(self._replace(name, verifiers, removed))
 
     async def _replace(self, name: str, verifiers: Sequence[Verifier], removed: Sequence[Mechanism]) -> None:
@@ -98,6 +112,7 @@ class Users:
         kept |= {verifier.mechanism: verifier for verifier in verifiers}
         value = _encoded(kept) if kept else None
         await self._storage.commit([Put(Space.USERS, name.encode(), value)])
+        self.decoys.replace(known.verifiers.values(), kept.values())
         if kept:
             self._users[name] = User(name, kept)
         else:
@@ -113,14 +128,13 @@ class Users:
         """Of a user who does not exist: one that nobody's password fits, and that is always the same."""
         user = self._users.get(name)
         found = None if user is None else user.verifiers.get(mechanism)
-        if found is not None:
-            return found
-        salt = hmac.digest(self._secret, f"{mechanism} {name}".encode(), "sha256")[:SALT_BYTES]
-        nothing = bytes(mechanism.key_bytes)
-        return Verifier(mechanism, salt, DEFAULT_ITERATIONS, nothing, nothing)
+        return self.decoys.verifier(name, mechanism) if found is None else found
 
-    async def check_password(self, name: str, password: str) -> None:
-        """Raises LoginFailed, after the same time whether or not there is such a user."""
+    async def check_password(self, name: str, password: str, source: str = _OURSELVES) -> None:
+        """Raises LoginFailed, after the same time whether or not there is such a user.
+
+        `source` is where the password came from: see `PasswordWork`.
+        """
         user = self._users.get(name)
         given = (name, hmac.digest(self._secret, password.encode(errors="surrogatepass"), "sha256"))
         if user is not None and self._remembered.get(given) is user:
@@ -132,22 +146,13 @@ class Users:
         def accepted() -> bool:
             return sum(verifier.accepts(password) for verifier in verifiers) > 0
 
-        if len(password) > _MAX_PASSWORD_BYTES or not await self._work(accepted):
+        if len(password) > _MAX_PASSWORD_BYTES or not await self._work.do(source, accepted):
             raise LoginFailed("a wrong user name or password")
         if user is None or self._users.get(name) is not user:
             raise LoginFailed("a wrong user name or password")
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[given] = user
-
-    async def _work(self, job: Callable[[], _Result]) -> _Result:
-        if self._waiting >= _MAX_WAITING:
-            raise LoginFailed("too many logins at once; try again")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, job)
-        finally:
-            self._waiting -= 1
 
 
 def check_name(name: str) -> None:

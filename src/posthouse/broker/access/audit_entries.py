@@ -1,0 +1,59 @@
+"""What the audit log has to say, and how a line of it looks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+LEFT_OUT = "left-out"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    principal: str
+    peer: str
+    protocol: str
+    action: str
+    resource: str
+    allowed: bool
+    detail: str = ""
+
+    def line(self, at_ms: int, count: int) -> bytes:
+        given: dict[str, Any] = {
+            "time": _time(at_ms),
+            "principal": self.principal,
+            "peer": self.peer,
+            "protocol": self.protocol,
+            "action": self.action,
+            "resource": self.resource,
+            "allowed": self.allowed,
+        }
+        if self.detail:
+            given["detail"] = self.detail
+        if count > 1:
+            given["count"] = count
+        return _encoded(given)
+
+
+def summary_line(at_ms: int, source: str, actions: Mapping[str, int], *, allowed: bool) -> bytes:
+    """How many entries of one source were left out, by what they were about."""
+    return _encoded(
+        {
+            "time": _time(at_ms),
+            "action": LEFT_OUT,
+            "source": source,
+            "allowed": allowed,
+            "count": sum(actions.values()),
+            "actions": dict(actions),
+        }
+    )
+
+
+def _encoded(given: Mapping[str, Any]) -> bytes:
+    """Nothing but ASCII, all else is escaped: no name can begin a line of its own."""
+    return json.dumps(given).encode() + b"\n"
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,55 @@
+"""A secret of the broker that stays with its data. Storage has one entry in `Space.SECRETS`:
+
+key    "broker"
+value  32 random bytes
+
+It is for what must look random to clients and be the same after a restart. Each purpose has a key of its own.
+
+On a full disk the broker starts with a secret that is not stored yet, so that topics can be deleted. What
+must hold after a restart waits for `store`.
+"""
+
+import hmac
+import logging
+
+from posthouse.model.errors import StorageFull
+from posthouse.model.scram import RandomBytes
+from posthouse.storage.interface import Put, Space, Storage
+
+log = logging.getLogger(__name__)
+
+_KEY = b"broker"
+_BYTES = 32
+
+
+class Secret:
+    def __init__(self, storage: Storage, value: bytes, *, is_stored: bool) -> None:
+        self._storage = storage
+        self._value = value
+        self._is_stored = is_stored
+
+    @classmethod
+    async def load(cls, storage: Storage, random: RandomBytes) -> "Secret":
+        """Durable when this returns, unless the disk is full."""
+        value = storage.take_state(Space.SECRETS).get(_KEY)
+        if value is not None:
+            return cls(storage, value, is_stored=True)
+        secret = cls(storage, random(_BYTES), is_stored=False)
+        try:
+            await secret.store()
+        except StorageFull as error:
+            log.warning(
+                "the broker's secret is not stored yet (%s): producers get no producer ids until there is "
+                "room. Delete topics or make the disk larger",
+                error,
+            )
+        return secret
+
+    async def store(self) -> None:
+        """Durable when this returns. Raises StorageFull."""
+        if not self._is_stored:
+            await self._storage.commit([Put(Space.SECRETS, _KEY, self._value)])
+            self._is_stored = True
+
+    def key(self, purpose: str) -> bytes:
+        return hmac.digest(self._value, purpose.encode(), "sha256")
