@@ -57,8 +57,9 @@ def test_tables_in_a_pipe_are_whole_lines(kafka: str, topic: str) -> None:
     )
 
 
-def test_settings_that_cannot_be_changed_are_shown_on_demand(kafka: str, topic: str) -> None:
-    inside("topic", "create", topic, bootstrap=kafka)
+def test_settings_without_effect_are_shown_on_demand_or_if_set(kafka: str, topic: str) -> None:
+    inside("topic", "create", topic, "-c", "flush.ms=1000", bootstrap=kafka)
+    assert parsed("topic", "describe", topic, kafka=kafka)["settings"]["flush.ms"]["set_by"] == "topic"
     assert "preallocate" not in parsed("topic", "describe", topic, kafka=kafka)["settings"]
     assert "preallocate" in parsed("topic", "describe", topic, "--all", kafka=kafka)["settings"]
 

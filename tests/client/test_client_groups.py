@@ -81,7 +81,7 @@ def committed(client: Client, group: str) -> dict[tuple[str, int], int | None]:
     return {(each.topic, each.partition): each.committed for each in offsets}
 
 
-@pytest.mark.parametrize("protocol", GroupProtocol)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_with_a_member(client: Client, filled: str, join: Join, protocol: GroupProtocol) -> None:
     consumer = join(**{"client.id": "reader", "group.instance.id": "first", **PROTOCOLS[protocol]})
     commit(consumer, filled, 3)
@@ -174,7 +174,7 @@ def test_consumers_go_on_from_there(client: Client, filled: str, join: Join) -> 
     assert message is not None and (message.partition(), message.offset()) == (1, 4)
 
 
-@pytest.mark.parametrize("protocol", GroupProtocol)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_needs_a_group_without_members(
     client: Client, filled: str, join: Join, protocol: GroupProtocol
 ) -> None:

@@ -27,7 +27,6 @@ def test_settings_are_told_apart_by_who_set_them(client: Client, topic: str) -> 
     settings = {each.name: each for each in client.topic_settings(topic)}
     assert (settings["retention.ms"].value, settings["retention.ms"].is_own) == ("5000", True)
     assert not settings["segment.bytes"].is_own
-    assert settings["preallocate"].read_only
     assert settings["durability"].doc
 
 

@@ -63,7 +63,7 @@ def everything(kafka: str, last: int) -> dict[int, tuple[bytes | None, bytes | N
 
 
 def test_consumers_read_across_what_was_removed(kafka: str) -> None:
-    create(kafka, segment_bytes="500", min_cleanable_dirty_ratio="0", delete_retention_ms="0")
+    create(kafka, internal_segment_bytes="500", min_cleanable_dirty_ratio="0", delete_retention_ms="0")
     producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, **QUIET})
     for number in range(60):
         assert isinstance(produce(producer, f"key-{number % 5}", f"{number}"), Message)

@@ -177,11 +177,17 @@ def test_topics_come_and_go(kafka: str, topic: str, admin: AdminClient) -> None:
 
 @pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
 def test_configs(kafka: str, topic: str, admin: AdminClient) -> None:
-    result(admin.create_topics([NewTopic(topic, 1, config={"retention.ms": "1000"})]))
+    provisioned = {
+        "retention.ms": "1000",
+        "min.insync.replicas": "2",
+        "cleanup.policy": "",
+        "flush.ms": "500",
+    }
+    result(admin.create_topics([NewTopic(topic, 1, replication_factor=3, config=provisioned)]))
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = result(admin.describe_configs([resource]))
-    assert configs["retention.ms"].value == "1000"
-    assert configs["min.insync.replicas"].is_read_only
+    assert {name: configs[name].value for name in provisioned} == provisioned
+    assert not any(configs[name].is_read_only or configs[name].is_default for name in provisioned)
     change = ConfigResource(
         ResourceType.TOPIC,
         topic,

@@ -18,17 +18,17 @@ STOP_SECONDS = 30.0
 class RunningBroker:
     def __init__(self, process: subprocess.Popen[str], listeners: dict[str, str], log: Path) -> None:
         self._process = process
-        self._listeners = listeners
+        self.listeners = listeners
         self.log = log
 
     @property
     def address(self) -> str:
         """Where Kafka clients connect."""
-        return self._listeners["kafka"]
+        return self.listeners["kafka"]
 
     @property
     def amqp(self) -> str:
-        return self._listeners["amqp"]
+        return self.listeners["amqp"]
 
     @property
     def alive(self) -> bool:

@@ -13,6 +13,7 @@ from tools.conformance.broker import broker
 from tools.conformance.expectations import known_failures
 from tools.conformance.python_suite import PytestSuite, matching, source_distribution, virtual_environment
 from tools.conformance.results import Outcome, SuiteRun, TestResult
+from tools.conformance.scenarios import ADMIN_LOGIN, MECHANISM, broker_with_logins
 from tools.conformance.workspace import KAFKA_PYTHON_VERSION, SetupError, Workspace, unpack
 
 NAME = "kafka-python"
@@ -39,6 +40,25 @@ class SpawnedService:
         raise RuntimeError("this run starts no broker: KAFKA_URI names one")
 '''
 
+NEEDS_LOGIN = "test_create_describe_delete_acls"
+"""ACLs are off where clients do not log in."""
+
+LOGIN_PLUGIN = "posthouse_login"
+LOGIN_PLUGIN_SOURCE = f'''\
+"""A pytest plugin: admin clients of the suite, which name no login, log in."""
+
+from kafka.admin import KafkaAdminClient
+
+LOGIN = {{
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": {MECHANISM!r},
+    "sasl_plain_username": {ADMIN_LOGIN[0]!r},
+    "sasl_plain_password": {ADMIN_LOGIN[1]!r},
+}}
+plain = KafkaAdminClient.__init__
+KafkaAdminClient.__init__ = lambda self, **configuration: plain(self, **(configuration | LOGIN))
+'''
+
 
 def prepare(workspace: Workspace, say: Callable[[str], None]) -> Path:
     """The directory of the unpacked suite, ready to run."""
@@ -49,6 +69,7 @@ def prepare(workspace: Workspace, say: Callable[[str], None]) -> Path:
     (directory / "servers" / PROTOCOL_VERSION / "kafka-bin").mkdir(parents=True, exist_ok=True)
     (directory / "test" / "__init__.py").touch()
     (directory / "test" / "service.py").write_text(SERVICE_SHIM)
+    (directory / f"{LOGIN_PLUGIN}.py").write_text(LOGIN_PLUGIN_SOURCE)
     requirement = f"kafka-python[crc32c,lz4,snappy,zstd]=={KAFKA_PYTHON_VERSION}"
     virtual_environment(workspace, directory, [requirement], say)
     return directory
@@ -68,19 +89,34 @@ def run(
             # One test wants sessions of 3 s, which Kafka, like us, refuses unless it is told not to.
             served = stack.enter_context(broker(workspace, NAME, group_min_session_ms="1000"))
             address = served.address
-        suite = PytestSuite(
-            workspace=workspace,
-            directory=directory,
-            environment={"KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": PROTOCOL_VERSION},
-            options=tuple(f"--ignore=test/integration/{module}.py" for module in EXCLUDED),
-        )
-        results = suite.run("kafka-python", ["test/integration", *matching(only)], report)
+        suite = _suite(workspace, directory, address)
+        results = suite.run("kafka-python", ["test/integration", *matching(only, NEEDS_LOGIN)], report)
         results = _with_second_tries(suite, results)
-        if served is not None and not served.alive:
-            raise SetupError(f"the broker ended during the tests; see {served.log}")
+        if served is not None:
+            if not served.alive:
+                raise SetupError(f"the broker ended during the tests; see {served.log}")
+            if not only or any(word in NEEDS_LOGIN for word in only):
+                results |= _logged_in(workspace, directory, report)
     return SuiteRun(
         suite=NAME, version=KAFKA_PYTHON_VERSION, results=tuple(results.values()), excluded=EXCLUDED
     )
+
+
+def _suite(workspace: Workspace, directory: Path, address: str, *options: str) -> PytestSuite:
+    return PytestSuite(
+        workspace=workspace,
+        directory=directory,
+        environment={"KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": PROTOCOL_VERSION},
+        options=(*(f"--ignore=test/integration/{module}.py" for module in EXCLUDED), *options),
+    )
+
+
+def _logged_in(
+    workspace: Workspace, directory: Path, report: Callable[[TestResult], None]
+) -> dict[str, TestResult]:
+    with broker_with_logins(workspace, f"{NAME}-logins") as served:
+        suite = _suite(workspace, directory, served.address, "-p", LOGIN_PLUGIN)
+        return suite.run("kafka-python-logins", ["test/integration", *matching([NEEDS_LOGIN])], report)
 
 
 def _with_second_tries(suite: PytestSuite, results: dict[str, TestResult]) -> dict[str, TestResult]:

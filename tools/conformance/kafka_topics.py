@@ -2,7 +2,9 @@
 
 import argparse
 
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from tools.conformance.kafka_path import admin_client
 
 SECONDS = 20.0
 
@@ -18,7 +20,7 @@ def main() -> None:
     parser.add_argument("--replication-factor", type=int, default=1)
     parser.add_argument("--config", action="append", default=[])
     arguments = parser.parse_args()
-    admin = AdminClient({"bootstrap.servers": arguments.bootstrap_server})
+    admin = admin_client(arguments.bootstrap_server)
     if arguments.create:
         config = dict(each.split("=", 1) for each in arguments.config)
         topic = NewTopic(

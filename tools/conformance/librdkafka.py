@@ -9,20 +9,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tools.conformance.broker import RunningBroker, broker
 from tools.conformance.kafka_path import missing_for_java
 from tools.conformance.librdkafka_build import library_version
-from tools.conformance.librdkafka_list import NO_AUTO_CREATION, Batch, TestList
+from tools.conformance.librdkafka_list import Batch, TestList
 from tools.conformance.librdkafka_output import results_of
 from tools.conformance.results import Outcome, SuiteRun, TestResult
+from tools.conformance.scenarios import DEFAULT, NO_AUTO_CREATION, Scenario, running
 from tools.conformance.workspace import SetupError, Workspace
 
 NAME = "librdkafka"
 TEST_SECONDS = 900.0
 GRACE_SECONDS = 10.0
-PATIENCE = {"classic": 1, "consumer": 2}
-"""By what timeouts are multiplied. A silent member is missed after 45 s in the newer protocol, as in Kafka,
-and one test waits for 30 s only."""
 
 
 def run(
@@ -43,26 +40,26 @@ def run(
         batch for batch in listed.batches if (not only or _named(batch, only)) and not _named(batch, without)
     ]
     if address is not None:
-        batches = [batch for batch in batches if batch.scenario == "default"]
+        batches = [batch for batch in batches if batch.scenario == DEFAULT]
     results: list[TestResult] = []
     with ExitStack() as stack:
-        brokers: dict[str, RunningBroker] = {}
-        for scenario in {batch.scenario for batch in batches} if address is None else ():
-            settings = {"auto_create_topics": "false"} if scenario == NO_AUTO_CREATION else {}
-            brokers[scenario] = stack.enter_context(broker(workspace, f"{NAME}-{scenario}", **settings))
+        scenarios = {
+            name: Scenario(broker=None, address=address)
+            if address is not None
+            else stack.enter_context(running(workspace, NAME, name))
+            for name in {batch.scenario for batch in batches}
+        }
         runner = _Runner(workspace, tests, kafka, quick)
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
-        futures = [
-            pool.submit(runner.run, batch, address or brokers[batch.scenario].address) for batch in batches
-        ]
+        futures = [pool.submit(runner.run, batch, scenarios[batch.scenario]) for batch in batches]
         try:
             for future in as_completed(futures):
                 for result in future.result():
                     results.append(result)
                     report(result)
-                for served in brokers.values():
-                    if not served.alive:
-                        raise SetupError(f"the broker ended during the tests; see {served.log}")
+                for scenario in scenarios.values():
+                    if scenario.broker is not None and not scenario.broker.alive:
+                        raise SetupError(f"the broker ended during the tests; see {scenario.broker.log}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             runner.stop()
@@ -87,7 +84,7 @@ class _Runner:
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._kafka_path = kafka
 
-    def run(self, batch: Batch, address: str) -> list[TestResult]:
+    def run(self, batch: Batch, scenario: Scenario) -> list[TestResult]:
         if batch.java and missing_for_java():
             why = f"needs {', '.join(missing_for_java())}"
             return [
@@ -95,11 +92,14 @@ class _Runner:
                 for test in batch.tests
             ]
         configuration = self._workspace.logs / f"librdkafka-{batch.id}.conf"
-        configuration.write_text(
-            f"bootstrap.servers={address}\ntest.timeout.multiplier={PATIENCE[batch.protocol]}\n"
-        )
+        properties = {
+            "bootstrap.servers": scenario.address,
+            "test.timeout.multiplier": str(batch.patience),
+            **scenario.client,
+        }
+        configuration.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         log = self._workspace.logs / f"librdkafka-{batch.id}.log"
-        overrun = self._execute(self._command(batch), self._environment(batch, configuration, address), log)
+        overrun = self._execute(self._command(batch), self._environment(batch, configuration, scenario), log)
         results = results_of(log.read_text(errors="replace"), batch.tests, overrun)
         return [replace(each, name=batch.label(each.name), group=batch.group) for each in results]
 
@@ -109,12 +109,13 @@ class _Runner:
 
     def _command(self, batch: Batch) -> list[str]:
         return [
-            *("./test-runner", "-p1", "-L", "-s", batch.scenario),
+            *("./test-runner", "-p1", "-L"),
+            *("-s", NO_AUTO_CREATION if batch.scenario == NO_AUTO_CREATION else DEFAULT),
             *(() if batch.sockem else ("-E",)),
             *(("-Q",) if self._quick else ()),
         ]
 
-    def _environment(self, batch: Batch, configuration: Path, address: str) -> dict[str, str]:
+    def _environment(self, batch: Batch, configuration: Path, scenario: Scenario) -> dict[str, str]:
         environment = os.environ | {
             "TESTS": batch.number,
             "TEST_KAFKA_VERSION": batch.version,
@@ -122,7 +123,8 @@ class _Runner:
             "RDKAFKA_TEST_CONF": str(configuration.absolute()),
             "LD_LIBRARY_PATH": "../src:../src-cpp",
             "KAFKA_PATH": str(self._kafka_path.absolute()),
-            "BROKERS": address,
+            "BROKERS": scenario.address,
+            **scenario.environment,
         }
         if batch.part:
             environment["SUBTESTS"] = f"{batch.part}:"  # matched in "function:line: what it does"

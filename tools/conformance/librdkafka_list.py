@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.conformance.scenarios import ADMIN, COMPACTION, DEFAULT, LOGINS, NO_AUTO_CREATION, TLS
 from tools.conformance.workspace import SetupError
 
 LIST = Path(__file__).with_name("librdkafka_tests.toml")
 PROTOCOL_VERSION = "4.2.0"
-BEFORE_ACLS = "2.0.0"
-NO_AUTO_CREATION = "noautocreate"
 
 _DECLARATION = re.compile(r"_TEST\(\s*(\d{4}_\w+),\s*([\w |]+?)\s*[,)]")
 
@@ -23,7 +22,8 @@ class Batch:
 
     number: str
     tests: tuple[str, ...]
-    scenario: str = "default"
+    scenario: str = DEFAULT
+    """The broker: see scenarios.py."""
     sockem: bool = False
     """Whether they go through librdkafka's emulation of bad networks."""
     protocol: str = "classic"
@@ -32,6 +32,8 @@ class Batch:
     """The Kafka that the tests believe to be talking to."""
     java: bool = False
     """Whether a Java program takes part."""
+    patience: int = 1
+    """By what its timeouts are multiplied."""
     part: str = ""
     """The one function of the test that is to run."""
 
@@ -64,16 +66,17 @@ class TestList:
         broker = content["broker"]
         batches = [
             *_batches(broker["default"]),
-            *_batches(broker["without_acls"], version=BEFORE_ACLS),
+            *_batches(broker[COMPACTION], scenario=COMPACTION),
+            *_batches(broker[LOGINS], scenario=LOGINS),
+            *_batches(broker[TLS], scenario=TLS),
             *_batches(broker["java"], java=True),
             *_batches(broker["sockem"], sockem=True),
             *_batches(broker[NO_AUTO_CREATION], scenario=NO_AUTO_CREATION),
-            *(
-                Batch(number=test[:4], tests=(test,), part=part)
-                for test, parts in broker["parts"].items()
-                for part in parts
-            ),
-            *_batches(broker["consumer_protocol"], protocol="consumer"),
+            *_parts(broker["parts"], DEFAULT),
+            *_parts(broker["parts_admin"], ADMIN),
+            # A silent member is missed after 45 s, as in Kafka; one test waits for 30 s only.
+            *_batches(broker["consumer_protocol"], protocol="consumer", patience=2),
+            *_batches(broker["share_consumers"], patience=2),
         ]
         batches.sort(key=lambda batch: not set(batch.tests) & set(broker["first"]))
         return cls(batches=tuple(batches), excluded=content["excluded"])
@@ -92,3 +95,9 @@ class TestList:
 def _batches(names: list[str], **how: Any) -> Iterator[Batch]:
     for number in sorted({name[:4] for name in names}):
         yield Batch(number=number, tests=tuple(name for name in names if name.startswith(number)), **how)
+
+
+def _parts(tests: dict[str, list[str]], scenario: str) -> Iterator[Batch]:
+    for test, parts in tests.items():
+        for part in parts:
+            yield Batch(number=test[:4], tests=(test,), part=part, scenario=scenario)

@@ -7,6 +7,7 @@ import typer
 
 from posthouse.cli.options import Bootstrap, Json, TopicName, open_client
 from posthouse.cli.output import counted, print_json, print_table, say
+from posthouse.model.inert_settings import INERT_SETTINGS
 
 app = typer.Typer(
     name="topic",
@@ -30,9 +31,7 @@ Unset = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY", help="A setting to go back to its default; may be given several times."),
 ]
-All = Annotated[
-    bool, typer.Option("--all", metavar="", help="Show also the settings that cannot be changed.")
-]
+All = Annotated[bool, typer.Option("--all", metavar="", help="Show also the settings that have no effect.")]
 
 
 @app.command(
@@ -87,7 +86,11 @@ def describe(
     with open_client(context, bootstrap) as client:
         info = client.topic(topic)
         bounds = client.bounds([info])
-        settings = [each for each in client.topic_settings(topic) if all or not each.read_only]
+        settings = [
+            each
+            for each in client.topic_settings(topic)
+            if all or each.is_own or each.name not in INERT_SETTINGS
+        ]
     partitions = [(index, *bounds[topic, index]) for index in range(info.partitions)]
     if json:
         print_json(_described(topic, info.id, partitions, settings))

@@ -53,7 +53,6 @@ class TopicSetting:
     name: str
     value: str
     source: int
-    read_only: bool
     doc: str
 
     @property
@@ -110,7 +109,6 @@ def topic_settings(connection: Connection, name: str) -> list[TopicSetting]:
             name=each.name,
             value=each.value or "",
             source=each.config_source,
-            read_only=each.read_only,
             doc=each.documentation or "",
         )
         for each in result.configs

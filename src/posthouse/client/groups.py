@@ -1,10 +1,11 @@
 """Groups of consumers: which there are, who is in them, and deleting them.
 
-Two protocols exist: in a classic group the members share out the partitions, in a consumer group the broker
-does. A group is described by the API of its protocol; here both look the same.
+Three protocols exist: in a classic group the members share out the partitions, in a consumer group the broker
+does, in a streams group it assigns the tasks of a Kafka Streams application. A group is described by the API
+of its protocol; here they look the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,11 +29,18 @@ from posthouse.protocols.kafka.codec.generated.describe_groups import (
     DescribeGroupsResponse,
 )
 from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from posthouse.protocols.kafka.codec.generated.streams_group_describe import DescribedGroup as StreamsGroup
+from posthouse.protocols.kafka.codec.generated.streams_group_describe import Member as StreamsMember
+from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 
 
 class GroupProtocol(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    STREAMS = "streams"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +74,11 @@ def list_groups(connection: Connection) -> list[GroupInfo]:
         names.setdefault(group.group_type.lower(), []).append(group.group_id)
     consumers = _consumer_groups(connection, names.get(GroupProtocol.CONSUMER, []))
     classics = _classic_groups(connection, names.get(GroupProtocol.CLASSIC, []))
+    streams = _streams_groups(connection, names.get(GroupProtocol.STREAMS, []))
     # A group that was listed may be gone by the time it is described.
     found = [_consumer_info(each) for each in consumers if not _is_missing(each.error_code)]
     found += [_classic_info(each) for each in classics if not _is_missing(each.error_code)]
+    found += [_streams_info(each) for each in streams if not _is_missing(each.error_code)]
     return sorted(found, key=lambda info: info.name)
 
 
@@ -82,6 +92,10 @@ def describe_group(connection: Connection, name: str) -> GroupInfo:
     if not _is_missing(consumer.error_code):
         return _consumer_info(consumer)
     [classic] = _classic_groups(connection, [name])
+    if _is_missing(classic.error_code):
+        [streams] = _streams_groups(connection, [name])
+        if not _is_missing(streams.error_code):
+            return _streams_info(streams)
     return _classic_info(classic)
 
 
@@ -105,6 +119,12 @@ def _classic_groups(connection: Connection, names: list[str]) -> list[ClassicGro
     if not names:
         return []
     return connection.ask(DescribeGroupsRequest(groups=names), DescribeGroupsResponse).groups
+
+
+def _streams_groups(connection: Connection, names: list[str]) -> list[StreamsGroup]:
+    if not names:
+        return []
+    return connection.ask(StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse).groups
 
 
 def _is_missing(code: int) -> bool:
@@ -132,6 +152,40 @@ def _classic_info(group: ClassicGroup) -> GroupInfo:
         protocol=GroupProtocol.CLASSIC,
         assignor=group.protocol_data,
         members=[_classic_member(member) for member in group.members],
+    )
+
+
+def _streams_info(group: StreamsGroup) -> GroupInfo:
+    if group.error_code:
+        raise refused(group.error_code, group.error_message, group.group_id)
+    read: dict[str, list[str]] = {}
+    for each in (group.topology.subtopologies if group.topology else None) or ():
+        read[each.subtopology_id] = [
+            *each.source_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+        ]
+    return GroupInfo(
+        name=group.group_id,
+        state=group.group_state,
+        protocol=GroupProtocol.STREAMS,
+        assignor="sticky",
+        members=[_streams_member(member, read) for member in group.members],
+    )
+
+
+def _streams_member(member: StreamsMember, read: Mapping[str, list[str]]) -> GroupMember:
+    """With the partitions that its active tasks read."""
+    return GroupMember(
+        id=member.member_id,
+        instance=member.instance_id,
+        client=member.client_id,
+        host=_host(member.client_host),
+        partitions=sorted(
+            TopicPartition(topic, index)
+            for tasks in member.assignment.active_tasks
+            for topic in read.get(tasks.subtopology_id, ())
+            for index in tasks.partitions
+        ),
     )
 
 

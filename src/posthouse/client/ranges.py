@@ -9,7 +9,7 @@ from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.connection import Connection
 from posthouse.client.errors import RecordsDamaged, refused
 from posthouse.client.positions import READ_COMMITTED, READ_UNCOMMITTED
-from posthouse.client.reading import Fetched
+from posthouse.client.reading import Fetched, damaged
 from posthouse.client.visibility import Aborted
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
@@ -72,6 +72,8 @@ class RangeReading:
                 raise refused(answer.error_code, None, self.info.name)
             first = next_fetch
             for _, header in iter_headers(answer.records or b""):
+                if header.is_damage:
+                    raise damaged(self.info.name, self._partition, first, header.next_offset)
                 next_fetch = max(next_fetch, header.next_offset)
             if next_fetch < self._end:
                 self._ask(connection, next_fetch)

@@ -75,6 +75,15 @@ class Fetched:
             ) from None
 
 
+def damaged(topic: str, partition: int, first: int, following: int) -> RecordsDamaged:
+    """What a batch stands for that the broker made in place of damaged ones."""
+    return RecordsDamaged(
+        f"offsets {first} to {following - 1} of topic {topic!r}, partition {partition}, are damaged; go on "
+        f"with offset {following}, and see 'posthouse log verify' on the broker's data directory for more",
+        _CORRUPT,
+    )
+
+
 class Reading:
     """Reads partitions of one topic from `positions` on: up to their ends of now, or on and on."""
 
@@ -145,6 +154,8 @@ class Reading:
         # The next offset comes from the headers alone, so that nobody has to decode what is passed on.
         following = first
         for _, header in iter_headers(answer.records):
+            if header.is_damage:
+                raise damaged(self._info.name, index, max(header.base_offset, first), header.next_offset)
             following = max(following, header.next_offset)
         self.positions[index] = following
         end = None if self._ends is None else self._ends[index]

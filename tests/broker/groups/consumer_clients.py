@@ -20,8 +20,10 @@ def topic(name: str, partitions: int) -> Topic:
 
 
 class Group:
-    def __init__(self, *topics: Topic, max_size: int = 100) -> None:
-        self.machine = ConsumerGroup(ConsumerRules(session_seconds=SESSION, max_size=max_size))
+    def __init__(self, *topics: Topic, max_size: int = 100, assignment_seconds: float = 0.0) -> None:
+        self.machine = ConsumerGroup(
+            ConsumerRules(session_seconds=SESSION, max_size=max_size, assignment_seconds=assignment_seconds)
+        )
         self.topics = TopicView(topics)
         self.now = 0.0
         self.numbers = itertools.count(1)

@@ -19,7 +19,7 @@ from posthouse.model.errors import (
     UnsupportedAssignor,
 )
 from posthouse.model.ids import MemberId, PartitionId
-from tests.broker.groups.consumer_clients import REBALANCE, SESSION, Group, settle, topic
+from tests.broker.groups.consumer_clients import REBALANCE, SESSION, Group, SimulatedMember, settle, topic
 
 
 @pytest.fixture
@@ -233,7 +233,35 @@ def test_who_may_commit(group: Group) -> None:
     with pytest.raises(UnknownMember):
         group.machine.check_commit(nobody, 0.0)
     with pytest.raises(StaleMemberEpoch):
-        group.machine.check_commit(MemberIdentity(member=member.id, generation=member.epoch - 1), 0.0)
+        group.machine.check_commit(MemberIdentity(member=member.id, generation=member.epoch + 1), 0.0)
+
+
+def commits(group: Group, member: SimulatedMember, epoch: int, partition: PartitionId) -> bool:
+    identity = MemberIdentity(member=member.id, generation=epoch)
+    try:
+        group.machine.check_commit(identity, group.now)
+        group.machine.check_commit_of(identity, "t", partition)
+    except StaleMemberEpoch:
+        return False
+    return True
+
+
+def test_a_partition_that_stays_can_be_committed_with_an_older_epoch(group: Group) -> None:
+    first, second = group.member(), group.member()
+    settle(first)
+    old, before = first.epoch, first.owned
+    second.report()
+    first.report()
+    lost = before - first.told
+    assert lost
+    # It still has what it is to give up, and commits that with the epoch that it knows.
+    assert all(commits(group, first, old, each) for each in before)
+    settle(first, second)
+    assert first.epoch > old
+    assert all(commits(group, first, old, each) for each in first.owned)
+    assert not any(commits(group, first, old, each) for each in lost)
+    assert not any(commits(group, second, old, each) for each in second.owned)
+    assert all(commits(group, second, second.epoch, each) for each in second.owned)
 
 
 class TestStaticMembers:

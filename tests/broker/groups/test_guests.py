@@ -173,6 +173,27 @@ def test_a_guest_that_does_not_give_up_is_out(group: Group) -> None:
     assert len(host.owned) == 4
 
 
+def test_guests_need_not_join_again_while_the_assignment_is_delayed() -> None:
+    group = Group(topic("t", 4), assignment_seconds=5.0)
+    first, second = Guest(group, "g"), Guest(group, "h")
+    first.join()
+    assert first.sync() == b"t0,t1,t2,t3"
+    second.join()
+    assert second.sync() == b""
+    assert group.machine.epoch > group.machine.target_epoch
+    first.heartbeat()
+    second.heartbeat()
+    group.pass_time(5.0)
+    for guest in (first, second):
+        with pytest.raises(RebalanceInProgress):
+            guest.heartbeat()
+    for _ in range(3):
+        first.turn()
+        second.turn()
+    assert len(first.owned.split(b",")) == len(second.owned.split(b",")) == 2
+    assert group.machine.state is ConsumerState.STABLE
+
+
 def test_silence_ends_a_session(group: Group) -> None:
     guest = Guest(group, "g")
     guest.join()
@@ -246,7 +267,7 @@ class TestMigration:
     def test_members_keep_what_they_have(self) -> None:
         _, classic = self.classic("a", "b")
         there = Group(topic("t", 2))
-        there.machine = upgraded(classic, there.machine._rules, PlainText(), there.topics, 0.0)
+        there.machine = upgraded(classic, there.machine.rules, PlainText(), there.topics, 0.0)
         assert there.machine.epoch == classic.generation
         assert {member.assigned for member in there.machine} == {
             frozenset({topic("t", 2).partition(index)}) for index in range(2)
@@ -266,7 +287,7 @@ class TestMigration:
         waiting = group.member("c", protocols=(("range", b"t"),), needs_id=False)
         waiting.join()
         there = Group(topic("t", 2))
-        upgraded(classic, there.machine._rules, PlainText(), there.topics, 0.0)
+        upgraded(classic, there.machine.rules, PlainText(), there.topics, 0.0)
         assert isinstance(waiting.error, RebalanceInProgress)
 
     def test_metadata_that_nobody_can_read(self) -> None:
@@ -274,7 +295,7 @@ class TestMigration:
         group.stable(group.member("a", protocols=(("range", b""),)))
         there = Group(topic("t", 2))
         with pytest.raises(InconsistentProtocol):
-            upgraded(group.machine, there.machine._rules, PlainText(), there.topics, 0.0)
+            upgraded(group.machine, there.machine.rules, PlainText(), there.topics, 0.0)
         assert group.machine.state is State.STABLE
 
     def test_back(self, group: Group) -> None:

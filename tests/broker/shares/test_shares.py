@@ -9,8 +9,6 @@ import pytest
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
-from posthouse.broker.shares.config import default_config
-from posthouse.broker.shares.configs import ShareConfigs
 from posthouse.broker.shares.fetching import Taken, Wish
 from posthouse.broker.shares.group import ShareBeat
 from posthouse.broker.shares.leases import Acknowledgement, Run, Verdict
@@ -18,7 +16,7 @@ from posthouse.broker.shares.sessions import ShareSession
 from posthouse.broker.shares.store import lane_of
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import PosthouseError, StorageFull, UnknownShareSession
+from posthouse.model.errors import NotLeased, PosthouseError, StorageFull, UnknownShareSession
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
@@ -108,9 +106,16 @@ async def test_a_lease_ends_with_its_time(rig: Rig) -> None:
     assert await rig.say(second, 1, 1, Verdict.ACCEPT) is None
 
 
+async def test_a_member_with_no_room_for_bytes_gets_none(rig: Rig) -> None:
+    session = await rig.join()
+    await rig.produce(b"x")
+    assert await rig.take(session, Wish(max_bytes=0, max_records=10)) == []
+    assert await rig.take(session, Wish(max_bytes=1, max_records=10)) == [Run(0, 0, 1)]
+
+
 async def test_a_silent_member_is_out_and_its_leases_come_back(rig: Rig) -> None:
     await rig.shares.configs.replace(
-        GROUP, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "3600000"}
+        GROUP, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
     )
     silent, other = await rig.join("a"), await rig.join("b")
     await rig.produce(b"x")
@@ -185,19 +190,31 @@ async def test_a_group_that_cannot_be_stored_is_not_there(rig: Rig) -> None:
     assert await rig.take(await rig.join()) == [Run(0, 0, 1)]
 
 
-def test_settings_outlive_defaults_that_do_not_fit_them(caplog: pytest.LogCaptureFixture) -> None:
-    storage = MemoryStorage(ManualClock())
-    value = b'{"share.session.timeout.ms": "2000"}'
-    storage.take_state = lambda space: {b"g": value}  # type: ignore[method-assign]
-    configs = ShareConfigs(storage, default_config(45_000))
-    configs.load()
-    assert configs.get(GROUP) == configs.defaults
-    assert configs.overrides(GROUP) == {"share.session.timeout.ms": "2000"}
-    assert "must be above" in caplog.text
-    short = ShareConfigs(storage, default_config(3000))
-    short.load()
-    assert short.get(GROUP).share_session_timeout_ms == 2000
-    assert short.get(GROUP).share_heartbeat_interval_ms == 1000
+async def test_a_group_can_forbid_to_hold_records_for_longer(rig: Rig) -> None:
+    own = {"share.auto.offset.reset": "earliest", "share.renew.acknowledge.enable": "false"}
+    await rig.shares.configs.replace(GROUP, own)
+    member = await rig.join()
+    await rig.produce(b"x")
+    assert await rig.take(member) == [Run(0, 0, 1)]
+    assert isinstance(await rig.say(member, 0, 0, Verdict.RENEW), NotLeased)
+    await rig.shares.configs.replace(GROUP, {})
+    assert await rig.say(member, 0, 0, Verdict.RENEW) is None
+
+
+async def test_assignments_have_a_least_interval(rig: Rig) -> None:
+    await rig.shares.configs.replace(GROUP, {"share.assignment.interval.ms": "5000"})
+    await rig.join("a")
+    [grown] = [await rig.broker.create_partitions("t", 2)]
+
+    async def assigned() -> int:
+        beat = ShareBeat(member=MemberId("a"), epoch=other_epoch(rig, "a"))
+        answer = await rig.shares.beat(GROUP, beat)
+        return 0 if answer.assignment is None else answer.assignment[grown.id]
+
+    rig.clock.advance(4.9)
+    assert await assigned() == 0
+    rig.clock.advance(0.2)
+    assert await assigned() == 2
 
 
 def test_no_two_partitions_share_a_lane() -> None:

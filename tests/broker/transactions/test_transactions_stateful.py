@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from posthouse.model.errors import ProducerFenced
+from posthouse.model.errors import InvalidTransaction, ProducerFenced
 from tests.broker.transactions.producers import TIMEOUT_MS, Bench, Client
 
 T = TypeVar("T")
@@ -33,6 +33,9 @@ class Player:
 
     client: Client
     is_fenced: bool = False
+    """Another producer has its transactional id."""
+    is_late: bool = False
+    """Its transaction took too long: it has to abort, or to ask for its next epoch, before it can go on."""
     open: list[Written] = field(default_factory=list)
     offset: int | None = None
     started: bool = False
@@ -75,13 +78,13 @@ class Transactions(RuleBasedStateMachine):
 
     def _fenced(self, player: Player) -> None:
         player.decided(commit=False)
-        player.is_fenced = True
+        player.is_fenced, player.is_late = True, False
 
     @rule(player=players, partition=PARTITIONS)
     def write(self, player: Player, partition: int) -> None:
         self.count += 1
         value = b"%d" % self.count
-        if player.is_fenced:
+        if player.is_fenced or player.is_late:
             with pytest.raises(ProducerFenced):
                 self.run(player.client.write(value, partition=partition))
             return
@@ -93,7 +96,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(player=players, offset=st.integers(0, 100))
     def commit_offset(self, player: Player, offset: int) -> None:
-        if player.is_fenced:
+        if player.is_fenced or player.is_late:
             with pytest.raises(ProducerFenced):
                 self.run(player.client.commit_offset(offset))
             return
@@ -103,6 +106,9 @@ class Transactions(RuleBasedStateMachine):
     @rule(player=players, commit=st.booleans(), times=st.integers(1, 2))
     def end(self, player: Player, commit: bool, times: int) -> None:
         client = player.client
+        if player.is_late:
+            self._end_late(player, commit)
+            return
         if not player.started and not player.is_fenced:
             return
         asked = client.producer
@@ -119,6 +125,15 @@ class Transactions(RuleBasedStateMachine):
             self.offset = player.offset
         player.decided(commit=commit)
 
+    def _end_late(self, player: Player, commit: bool) -> None:
+        client = player.client
+        if client.bumps_epoch and not commit:
+            self.run(client.end(commit=False))
+            player.is_late = False
+            return
+        with pytest.raises(InvalidTransaction if client.bumps_epoch else ProducerFenced):
+            self.run(client.end(commit=commit))
+
     @rule(player=players)
     def ask_for_the_next_epoch(self, player: Player) -> None:
         if player.is_fenced:
@@ -127,6 +142,7 @@ class Transactions(RuleBasedStateMachine):
             return
         self.run(player.client.init(again=True))
         player.decided(commit=False)
+        player.is_late = False
 
     @rule(player=consumes(players))
     def leave(self, player: Player) -> None:
@@ -143,7 +159,8 @@ class Transactions(RuleBasedStateMachine):
         self.run(self.bench.broker.transactions.abort_expired())
         for player in self.owners.values():
             if player.started:
-                self._fenced(player)
+                player.decided(commit=False)
+                player.is_late = True
 
     @rule()
     def crash(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import struct
+from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -55,6 +56,17 @@ def batch(*values: bytes | None, codec: Codec = Codec.NONE, timestamp: int = 1_7
 def kio_module(name: str) -> Any:
     """A module of kio's schemas. Not typed: kio has a type for each width of integer."""
     return import_module(f"kio.schema.{name}")
+
+
+@dataclass(frozen=True)
+class OnlyCode:
+    """What is read of an answer that kio cannot read."""
+
+    error_code: int
+
+
+_TIMES_OF_TOKENS = frozenset({38, 39, 40})
+"""Kafka answers with the time -1 where there is no token; kio refuses to read that."""
 
 
 def framed(payload: bytes) -> bytes:
@@ -112,6 +124,8 @@ class Wire:
         correlation_id, pos = decode_response_header(key, version, payload)
         assert correlation_id == self._correlation_id
         body = bytes(payload[pos:])
+        if key in _TIMES_OF_TOKENS:
+            return OnlyCode(error_code=int.from_bytes(body[:2], "big", signed=True))
         value, size = entity_reader(response)(body, 0)
         assert size == len(body)
         return value

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from posthouse.broker.groups.consumer import ConsumerGroup
 from posthouse.broker.groups.membership import NO_GENERATION, MemberIdentity
 from posthouse.broker.groups.offsets import CommittedOffset, Offsets, topic_of
 from posthouse.broker.groups.registry import Registry
+from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     IllegalGeneration,
+    MembershipError,
     OffsetMetadataTooLarge,
     PosthouseError,
     UnknownGroup,
@@ -81,7 +84,7 @@ class GroupOffsets:
         Raises where the member may not commit at all.
         """
         self.check_member(group, identity)
-        results = [self.wrong_with(offset) for offset in offsets]
+        results = [self.wrong_with(offset, group, identity) for offset in offsets]
         puts = self.puts(
             group, [offset for offset, wrong in zip(offsets, results, strict=True) if wrong is None]
         )
@@ -189,13 +192,21 @@ class GroupOffsets:
             if count % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
                 await asyncio.sleep(0)
 
-    def wrong_with(self, new: NewOffset) -> PosthouseError | None:
-        """Why this offset cannot be committed; None if it can."""
+    def wrong_with(
+        self, new: NewOffset, group_id: GroupId, identity: MemberIdentity
+    ) -> PosthouseError | None:
+        """Why this offset cannot be committed by the member; None if it can."""
         topic = self._storage.topics.get(new.partition.topic)
         if topic is None or not 0 <= new.partition.index < topic.partitions:
             return UnknownPartition(f"there is no partition {new.partition}")
         if len(new.metadata.encode()) > self._metadata_bytes:
             return OffsetMetadataTooLarge(f"the text may have {self._metadata_bytes} bytes")
+        group = self._registry.get(group_id)
+        if isinstance(group, ConsumerGroup | StreamsGroup):
+            try:
+                group.check_commit_of(identity, topic.name, new.partition)
+            except MembershipError as error:
+                return error
         return None
 
     def _store(self, puts: list[Put]) -> "asyncio.Future[list[Outcome]]":

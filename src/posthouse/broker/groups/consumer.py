@@ -32,6 +32,7 @@ from posthouse.model.errors import (
     FencedMemberEpoch,
     GroupFull,
     IllegalGeneration,
+    MembershipError,
     StaleMemberEpoch,
     UnknownMember,
     UnreleasedInstance,
@@ -52,11 +53,14 @@ class ConsumerState(Enum):
 class ConsumerRules:
     session_seconds: float
     max_size: int
+    assignment_seconds: float = 0.0
+    """The least time between two assignments."""
 
 
 class ConsumerGroup:
     def __init__(self, rules: ConsumerRules) -> None:
-        self._rules = rules
+        self.rules = rules
+        """May change at any time; what is under way keeps its deadlines."""
         self._members: dict[MemberId, ConsumerMember] = {}
         self._static: dict[InstanceId, MemberId] = {}
         self._holders: dict[PartitionId, MemberId] = {}
@@ -67,6 +71,7 @@ class ConsumerGroup:
         """Ids that were given out to guests and not yet used, and until when they can be."""
         self.epoch = 0
         self.target_epoch = 0
+        self._assigned_at = -math.inf
         self.target: Assignment = {}
         self.wake_at = math.inf
 
@@ -124,13 +129,14 @@ class ConsumerGroup:
         self._resolve(topics, member if changed or is_new else None)
         if is_new or changed:
             self.epoch += 1
-        if self.epoch > self.target_epoch:
+        if self._is_assignment_due(now):
             self._assign()
+            self._assigned_at = now
         self._reconcile(member, beat.owned, now)
         self.seen(member, now)
 
     def seen(self, member: ConsumerMember, now: float) -> None:
-        seconds = member.guest.session_seconds if member.guest else self._rules.session_seconds
+        seconds = member.guest.session_seconds if member.guest else self.rules.session_seconds
         member.expires_at = now + seconds
         self._wake(min(member.expires_at, member.give_up_until))
 
@@ -140,15 +146,36 @@ class ConsumerGroup:
             self.is_empty or (transactional and not identity.member)
         ):
             return
-        self.check_epoch(identity)
+        member = self._known(identity.member)
+        if identity.generation > member.epoch:
+            raise _wrong_epoch(member, f"the member is in epoch {member.epoch}, not {identity.generation}")
+
+    def check_commit_of(self, identity: MemberIdentity, topic: str, partition: PartitionId) -> None:
+        """With an older epoch, a member may commit offsets of partitions that it has had since then: a
+        rebalance that leaves them where they are must not cost it a commit."""
+        member = self._members.get(identity.member)
+        if member is None or identity.generation == member.epoch:
+            return
+        given_in = member.given_in.get(partition)
+        if given_in is None:
+            raise _wrong_epoch(
+                member, f"{topic}-{partition.index} is not the member's in epoch {member.epoch}"
+            )
+        if identity.generation < given_in:
+            raise _wrong_epoch(
+                member, f"the member has {topic}-{partition.index} since epoch {given_in}, not before"
+            )
 
     def check_epoch(self, identity: MemberIdentity) -> None:
-        member = self._members.get(identity.member)
-        if member is None:
-            raise UnknownMember(f"{identity.member!r} is not a member")
+        member = self._known(identity.member)
         if identity.generation != member.epoch:
-            wrong = IllegalGeneration if member.guest else StaleMemberEpoch
-            raise wrong(f"the member is in epoch {member.epoch}, not {identity.generation}")
+            raise _wrong_epoch(member, f"the member is in epoch {member.epoch}, not {identity.generation}")
+
+    def _known(self, member_id: MemberId) -> ConsumerMember:
+        member = self._members.get(member_id)
+        if member is None:
+            raise UnknownMember(f"{member_id!r} is not a member")
+        return member
 
     def tick(self, now: float) -> None:
         """Members that have been silent, or have not let go, for too long are out."""
@@ -175,6 +202,14 @@ class ConsumerGroup:
         """The member that is now behind a static name."""
         return self.get(self._static.get(instance)) if instance is not None else None
 
+    def is_ahead_of(self, member: ConsumerMember, now: float) -> bool:
+        """There is a newer assignment than the member's, or would be if it joined again. As long as the
+        interval between two assignments delays a change, there is nothing for it to do."""
+        return self.target_epoch > member.epoch or self._is_assignment_due(now)
+
+    def _is_assignment_due(self, now: float) -> bool:
+        return self.epoch > self.target_epoch and now >= self._assigned_at + self.rules.assignment_seconds
+
     def can_gain(self, member: ConsumerMember) -> bool:
         """Something that it waits for has become free."""
         missing = self.target.get(member.id, NOTHING) - member.assigned
@@ -196,8 +231,8 @@ class ConsumerGroup:
         return self.add(ConsumerMember(beat))
 
     def add(self, member: ConsumerMember) -> ConsumerMember:
-        if len(self._members) >= self._rules.max_size:
-            raise GroupFull(f"the group has {self._rules.max_size} members already")
+        if len(self._members) >= self.rules.max_size:
+            raise GroupFull(f"the group has {self.rules.max_size} members already")
         self._members[member.id] = member
         if member.instance is not None:
             self._static[member.instance] = member.id
@@ -210,6 +245,7 @@ class ConsumerGroup:
         self._topics = topics
         self._resolved[member.id] = topics.resolved(member.topics, member.pattern)
         self.target[member.id] = member.assigned
+        member.given_in = dict.fromkeys(member.assigned, member.epoch)
         self.seen(member, now)
 
     def expect(self, member_id: MemberId, until: float) -> None:
@@ -263,7 +299,7 @@ class ConsumerGroup:
             self._release(member)
             member.rest()
             self._hold(member)
-            member.expires_at = now + self._rules.session_seconds
+            member.expires_at = now + self.rules.session_seconds
             self._wake(member.expires_at)
         else:
             self.remove(member)
@@ -324,6 +360,11 @@ class ConsumerGroup:
 
     def _wake(self, at: float) -> None:
         self.wake_at = min(self.wake_at, at)
+
+
+def _wrong_epoch(member: ConsumerMember, why: str) -> MembershipError:
+    """As the member's protocol calls it."""
+    return IllegalGeneration(why) if member.guest else StaleMemberEpoch(why)
 
 
 def check_beat(beat: Beat) -> None:

@@ -81,6 +81,7 @@ class ConsumerMember:
         "epoch",
         "expires_at",
         "give_up_until",
+        "given_in",
         "giving_up",
         "guest",
         "id",
@@ -107,6 +108,8 @@ class ConsumerMember:
         self.progress = Progress.STABLE
         self.assigned = NOTHING
         self.giving_up = NOTHING
+        self.given_in: dict[PartitionId, int] = {}
+        """The epoch in which each partition was given to it; those that it gives up are in it, too."""
         self.expires_at = math.inf
         self.give_up_until = math.inf
         self.guest: Guest | None = None
@@ -176,6 +179,7 @@ class ConsumerMember:
     def _settle(
         self, assigned: frozenset[PartitionId], giving_up: frozenset[PartitionId], progress: Progress
     ) -> None:
+        self.given_in = {each: self.given_in.get(each, self.epoch) for each in assigned | giving_up}
         self.assigned = assigned
         self.giving_up = giving_up
         self.progress = progress

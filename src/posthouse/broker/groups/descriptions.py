@@ -16,6 +16,8 @@ class GroupKind(Enum):
     """The members share the partitions out."""
     CONSUMER = auto()
     """The broker does."""
+    STREAMS = auto()
+    """The broker assigns the tasks of a Kafka Streams application."""
     SHARE = auto()
     """Nobody: records go to whoever asks. See `broker.shares`."""
 

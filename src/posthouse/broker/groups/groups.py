@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
 from posthouse.broker.groups.committing import GroupOffsets
+from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.consumer import ConsumerGroup, ConsumerRules, check_beat
 from posthouse.broker.groups.consumer_member import JOINING, Beat, BeatAnswer
 from posthouse.broker.groups.descriptions import (
@@ -35,8 +36,13 @@ from posthouse.broker.groups.membership import (
 )
 from posthouse.broker.groups.metadata import MemberMetadata
 from posthouse.broker.groups.migration import downgraded, upgraded
-from posthouse.broker.groups.registry import Registry
+from posthouse.broker.groups.registry import Group, Registry
 from posthouse.broker.groups.states import State
+from posthouse.broker.groups.streams import StreamsGroup, StreamsRules
+from posthouse.broker.groups.streams_answers import StreamsAnswer
+from posthouse.broker.groups.streams_member import JOINING as STREAMS_JOINING
+from posthouse.broker.groups.streams_member import StreamsBeat, check_streams_beat
+from posthouse.broker.groups.streams_store import stored_topologies
 from posthouse.broker.groups.topic_view import TopicView
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
@@ -54,17 +60,26 @@ from posthouse.model.errors import (
 )
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.settings import Settings
-from posthouse.storage.interface import Storage
+from posthouse.storage.interface import Space, Storage
 
 ResultT = TypeVar("ResultT")
+
+STREAMS_PROTOCOL_TYPE = "streams"
 
 
 class Groups:
     """Owned by the event loop."""
 
     def __init__(
-        self, storage: Storage, topics: Topics, settings: Settings, clock: Clock, metadata: MemberMetadata
+        self,
+        storage: Storage,
+        topics: Topics,
+        settings: Settings,
+        clock: Clock,
+        metadata: MemberMetadata,
+        configs: GroupConfigs,
     ) -> None:
+        self._storage = storage
         self._settings = settings
         self._clock = clock
         self._registry = Registry(storage, clock, self._settled)
@@ -77,9 +92,7 @@ class Groups:
             new_member_id=_new_member_id,
             same_subscription=self._same_subscription,
         )
-        self._consumer_rules = ConsumerRules(
-            session_seconds=settings.group_session_ms / 1000, max_size=settings.group_max_size
-        )
+        self._configs = configs
         self._view: TopicView | None = None
         self._closed = False
 
@@ -89,6 +102,9 @@ class Groups:
     def load(self) -> None:
         self.offsets.load()
         self._registry.load(self.offsets.groups())
+        for group_id, topology in stored_topologies(self._storage.take_state(Space.STREAMS_GROUPS)):
+            self._registry.put(group_id, StreamsGroup(self._streams_rules(group_id), topology))
+            self._registry.touched(group_id)
 
     def close(self) -> None:
         """Nobody is left waiting, and nobody can begin to."""
@@ -113,7 +129,13 @@ class Groups:
             if self.offsets.is_share_group(group_id):
                 raise InconsistentProtocol(f"the group {group_id!r} is a share group")
             group = self._registry.get(group_id)
-            if group is None or (isinstance(group, ConsumerGroup) and group.is_empty):
+            if isinstance(group, StreamsGroup) and not group.is_empty:
+                raise InconsistentProtocol(f"the group {group_id!r} is a streams group")
+            if (
+                group is None
+                or isinstance(group, StreamsGroup)
+                or (isinstance(group, ConsumerGroup) and group.is_empty)
+            ):
                 if request.member is not None:
                     raise UnknownMember(f"{request.member!r} is not a member")
                 group = ClassicGroup(self._rules)
@@ -127,7 +149,7 @@ class Groups:
 
     def sync(self, group_id: GroupId, request: SyncRequest) -> "asyncio.Future[Synced | PosthouseError]":
         def start(reply: Reply[Synced]) -> None:
-            group = self._known(group_id)
+            group = self._known_classic(group_id)
             if isinstance(group, ConsumerGroup):
                 reply(self._guests(group).sync(request, self._topics_now(), self._clock.monotonic()))
             else:
@@ -137,7 +159,7 @@ class Groups:
 
     def heartbeat(self, group_id: GroupId, identity: MemberIdentity) -> None:
         self._check_usable(group_id)
-        group = self._known(group_id)
+        group = self._known_classic(group_id)
         members = self._guests(group) if isinstance(group, ConsumerGroup) else group
         members.heartbeat(identity, self._clock.monotonic())
         self._registry.touched(group_id)
@@ -146,7 +168,7 @@ class Groups:
         """One result per member: None where it has left."""
         self._check_usable(group_id)
         try:
-            group = self._known(group_id)
+            group = self._known_classic(group_id)
             if isinstance(group, ConsumerGroup):
                 return self._guests(group).leave(leaving)
             return group.leave(leaving, self._clock.monotonic())
@@ -159,23 +181,67 @@ class Groups:
         check_beat(beat)
         self.offsets.check_kind(group_id)
         group = self._registry.get(group_id)
+        if isinstance(group, StreamsGroup):
+            raise UnknownGroup(f"the group {group_id!r} is a streams group")
         if not isinstance(group, ConsumerGroup):
             if beat.epoch != JOINING:
                 raise UnknownMember(f"{beat.member!r} is not a member")
-            group = self._taken_over(group)
+            group = self._taken_over(group_id, group)
             self._registry.put(group_id, group)
+        group.rules = self._consumer_rules(group_id)
         try:
             return group.beat(beat, self._topics_now(), self._clock.monotonic())
         finally:
             self._registry.touched(group_id)
 
-    def _taken_over(self, group: ClassicGroup | None) -> ConsumerGroup:
-        if group is None or group.is_empty:
-            return ConsumerGroup(self._consumer_rules)
-        now = self._clock.monotonic()
-        return upgraded(group, self._consumer_rules, self._metadata, self._topics_now(), now)
+    def beat_streams(self, group_id: GroupId, beat: StreamsBeat) -> StreamsAnswer:
+        """A member of a Kafka Streams application joins, reports or leaves."""
+        self._check_usable(group_id)
+        check_streams_beat(beat)
+        self.offsets.check_kind(group_id)
+        group = self._registry.get(group_id)
+        if not isinstance(group, StreamsGroup):
+            if isinstance(group, ConsumerGroup) or (group is not None and not group.is_empty):
+                raise UnknownGroup(f"the group {group_id!r} is not a streams group")
+            if beat.epoch != STREAMS_JOINING:
+                raise UnknownMember(f"{beat.member!r} is not a member")
+            group = StreamsGroup(self._streams_rules(group_id))
+        group.rules = self._streams_rules(group_id)
+        topology = group.topology
+        answer = group.beat(beat, self._topics_now(), self._clock.monotonic())
+        if self._registry.get(group_id) is not group:
+            self._registry.put(group_id, group)
+        if group.topology != topology:
+            self._registry.keep_topology(group_id, group)
+        self._registry.touched(group_id)
+        return answer
 
-    def _settled(self, group: ClassicGroup | ConsumerGroup) -> ClassicGroup | ConsumerGroup:
+    def _streams_rules(self, group_id: GroupId) -> StreamsRules:
+        config = self._configs.get(group_id)
+        return StreamsRules(
+            session_seconds=config.streams_session_timeout_ms / 1000,
+            max_size=self._settings.group_max_size,
+            initial_seconds=config.streams_initial_rebalance_delay_ms / 1000,
+            assignment_seconds=config.streams_assignment_interval_ms / 1000,
+            standbys=config.streams_num_standby_replicas,
+        )
+
+    def _consumer_rules(self, group_id: GroupId) -> ConsumerRules:
+        config = self._configs.get(group_id)
+        return ConsumerRules(
+            session_seconds=config.consumer_session_timeout_ms / 1000,
+            max_size=self._settings.group_max_size,
+            assignment_seconds=config.consumer_assignment_interval_ms / 1000,
+        )
+
+    def _taken_over(self, group_id: GroupId, group: ClassicGroup | None) -> ConsumerGroup:
+        rules = self._consumer_rules(group_id)
+        if group is None or group.is_empty:
+            return ConsumerGroup(rules)
+        now = self._clock.monotonic()
+        return upgraded(group, rules, self._metadata, self._topics_now(), now)
+
+    def _settled(self, group: Group) -> Group:
         if isinstance(group, ConsumerGroup) and group.has_only_guests:
             now = self._clock.monotonic()
             return downgraded(group, self._rules, self._metadata, self._topics_now(), now)
@@ -193,7 +259,9 @@ class Groups:
         """Raises where a member asks for offsets of a time that is over for it, or there can be none."""
         self.offsets.check_kind(group_id)
         group = self._registry.get(group_id)
-        if isinstance(group, ConsumerGroup) and identity.member and identity.generation != NO_GENERATION:
+        if isinstance(group, ConsumerGroup | StreamsGroup) and (
+            identity.member and identity.generation != NO_GENERATION
+        ):
             group.check_epoch(identity)
 
     def listed(self) -> list[ListedGroup]:
@@ -218,6 +286,12 @@ class Groups:
             return describe_consumer(group)
         raise UnknownGroup(f"there is no group {group_id!r} whose partitions the broker assigns")
 
+    def describe_streams(self, group_id: GroupId) -> StreamsGroup:
+        group = self._registry.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        raise UnknownGroup(f"there is no streams group {group_id!r}")
+
     async def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[PartitionId]
     ) -> list[PosthouseError | None]:
@@ -235,8 +309,8 @@ class Groups:
             for partition in partitions
         ]
 
-    def _topics_read(self, group_id: GroupId, group: ClassicGroup | ConsumerGroup) -> frozenset[TopicId]:
-        if isinstance(group, ConsumerGroup):
+    def _topics_read(self, group_id: GroupId, group: Group) -> frozenset[TopicId]:
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             return group.subscribed_topics()
         names = classic_subscription(group, self._metadata)
         if names is None:
@@ -270,9 +344,9 @@ class Groups:
         self._registry.touched(group_id)
         return answered
 
-    def _known(self, group_id: GroupId) -> ClassicGroup | ConsumerGroup:
+    def _known_classic(self, group_id: GroupId) -> ClassicGroup | ConsumerGroup:
         group = self._registry.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             raise UnknownMember(f"the group {group_id!r} has no members")
         return group
 
@@ -294,7 +368,11 @@ class Groups:
             raise InvalidSessionTimeout(f"a session timeout must be between {low} and {high} ms")
 
 
-def _listed(group_id: GroupId, group: ClassicGroup | ConsumerGroup | None) -> ListedGroup:
+def _listed(group_id: GroupId, group: Group | None) -> ListedGroup:
+    if isinstance(group, StreamsGroup):
+        return ListedGroup(
+            id=group_id, kind=GroupKind.STREAMS, state=group.state, protocol_type=STREAMS_PROTOCOL_TYPE
+        )
     if isinstance(group, ConsumerGroup):
         return ListedGroup(
             id=group_id, kind=GroupKind.CONSUMER, state=group.state, protocol_type=GUEST_PROTOCOL_TYPE

@@ -75,7 +75,7 @@ class Guests:
             protocol,
         ):
             raise InconsistentProtocol(f"the member joined with {protocol!r}")
-        if self._group.epoch > member.epoch and member.progress is not Progress.GIVING_UP:
+        if self._group.is_ahead_of(member, now) and member.progress is not Progress.GIVING_UP:
             raise RebalanceInProgress("the group has changed")
         self._group.seen(member, now)
         return Synced(
@@ -87,7 +87,7 @@ class Guests:
     def heartbeat(self, identity: MemberIdentity, now: float) -> None:
         member, _ = self._checked(identity)
         must_join = (
-            self._group.epoch > member.epoch
+            self._group.is_ahead_of(member, now)
             or member.progress is Progress.GIVING_UP
             or (member.progress is Progress.WAITING and self._group.can_gain(member))
         )

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from posthouse.broker.groups.alarms import Alarms
 from posthouse.broker.groups.classic import ClassicGroup
 from posthouse.broker.groups.consumer import ConsumerGroup
+from posthouse.broker.groups.streams import StreamsGroup
+from posthouse.broker.groups.streams_store import drop_topology, put_topology
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 _VERSION = 1
 _VALUE = struct.Struct(">Bq")
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 class Registry:
@@ -60,15 +62,23 @@ class Registry:
         return self._groups.get(group_id)
 
     def put(self, group_id: GroupId, group: Group) -> None:
+        """In the place of what was there."""
+        if isinstance(self._groups.get(group_id), StreamsGroup):
+            self._store([drop_topology(group_id)])
         self._groups[group_id] = group
+
+    def keep_topology(self, group_id: GroupId, group: StreamsGroup) -> None:
+        if group.topology is not None:
+            self._store([put_topology(group_id, group.topology)])
 
     def forget(self, group_id: GroupId) -> list[Put]:
         """Gone at once; returns what makes that durable."""
-        self._groups.pop(group_id, None)
+        group = self._groups.pop(group_id, None)
         self._alarms.drop(group_id)
-        if self._empty_since.pop(group_id, None) is None:
-            return []
-        return [Put(Space.GROUPS, group_id.encode(), None)]
+        puts = [drop_topology(group_id)] if isinstance(group, StreamsGroup) else []
+        if self._empty_since.pop(group_id, None) is not None:
+            puts.append(Put(Space.GROUPS, group_id.encode(), None))
+        return puts
 
     def empty_since(self, group_id: GroupId) -> int | None:
         """In ms; None while it has members or has never had any."""
@@ -106,15 +116,16 @@ class Registry:
         self._store([Put(Space.GROUPS, group_id.encode(), value) for group_id in group_ids])
 
     def _store(self, puts: list[Put]) -> None:
-        """Nobody waits for it: if it is lost, offsets live longer than they need to."""
+        """No request waits for it: if it is lost, offsets live longer than they need to, or a streams group
+        without members is taken for a classic one."""
         if not puts:
             return
         try:
             self._storage.commit(puts).add_done_callback(_log_failure)
         except PosthouseError as error:
-            log.warning("that a group is empty is not stored: %s", error)
+            log.warning("what became of a group is not stored: %s", error)
 
 
 def _log_failure(done: "asyncio.Future[list[Outcome]]") -> None:
     if not done.cancelled() and done.exception() is not None:
-        log.warning("that a group is empty is not stored: %s", done.exception())
+        log.warning("what became of a group is not stored: %s", done.exception())

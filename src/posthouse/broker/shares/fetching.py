@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from posthouse.broker.groups.config import GroupConfig, Isolation
+from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.shares.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
-from posthouse.broker.shares.config import Isolation, ShareConfig
-from posthouse.broker.shares.configs import ShareConfigs
 from posthouse.broker.shares.leases import Run
 from posthouse.broker.shares.partition import SharePartition
 from posthouse.broker.shares.partitions import SharePartitions
@@ -30,6 +30,7 @@ _SCATTERED_BYTES = 64 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     max_bytes: int
+    """A first batch may be larger; but 0 takes none."""
     min_bytes: int = 1
     max_records: int
     is_strict: bool = False
@@ -96,7 +97,7 @@ class Fetching:
         storage: Storage,
         clock: Clock,
         partitions: SharePartitions,
-        configs: ShareConfigs,
+        configs: GroupConfigs,
         wait_for_records: WaitForRecords,
         leased: Callable[[GroupId, PartitionId, SharePartition], None],
     ) -> None:
@@ -157,7 +158,7 @@ class Fetching:
         return harvest
 
     async def _search(
-        self, group: GroupId, partition: PartitionId, config: ShareConfig, harvest: _Harvest
+        self, group: GroupId, partition: PartitionId, config: GroupConfig, harvest: _Harvest
     ) -> None:
         share = await self._partitions.opened(group, partition)
         if share.expire(self._clock.monotonic(), config.terms):
@@ -177,7 +178,7 @@ class Fetching:
                 partition,
                 offset,
                 max(min(harvest.room, _SCATTERED_BYTES) if scattered else harvest.room, 0),
-                at_least_one=not harvest.records,
+                at_least_one=not harvest.records and harvest.wish.max_bytes > 0,
                 stable_only=stable_only,
             )
             is_aborted: Aborted = nothing_aborted

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.groups.membership import Client
 from posthouse.model.errors import BadRequest, FencedMemberEpoch, GroupFull, UnknownMember
 from posthouse.model.ids import MemberId, TopicId
@@ -49,8 +50,32 @@ class ShareBeatAnswer:
     """None: no change."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRules:
+    session_seconds: float
+    assignment_seconds: float = 0.0
+    """The least time between two assignments to a member."""
+
+    @classmethod
+    def of(cls, config: GroupConfig) -> "ShareRules":
+        return cls(
+            session_seconds=config.share_session_timeout_ms / 1000,
+            assignment_seconds=config.share_assignment_interval_ms / 1000,
+        )
+
+
 class ShareMember:
-    __slots__ = ("assigned", "client", "epoch", "expires_at", "id", "previous_epoch", "rack", "topics")
+    __slots__ = (
+        "assigned",
+        "assigned_at",
+        "client",
+        "epoch",
+        "expires_at",
+        "id",
+        "previous_epoch",
+        "rack",
+        "topics",
+    )
 
     def __init__(self, member_id: MemberId) -> None:
         self.id = member_id
@@ -59,6 +84,7 @@ class ShareMember:
         self.topics: frozenset[str] = frozenset()
         self.epoch = self.previous_epoch = JOINING
         self.assigned: Assignment = NOTHING
+        self.assigned_at = -math.inf
         self.expires_at = math.inf
 
 
@@ -83,7 +109,7 @@ class ShareGroup:
         return any(topic in member.topics for member in self)
 
     def beat(
-        self, beat: ShareBeat, find: Callable[[str], Topic | None], now: float, session_seconds: float
+        self, beat: ShareBeat, find: Callable[[str], Topic | None], now: float, rules: ShareRules
     ) -> ShareBeatAnswer:
         if beat.epoch == LEAVING:
             self._known(beat.member)
@@ -92,12 +118,14 @@ class ShareGroup:
         member = self._joining(beat) if beat.epoch == JOINING else self._reporting(beat)
         before = member.assigned
         self._update(member, beat)
-        member.assigned = _resolved(member.topics, find)
+        if now >= member.assigned_at + rules.assignment_seconds:
+            member.assigned = _resolved(member.topics, find)
         if member.assigned != before:
+            member.assigned_at = now
             self.epoch += 1
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
-        member.expires_at = now + session_seconds
+        member.expires_at = now + rules.session_seconds
         tell = beat.epoch == JOINING or beat.topics is not None or member.assigned != before
         return ShareBeatAnswer(epoch=member.epoch, assignment=member.assigned if tell else None)
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
+from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.queues.progress import Progress, lane_of
 from posthouse.broker.queues.settling import Settling
 from posthouse.broker.shares import store
-from posthouse.broker.shares.configs import ShareConfigs
 from posthouse.broker.shares.partition import SharePartition
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownGroup
@@ -17,7 +17,7 @@ from posthouse.storage.interface import Operation, Put, Space, Storage
 class SharePartitions:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, clock: Clock, configs: ShareConfigs) -> None:
+    def __init__(self, storage: Storage, clock: Clock, configs: GroupConfigs) -> None:
         self._storage = storage
         self._clock = clock
         self._configs = configs

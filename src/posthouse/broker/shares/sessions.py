@@ -1,6 +1,7 @@
 """What members fetch from, remembered between their requests, so that they name only what changes."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
@@ -57,12 +58,24 @@ class ShareSessions:
         return iter(self._sessions.values())
 
     def open(self, group: GroupId, member: MemberId, connection: Connection) -> ShareSession:
-        """A new one, in the place of any that the member has."""
+        """A new one, in the place of any that the member has.
+
+        When there are too many, a connection that has several gives its oldest up, unless it is the one that
+        asks. So nobody keeps others out by opening many: those who fetch have one.
+        """
         if len(self._sessions) >= _MOST and (group, member) not in self._sessions:
-            raise TooManyShareSessions(f"there are {_MOST} sessions already")
+            self._make_room(connection)
         session = self._sessions[group, member] = ShareSession(group, member, connection)
         session.epoch = 1
         return session
+
+    def _make_room(self, asking: Connection) -> None:
+        counts = Counter(session.connection for session in self)
+        most, count = counts.most_common(1)[0]
+        if count <= max(counts[asking], 1):
+            raise TooManyShareSessions(f"there are {_MOST} sessions already")
+        oldest = next(session for session in self if session.connection is most)
+        self.close(oldest.group, oldest.member)
 
     def find(self, group: GroupId, member: MemberId) -> ShareSession | None:
         return self._sessions.get((group, member))

@@ -8,13 +8,20 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.descriptions import GroupKind, ListedGroup
 from posthouse.broker.housekeeping import Housekeeping
-from posthouse.broker.shares.config import default_config
-from posthouse.broker.shares.configs import ShareConfigs
 from posthouse.broker.shares.fetching import Fetching, Taken, WaitForRecords, Wish
-from posthouse.broker.shares.group import JOINING, LEAVING, ShareBeat, ShareBeatAnswer, ShareGroup, check_beat
-from posthouse.broker.shares.leases import Acknowledgement
+from posthouse.broker.shares.group import (
+    JOINING,
+    LEAVING,
+    ShareBeat,
+    ShareBeatAnswer,
+    ShareGroup,
+    ShareRules,
+    check_beat,
+)
+from posthouse.broker.shares.leases import Acknowledgement, Verdict
 from posthouse.broker.shares.partition import SharePartition
 from posthouse.broker.shares.partitions import SharePartitions
 from posthouse.broker.shares.sessions import Connection, ShareSession, ShareSessions
@@ -24,6 +31,7 @@ from posthouse.model.errors import (
     GroupNotEmpty,
     GroupsClosed,
     InvalidGroupId,
+    NotLeased,
     PosthouseError,
     UnknownGroup,
     UnknownPartition,
@@ -49,6 +57,7 @@ class Shares:
         topics: Topics,
         settings: Settings,
         clock: Clock,
+        configs: GroupConfigs,
         wait_for_records: WaitForRecords,
         is_stream_group: Callable[[GroupId], bool],
     ) -> None:
@@ -57,7 +66,7 @@ class Shares:
         self._clock = clock
         self._max_size = settings.group_max_size
         self._is_stream_group = is_stream_group
-        self.configs = ShareConfigs(storage, default_config(settings.group_session_ms))
+        self.configs = configs
         self.sessions = ShareSessions()
         self._partitions = SharePartitions(storage, clock, self.configs)
         self._fetching = Fetching(
@@ -70,7 +79,6 @@ class Shares:
         self._closed = False
 
     def load(self) -> None:
-        self.configs.load()
         self._partitions.load()
         self._groups = {group_id: ShareGroup(self._max_size) for group_id in self._partitions.groups()}
         self._timer.start()
@@ -113,27 +121,34 @@ class Shares:
         """A member joins, reports or leaves. A new group is stored before its first member is in it."""
         if self._closed:
             raise GroupsClosed("the broker is stopping")
-        if not group_id:
-            raise InvalidGroupId("a group must have a name")
+        _check_name(group_id)
         check_beat(beat)
-        if self._is_stream_group(group_id):
-            raise UnknownGroup(f"the group {group_id!r} is not a share group")
-        if group_id not in self._groups and beat.epoch == JOINING:
-            self._groups[group_id] = ShareGroup(self._max_size)
-            try:
-                await self._partitions.add_group(group_id)
-            except PosthouseError:
-                self._groups.pop(group_id, None)
-                raise
-        seconds = self.configs.get(group_id).share_session_timeout_ms / 1000
+        self._check_kind(group_id)
+        if beat.epoch == JOINING:
+            await self._create_missing(group_id)
         now = self._clock.monotonic()
-        answer = self.get(group_id).beat(beat, self._topics.find, now, seconds)
+        rules = ShareRules.of(self.configs.get(group_id))
+        answer = self.get(group_id).beat(beat, self._topics.find, now, rules)
         session = self.sessions.find(group_id, beat.member)
         if session is not None and beat.epoch in (JOINING, LEAVING):
             session.ends_at = math.inf if beat.epoch == JOINING else now + _GOODBYE_SECONDS
         if answer.assignment is not None:
             self._open(group_id, answer.assignment)
         return answer
+
+    def _check_kind(self, group_id: GroupId) -> None:
+        if self._is_stream_group(group_id):
+            raise UnknownGroup(f"the group {group_id!r} is not a share group")
+
+    async def _create_missing(self, group_id: GroupId) -> None:
+        if group_id in self._groups:
+            return
+        self._groups[group_id] = ShareGroup(self._max_size)
+        try:
+            await self._partitions.add_group(group_id)
+        except PosthouseError:
+            self._groups.pop(group_id, None)
+            raise
 
     def _open(self, group_id: GroupId, assignment: Mapping[TopicId, int]) -> None:
         """A group begins where a partition ended when its first member came, not when that first read."""
@@ -205,7 +220,8 @@ class Shares:
         said: Mapping[PartitionId, Sequence[Acknowledgement]],
     ) -> dict[PartitionId, PosthouseError | None]:
         """All that is valid is stored when this returns. For each partition None, or what is wrong."""
-        terms = self.configs.get(group_id).terms
+        config = self.configs.get(group_id)
+        terms, may_renew = config.terms, config.share_renew_acknowledge_enable
         now = self._clock.monotonic()
         results: dict[PartitionId, PosthouseError | None] = {}
         settled: dict[PartitionId, SharePartition] = {}
@@ -214,6 +230,8 @@ class Shares:
             try:
                 if share is None:
                     raise UnknownPartition(f"the group {group_id!r} reads nothing from {partition}")
+                if not may_renew and any(Verdict.RENEW in each.verdicts for each in acknowledgements):
+                    raise NotLeased(f"in the group {group_id!r} records cannot be held for longer")
                 share.trim(self._storage.bounds(partition).start)
                 share.acknowledge(member, acknowledgements, now, terms)
                 results[partition] = None
@@ -238,16 +256,32 @@ class Shares:
     # Progress
 
     def progress(self, group_id: GroupId) -> Mapping[PartitionId, SharePartition]:
-        """Every partition that the group has begun to read. Raises UnknownGroup."""
-        self.get(group_id)
-        shares = self._partitions.of(group_id)
-        for partition, share in shares.items():
-            share.trim(self._storage.bounds(partition).start)
-        return shares
+        """Every partition that the group has begun to read; none for a group that does not exist (yet)."""
+        if group_id not in self._groups:
+            return {}
+        found: dict[PartitionId, SharePartition] = {}
+        for partition, share in self._partitions.of(group_id).items():
+            try:
+                share.trim(self._storage.bounds(partition).start)
+            except UnknownPartition:
+                continue  # its topic has just been deleted, and the group is about to forget it
+            found[partition] = share
+        return found
+
+    def check_movable(self, group_id: GroupId) -> None:
+        """Raises unless the group has no members. It need not exist."""
+        _check_name(group_id)
+        self._check_kind(group_id)
+        if group_id in self._groups:
+            self.check_empty(group_id)
 
     async def move(self, group_id: GroupId, offsets: Mapping[PartitionId, int]) -> None:
-        """Begin anew at these offsets."""
-        self.check_empty(group_id)
+        """Begin anew at these offsets. A group that does not exist is created, to begin there one day."""
+        self.check_movable(group_id)
+        if not offsets:
+            return
+        await self._create_missing(group_id)
+        self.check_empty(group_id)  # a member may have joined in the meantime
         await self._partitions.move(group_id, offsets)
 
     async def forget_topic(self, group_id: GroupId, topic: TopicId) -> bool:
@@ -256,6 +290,7 @@ class Shares:
         return await self._partitions.forget_topic(group_id, topic)
 
     def check_empty(self, group_id: GroupId) -> None:
+        _check_name(group_id)
         if not self.get(group_id).is_empty:
             raise GroupNotEmpty(f"the group {group_id!r} has members")
 
@@ -271,3 +306,8 @@ class Shares:
             for topic in topics:
                 await self._partitions.forget_topic(group_id, topic)
             self._fetching.became_ready(group_id)
+
+
+def _check_name(group_id: GroupId) -> None:
+    if not group_id:
+        raise InvalidGroupId("a group must have a name")

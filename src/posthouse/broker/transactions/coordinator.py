@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from posthouse.broker.transactions import lost_state
 from posthouse.broker.transactions.admission import Admission
 from posthouse.broker.transactions.ending import Ending, abort_hanging
 from posthouse.broker.transactions.member import Member
@@ -38,6 +39,7 @@ from posthouse.model.errors import (
     Unavailable,
     UnknownProducerId,
 )
+from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import PartitionId
 from posthouse.storage.interface import Operation, Put, Storage
 from posthouse.storage.producers import NOT_OPEN
@@ -46,6 +48,9 @@ log = logging.getLogger(__name__)
 
 IDLE_MS = 7 * 24 * 3600 * 1000
 """How long a transactional id that nobody uses is remembered."""
+
+_ENDED = (TransactionState.COMMITTED, TransactionState.ABORTED)
+_RESUMABLE = (TransactionState.EMPTY, *_ENDED)
 
 
 class Transactions:
@@ -69,24 +74,28 @@ class Transactions:
         )
         self.together = Together(self.ids, self.steps)
 
-    def load(self) -> None:
+    async def load(self) -> None:
         self.producer_ids.load()
         self.ids.load(self._storage)
         self.together.load(self._storage)
+        if self._storage.has_lost_commits:
+            await self.producer_ids.skip_lost()
+            await lost_state.restore(self._storage, self.ids, self._clock.now_ms())
 
     async def close(self) -> None:
         """Wait for what has begun."""
         await self.steps.close()
 
     async def init_producer(
-        self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
+        self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""
     ) -> ProducerIdentity:
         """A producer's first step. Whoever used the transactional id before is fenced from here on.
 
-        With `expected` a producer that is in use asks for its next epoch.
+        With `expected` a producer that is in use asks for its next epoch. Without a transactional id the
+        producer belongs to its `owner`.
         """
         if id is None:
-            return ProducerIdentity(await self.producer_ids.take(), 0)
+            return ProducerIdentity(await self.producer_ids.take(owner), 0)
         if not 0 < timeout_ms <= self._max_timeout_ms:
             raise InvalidTimeout(f"a transaction may take 1 to {self._max_timeout_ms} ms, not {timeout_ms}")
         return await self.steps.undisturbed(self._init_producer(id, timeout_ms, expected))
@@ -99,8 +108,9 @@ class Transactions:
             return await self._first_producer(id, timeout_ms)
         with self.steps.exclusively(transaction):
             if expected is not None and expected != transaction.producer:
-                if expected == transaction.previous and transaction.state is TransactionState.EMPTY:
-                    return transaction.producer  # it asks again because it has not heard the answer
+                if expected == transaction.previous and transaction.state in _RESUMABLE:
+                    # It has not heard the answer, or its transaction took too long: its epoch is new already.
+                    return transaction.producer
                 raise ProducerFenced(f"transactional id {id!r} belongs to another producer by now")
             after = replace(
                 transaction,
@@ -198,7 +208,9 @@ class Transactions:
         transaction = self._of(member)
         outcome = TransactionState.COMMITTED if commit else TransactionState.ABORTED
         if member.bumps_epoch:
-            if transaction.previous == member.producer and transaction.state is outcome:
+            if transaction.previous == member.producer and transaction.state in _ENDED:
+                if transaction.state is not outcome:
+                    raise InvalidTransaction(f"the transaction of {member.id!r} has ended otherwise")
                 return transaction.producer
             # Its client cannot know whether a batch that failed has begun a transaction.
             nothing_to_end = transaction.work is None and commit
@@ -235,14 +247,15 @@ class Transactions:
             self.steps.arrived(partition, marker.header.length)
 
     async def abort_expired(self) -> None:
-        """Give up what has been open for too long; its producer finds itself fenced."""
+        """Give up what has been open for too long. Its producer cannot write any more before it has aborted
+        or asked for its next epoch; it is then told the one that it has been given here."""
         for transaction in self.ids.open():
             work = transaction.work
             if work is None or transaction.is_busy:
                 continue
             if self._seconds_open(work) * 1000 >= transaction.timeout_ms:
-                log.warning("the transaction of %r took too long and is aborted", transaction.id)
-                await self._give_up(transaction)
+                log.warning("the transaction of %r took too long and is aborted", excerpt(transaction.id))
+                await self._give_up(transaction, resumable=True)
             elif work.is_doubtful:
                 await self._give_up(transaction)
 
@@ -262,20 +275,22 @@ class Transactions:
                 if self.ids.find(each.id) is each and each.work is None:
                     self.ids.forget(each)
 
-    async def _give_up(self, transaction: Transaction) -> None:
+    async def _give_up(self, transaction: Transaction, *, resumable: bool = False) -> None:
         """Fence it on the broker's own account. `abort_expired` tries again what fails."""
         try:
-            await self.steps.undisturbed(self._fence(transaction))
+            await self.steps.undisturbed(self._fence(transaction, resumable=resumable))
         except Unavailable as error:
-            log.warning("the transaction of %r cannot be aborted yet: %s", transaction.id, error)
+            log.warning("the transaction of %r cannot be aborted yet: %s", excerpt(transaction.id), error)
 
-    async def _fence(self, transaction: Transaction) -> None:
-        """Give the transaction up and make its producer's epoch invalid."""
+    async def _fence(self, transaction: Transaction, *, resumable: bool = False) -> None:
+        """Give the transaction up and make its producer's epoch invalid. A `resumable` producer is known by
+        its old epoch when it asks what it is to go on with."""
         with self.steps.exclusively(transaction):
+            producer = transaction.producer.next_epoch
             after = replace(
                 transaction,
-                producer=transaction.producer.next_epoch,
-                previous=NOBODY,
+                producer=producer,
+                previous=transaction.producer if resumable and producer.epoch <= MAX_EPOCH else NOBODY,
                 outcome=TransactionState.ABORTED,
             )
             await self._conclude(transaction, after, commit=False)
@@ -322,7 +337,7 @@ class Transactions:
         """Raises where this may be a latecomer. `alone`: a second connection may not follow the first."""
         arrival = line.judge(origin)
         if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
-            log.warning("two connections speak for %r: its transaction is aborted", transaction.id)
+            log.warning("two connections speak for %r: its transaction is aborted", excerpt(transaction.id))
             transaction.work.is_doubtful = True
             self.steps.start(self._give_up(transaction))
         elif arrival is not Arrival.LATE:

@@ -45,7 +45,7 @@ async def abort_hanging(
     storage: Storage, partition: PartitionId, producer: ProducerIdentity, now_ms: int
 ) -> Append:
     """Write the marker that ends what is open in one partition and that no transaction knows of."""
-    marker = _marker(partition, producer, now_ms, commit=False)
+    marker = end_marker(partition, producer, now_ms, commit=False)
     try:
         await storage.commit([marker])
     except OperationRefused as refusal:
@@ -62,13 +62,13 @@ def _markers(storage: Storage, ending: Ending) -> list[Append]:
     if writer.producer_id != transaction.producer.producer_id:
         writer = transaction.producer.next_epoch
     return [
-        _marker(partition, writer, after.changed_ms, commit=ending.commit)
+        end_marker(partition, writer, after.changed_ms, commit=ending.commit)
         for partition in transaction.work.partitions
         if partition.topic in storage.topics
     ]
 
 
-def _marker(partition: PartitionId, writer: ProducerIdentity, now_ms: int, *, commit: bool) -> Append:
+def end_marker(partition: PartitionId, writer: ProducerIdentity, now_ms: int, *, commit: bool) -> Append:
     marker = memoryview(build_marker(writer.producer_id, writer.epoch, commit=commit, timestamp=now_ms))
     return Append(partition, marker, parse_header(marker))
 

@@ -1,32 +1,101 @@
 """Numbers for producers, never given out twice, not even after a crash.
 
 A block is made durable before its first number is used; numbers left in it at a stop are lost.
+
+A partition takes every batch with a producer's id, epoch and next sequence number for that producer's own. A
+batch of somebody else could lock the producer out, or make its batches look like repetitions. So where users
+log in, an id is *bound* to the user who asked for it:
+
+    bit 62: 1 | counter, 38 bits | tag, 24 bits
+
+The tag is a MAC of counter and user. Nothing has to be remembered to check it, and the ids that others will
+get cannot be guessed. Ids that are not bound come from a time without logins; every user may write with them.
 """
 
 import asyncio
+import hmac
+from collections.abc import Awaitable, Callable
 
+from posthouse.model.errors import Unavailable
 from posthouse.storage.interface import Put, Space, Storage
 
 BLOCK = 1000
+FIRST_BOUND = 1 << 62
+LOST = 2**27
+"""More ids than lost commits can have given out: 134 million. Each id is the answer to one request, and
+commits can be lost until the next checkpoint only, which follows within a minute. The counter has room for
+2,000 losses."""
 _KEY = b"next"
+_TAG_BYTES = 3
+_TAG_BITS = 8 * _TAG_BYTES
+END = 1 << 38
+"""Of the counter. Also without logins: they may be switched on later."""
+_MOST_REMEMBERED = 10_000
 
 
 class ProducerIds:
+    """Owned by the event loop."""
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._next = 0
         self._end = 0
         self._lock = asyncio.Lock()
+        self.secret: bytes | None = None
+        """Where users log in."""
+        self._store_secret: Callable[[], Awaitable[None]] | None = None
+        self._owners: dict[int, str] = {}
+        """Checked before: one look for every batch."""
 
     def load(self) -> None:
         stored = self._storage.take_state(Space.PRODUCER_IDS).get(_KEY)
         self._next = self._end = int.from_bytes(stored, "big") if stored else 0
 
-    async def take(self) -> int:
+    def bind(self, secret: bytes, store: Callable[[], Awaitable[None]]) -> None:
+        """Ids are bound to users from here on. Before one is given out, `store` makes the secret durable."""
+        self.secret = secret
+        self._store_secret = store
+
+    async def skip_lost(self) -> None:
+        """Commits were lost, and with them how far numbers were given out."""
         async with self._lock:
+            await self._reserve(self._end + LOST)
+            self._next = self._end
+
+    async def take(self, owner: str = "") -> int:
+        """For this user. Without one, it is nobody's outside of transactions."""
+        async with self._lock:
+            if self._store_secret is not None:
+                await self._store_secret()
+                self._store_secret = None
             if self._next == self._end:
-                end = self._end + BLOCK
-                await self._storage.commit([Put(Space.PRODUCER_IDS, _KEY, end.to_bytes(8, "big"))])
-                self._end = end
+                await self._reserve(self._end + BLOCK)
             self._next += 1
-            return self._next - 1
+            number = self._next - 1
+        return number if self.secret is None else _bound(self.secret, number, owner)
+
+    def belongs_to(self, producer_id: int, owner: str) -> bool:
+        """Whether this user may write with the id. Not asked about batches of transactions."""
+        if producer_id < FIRST_BOUND or self.secret is None:
+            return True
+        if self._owners.get(producer_id) == owner:
+            return True
+        number = (producer_id - FIRST_BOUND) >> _TAG_BITS
+        if producer_id != _bound(self.secret, number, owner):
+            return False
+        if len(self._owners) >= _MOST_REMEMBERED:
+            self._owners.clear()
+        self._owners[producer_id] = owner
+        return True
+
+    async def _reserve(self, end: int) -> None:
+        if end > END:
+            raise Unavailable(f"all {END} producer ids are used up: copy the topics to a new data directory")
+        await self._storage.commit([Put(Space.PRODUCER_IDS, _KEY, end.to_bytes(8, "big"))])
+        self._end = end
+
+
+def _bound(secret: bytes, number: int, owner: str) -> int:
+    message = number.to_bytes(8, "big") + owner.encode(errors="surrogatepass")
+    tag = int.from_bytes(hmac.digest(secret, message, "sha256")[:_TAG_BYTES], "big")
+    return FIRST_BOUND | number << _TAG_BITS | tag

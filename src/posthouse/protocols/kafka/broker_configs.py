@@ -1,9 +1,76 @@
-"""The broker's own settings under the names that Kafka's tools look for. All are read-only."""
+"""The broker's own settings under the names that Kafka's tools look for. Some can change while it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from posthouse.broker.broker import Broker
+from posthouse.broker.dynamic_settings import MOST_CONNECTIONS, MOST_PER_ADDRESS, Scope
+from posthouse.broker.groups.config import GROUP_CONFIG_KEYS, default_config
+from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
 from posthouse.protocols.kafka.config_resources import ConfigEntry, ConfigSource, ConfigType, Synonym
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import NODE_ID
 from posthouse.settings import Address, Settings
+
+_NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicKey:
+    name: str
+    """What the broker calls it, see `broker.dynamic_settings`."""
+    type: ConfigType
+    doc: str
+
+
+def _topic_default(key: str, kind: ConfigType) -> DynamicKey:
+    return DynamicKey(name=f"topic.{key}", type=kind, doc=CONFIG_KEYS[key].doc)
+
+
+def _interval(kind: str) -> DynamicKey:
+    name = f"{kind}.assignment.interval.ms"
+    return DynamicKey(name=f"group.{name}", type=ConfigType.INT, doc=GROUP_CONFIG_KEYS[name].doc)
+
+
+DYNAMIC: Mapping[str, DynamicKey] = {
+    "compression.type": _topic_default("compression.type", ConfigType.STRING),
+    "group.consumer.assignment.interval.ms": _interval("consumer"),
+    "group.share.assignment.interval.ms": _interval("share"),
+    "group.streams.assignment.interval.ms": _interval("streams"),
+    "log.cleaner.delete.retention.ms": _topic_default("delete.retention.ms", ConfigType.LONG),
+    "log.cleaner.max.compaction.lag.ms": _topic_default("max.compaction.lag.ms", ConfigType.LONG),
+    "log.cleaner.min.cleanable.ratio": _topic_default("min.cleanable.dirty.ratio", ConfigType.DOUBLE),
+    "log.cleaner.min.compaction.lag.ms": _topic_default("min.compaction.lag.ms", ConfigType.LONG),
+    "log.cleanup.policy": _topic_default("cleanup.policy", ConfigType.LIST),
+    "log.index.interval.bytes": _topic_default("index.interval.bytes", ConfigType.INT),
+    "log.message.timestamp.after.max.ms": _topic_default("message.timestamp.after.max.ms", ConfigType.LONG),
+    "log.message.timestamp.before.max.ms": _topic_default("message.timestamp.before.max.ms", ConfigType.LONG),
+    "log.message.timestamp.type": _topic_default("message.timestamp.type", ConfigType.STRING),
+    "log.retention.bytes": _topic_default("retention.bytes", ConfigType.LONG),
+    "log.retention.ms": _topic_default("retention.ms", ConfigType.LONG),
+    "log.roll.ms": _topic_default("segment.ms", ConfigType.LONG),
+    "log.segment.bytes": _topic_default("segment.bytes", ConfigType.INT),
+    "max.connections": DynamicKey(
+        name=MOST_CONNECTIONS, type=ConfigType.INT, doc="How many clients may be connected at once."
+    ),
+    "max.connections.per.ip": DynamicKey(
+        name=MOST_PER_ADDRESS,
+        type=ConfigType.INT,
+        doc="How many clients of one network address may be connected at once.",
+    ),
+    "message.max.bytes": _topic_default("max.message.bytes", ConfigType.INT),
+}
+"""What can change while the broker runs, by Kafka's names. It can in Kafka, too."""
+
+_STANDARD = {
+    name: {MOST_CONNECTIONS: str(Settings().max_connections), MOST_PER_ADDRESS: "0"}.get(key.name)
+    or (
+        TopicConfig().text(key.name.removeprefix("topic."))
+        if key.name.startswith("topic.")
+        else default_config(Settings()).text(key.name.removeprefix("group."))
+    )
+    for name, key in DYNAMIC.items()
+}
 
 _ALWAYS_SET = frozenset({"node.id", "listeners", "advertised.listeners", "log.dirs"})
 """What no Kafka broker runs without being told: tools look for these among the settings that were made."""
@@ -11,7 +78,6 @@ _ALWAYS_SET = frozenset({"node.id", "listeners", "advertised.listeners", "log.di
 
 def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
     settings = broker.settings
-    topics = broker.topics.defaults
     own, standard = ConfigType, Settings()
     rows: list[tuple[str, object, object, ConfigType, str]] = [
         ("node.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
@@ -40,24 +106,67 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
             own.INT,
             "The largest request that is read.",
         ),
-        (
-            "max.connections",
-            settings.max_connections,
-            standard.max_connections,
-            own.INT,
-            "How many clients may be connected at once.",
-        ),
         *_coordinator_rows(settings, standard),
-        ("message.max.bytes", topics.max_message_bytes, None, own.INT, "The largest batch that is accepted."),
-        ("log.retention.ms", topics.retention_ms, None, own.LONG, "How long records are kept."),
-        ("log.retention.bytes", topics.retention_bytes, None, own.LONG, "How many bytes a partition keeps."),
-        ("log.segment.bytes", topics.segment_bytes, None, own.INT, "The size at which a segment is closed."),
-        ("log.cleanup.policy", topics.cleanup_policy, None, own.LIST, "What happens to old records."),
         ("default.replication.factor", 1, None, own.INT, "Copies of a partition: one node keeps one."),
         ("min.insync.replicas", 1, None, own.INT, "Copies that must have a record before it counts."),
         ("delete.topic.enable", "true", None, own.BOOLEAN, "Whether topics can be deleted."),
     ]
-    return [_entry(name, str(value), default, kind, doc) for name, value, default, kind, doc in rows]
+    fixed = [_entry(name, str(value), default, kind, doc) for name, value, default, kind, doc in rows]
+    return [*fixed, *(_dynamic_entry(broker, name) for name in DYNAMIC)]
+
+
+def describe_cluster_defaults(broker: Broker) -> list[ConfigEntry]:
+    """What was set for all brokers while they run."""
+    own = broker.dynamic_settings.get(Scope.CLUSTER)
+    return [_dynamic_entry(broker, name, Scope.CLUSTER) for name, key in DYNAMIC.items() if key.name in own]
+
+
+def _dynamic_entry(broker: Broker, name: str, scope: Scope = Scope.NODE) -> ConfigEntry:
+    dynamic, key = broker.dynamic_settings, DYNAMIC[name]
+    start = dynamic.started_with(key.name)
+    source = ConfigSource.DEFAULT if start == _STANDARD[name] else ConfigSource.BROKER
+    synonyms = [Synonym(name=name, value=_shown(name, start), source=source)]
+    for where, called in (
+        (Scope.CLUSTER, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (Scope.NODE, ConfigSource.DYNAMIC_BROKER),
+    ):
+        if key.name in dynamic.get(where) and (where is scope or scope is Scope.NODE):
+            own = _shown(name, dynamic.get(where)[key.name])
+            synonyms.insert(0, Synonym(name=name, value=own, source=called))
+    return ConfigEntry(
+        name=name,
+        value=synonyms[0].value,
+        type=key.type,
+        source=synonyms[0].source,
+        read_only=False,
+        doc=key.doc,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _shown(name: str, text: str) -> str:
+    """Kafka has no way to say that there is no limit."""
+    return str(_NO_LIMIT) if name == "max.connections.per.ip" and text == "0" else text
+
+
+def kept_dynamic(wanted: Mapping[str, str]) -> dict[str, str]:
+    """The broker's own names of what is set. Raises Refused for what cannot change while it runs."""
+    fixed = sorted(wanted.keys() - DYNAMIC.keys())
+    if fixed:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: {fixed}; start the broker with other settings",
+        )
+    return {DYNAMIC[name].name: _kept(name, value) for name, value in wanted.items()}
+
+
+def _kept(name: str, value: str) -> str:
+    return "0" if name == "max.connections.per.ip" and value == str(_NO_LIMIT) else value
+
+
+def shown_dynamic(kept: Mapping[str, str]) -> dict[str, str]:
+    """The other way: Kafka's names."""
+    return {name: kept[key.name] for name, key in DYNAMIC.items() if key.name in kept}
 
 
 def _coordinator_rows(

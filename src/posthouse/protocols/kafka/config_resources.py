@@ -33,8 +33,11 @@ class ConfigSource(IntEnum):
     """Who set a value."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -65,13 +68,10 @@ def check_broker_name(name: str) -> None:
 
 
 def check_alterable(resource_type: int, names: Sequence[str]) -> None:
-    """Raises Refused unless it is a topic or a group and each setting is named once."""
-    if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            "the broker's settings cannot change while it runs; start it with other ones",
-        )
-    if resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):
+    """Raises Refused unless it has settings that can change and each is named once."""
+    if resource_type == ResourceType.BROKER_LOGGER:
+        raise Refused(ErrorCode.INVALID_CONFIG, "no logger can change; say log_level when the broker starts")
+    if resource_type not in RESOURCE_TYPES:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:

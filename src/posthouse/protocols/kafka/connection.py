@@ -15,6 +15,7 @@ from typing import Any, cast
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.transactions.origins import Session
 from posthouse.model.errors import LoginFailed
+from posthouse.model.excerpts import excerpt
 from posthouse.protocols.budget import FAIR, SMALL, Budget
 from posthouse.protocols.kafka.admission import Admission
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
@@ -76,6 +77,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._node = Address("127.0.0.1", 0)
         self.peer = "?"
         self.session = Session()
+        self.software = ("", "")
+        """Name and version of the client's software, once it has told."""
         self.admission = Admission(made_by.access, "?", admitted=self._admitted, dismissed=self._dismissed)
         self._is_proven = False
         self._muted: asyncio.TimerHandle | None = None
@@ -357,7 +360,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """One line in the log, and no effect on anybody else."""
         if self._closed:
             return
-        log.warning("closing the Kafka connection from %s: %s", self.peer, reason)
+        log.warning("closing the Kafka connection from %s: %s", self.peer, excerpt(reason))
         self._flush()
         self._forget()
         # Whoever does not take what was written before would keep the connection open for ever.

@@ -6,6 +6,7 @@ The table is the list of what is served; it is also exactly what ApiVersions adv
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from posthouse.broker.access.guard import CLOSED, Guard
@@ -37,6 +38,7 @@ from posthouse.protocols.kafka.handlers import (
     create_acls,
     create_partitions,
     create_topics,
+    delegation_tokens,
     delete_acls,
     delete_groups,
     delete_records,
@@ -59,6 +61,7 @@ from posthouse.protocols.kafka.handlers import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -75,14 +78,18 @@ from posthouse.protocols.kafka.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sasl_authenticate,
     sasl_handshake,
     share_acknowledge,
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    update_features,
     write_txn_markers,
 )
 from posthouse.protocols.kafka.login import Login
@@ -127,6 +134,10 @@ _SERVED: tuple[Handler[Any], ...] = (
     describe_log_dirs.HANDLER,
     sasl_authenticate.HANDLER,
     create_partitions.HANDLER,
+    delegation_tokens.CREATE,
+    delegation_tokens.RENEW,
+    delegation_tokens.EXPIRE,
+    delegation_tokens.DESCRIBE,
     delete_groups.HANDLER,
     elect_leaders.HANDLER,
     incremental_alter_configs.HANDLER,
@@ -138,18 +149,23 @@ _SERVED: tuple[Handler[Any], ...] = (
     describe_user_scram_credentials.HANDLER,
     alter_user_scram_credentials.HANDLER,
     describe_quorum.HANDLER,
+    update_features.HANDLER,
     describe_cluster.HANDLER,
     describe_producers.HANDLER,
     describe_transactions.HANDLER,
     list_transactions.HANDLER,
     consumer_group_heartbeat.HANDLER,
     consumer_group_describe.HANDLER,
+    get_telemetry_subscriptions.HANDLER,
+    push_telemetry.HANDLER,
     list_config_resources.HANDLER,
     describe_topic_partitions.HANDLER,
     share_group_heartbeat.HANDLER,
     share_group_describe.HANDLER,
     share_fetch.HANDLER,
     share_acknowledge.HANDLER,
+    streams_group_heartbeat.HANDLER,
+    streams_group_describe.HANDLER,
     describe_share_group_offsets.HANDLER,
     alter_share_group_offsets.HANDLER,
     delete_share_group_offsets.HANDLER,
@@ -171,6 +187,12 @@ class Exchange(Protocol):
     @property
     def peer(self) -> str:
         """The client's address."""
+
+    @property
+    def software(self) -> tuple[str, str]:
+        """Name and version of the client's software."""
+
+    def introduce(self, name: str, version: str) -> None: ...
 
     @property
     def session(self) -> Session: ...
@@ -304,6 +326,17 @@ class _Call(Context):
         return "/" + self.exchange.peer.rpartition(":")[0]
 
     @property
+    def client_peer(self) -> str:
+        return self.exchange.peer
+
+    @property
+    def software(self) -> tuple[str, str]:
+        return self.exchange.software
+
+    def introduce(self, name: str, version: str) -> None:
+        self.exchange.introduce(name, version)
+
+    @property
     def origin(self) -> Origin:
         return Origin(self.exchange.session, self.correlation_id)
 
@@ -353,7 +386,12 @@ class _Call(Context):
             log.exception("cannot encode the response to %s version %d", self.api.name, version)
             self.exchange.give_up("its response cannot be encoded")
             return
-        self.exchange.answer(response_frame(self.api.key, version, self.correlation_id, body))
+        frame = response_frame(self.api.key, version, self.correlation_id, body)
+        change = self.guard.last_change
+        if change:
+            self.broker.access.audit.when_written(change, partial(self.exchange.answer, frame))
+        else:
+            self.exchange.answer(frame)
 
     def _throttle(self, response: Message | None, seconds: float) -> None:
         delay = self.throttling.delay(

@@ -32,6 +32,13 @@ class Exchange:
         return self.connection.peer
 
     @property
+    def software(self) -> tuple[str, str]:
+        return self.connection.software
+
+    def introduce(self, name: str, version: str) -> None:
+        self.connection.software = (name, version)
+
+    @property
     def session(self) -> Session:
         return self.connection.session
 

@@ -1,30 +1,40 @@
-"""A group's settings in Kafka's terms. Only share groups have any."""
+"""A group's settings in Kafka's terms."""
 
-from collections.abc import Mapping
-
-from posthouse.broker.shares.config import SHARE_CONFIG_KEYS
-from posthouse.broker.shares.configs import ShareConfigs
+from posthouse.broker.groups.config import GROUP_CONFIG_KEYS, GroupConfigKey, default_config
+from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.config_resources import ConfigEntry, ConfigSource, ConfigType, Synonym
+from posthouse.settings import Settings
+
+_STANDARD = default_config(Settings())
 
 
-def describe_group(configs: ShareConfigs, group: GroupId) -> list[ConfigEntry]:
+def describe_group(configs: GroupConfigs, group: GroupId) -> list[ConfigEntry]:
     """Every setting that the group has or could have, by name."""
-    return [_entry(configs, group, name, key) for name, key in sorted(SHARE_CONFIG_KEYS.items())]
+    return [_entry(configs, group, name, key) for name, key in sorted(GROUP_CONFIG_KEYS.items())]
 
 
-def _entry(configs: ShareConfigs, group: GroupId, name: str, key: Mapping[str, str]) -> ConfigEntry:
-    default = configs.defaults.text(name)
-    synonyms = [Synonym(name=f"group.{name}", value=default, source=ConfigSource.DEFAULT)]
+def _entry(configs: GroupConfigs, group: GroupId, name: str, key: GroupConfigKey) -> ConfigEntry:
+    standard, default = _STANDARD.text(name), configs.defaults.text(name)
+    shown_as = key.broker_name or name
+    synonyms = [Synonym(name=shown_as, value=standard, source=ConfigSource.DEFAULT)]
+    if default != standard:
+        synonyms.insert(0, Synonym(name=shown_as, value=default, source=ConfigSource.BROKER))
     if name in configs.overrides(group):
         own = configs.get(group).text(name)
         synonyms.insert(0, Synonym(name=name, value=own, source=ConfigSource.GROUP))
     return ConfigEntry(
         name=name,
         value=synonyms[0].value,
-        type=ConfigType.INT if default.isdigit() else ConfigType.STRING,
+        type=_type_of(default),
         source=synonyms[0].source,
         read_only=False,
-        doc=key["doc"],
+        doc=key.doc,
         synonyms=tuple(synonyms),
     )
+
+
+def _type_of(text: str) -> ConfigType:
+    if text.isdigit():
+        return ConfigType.INT
+    return ConfigType.BOOLEAN if text in ("true", "false") else ConfigType.STRING

@@ -5,6 +5,7 @@ from enum import Enum
 from posthouse.broker.groups.consumer import ConsumerState
 from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.broker.groups.states import State
+from posthouse.broker.groups.streams import StreamsState
 from posthouse.broker.shares.group import ShareState
 
 STATE_NAMES: dict[Enum, str] = {
@@ -18,9 +19,20 @@ STATE_NAMES: dict[Enum, str] = {
     ConsumerState.RECONCILING: "Reconciling",
     ConsumerState.STABLE: "Stable",
     ConsumerState.DEAD: "Dead",
+    StreamsState.EMPTY: "Empty",
+    StreamsState.NOT_READY: "NotReady",
+    StreamsState.ASSIGNING: "Assigning",
+    StreamsState.RECONCILING: "Reconciling",
+    StreamsState.STABLE: "Stable",
+    StreamsState.DEAD: "Dead",
     ShareState.EMPTY: "Empty",
     ShareState.STABLE: "Stable",
     ShareState.DEAD: "Dead",
 }
 
-TYPE_NAMES = {GroupKind.CLASSIC: "classic", GroupKind.CONSUMER: "consumer", GroupKind.SHARE: "share"}
+TYPE_NAMES = {
+    GroupKind.CLASSIC: "classic",
+    GroupKind.CONSUMER: "consumer",
+    GroupKind.STREAMS: "streams",
+    GroupKind.SHARE: "share",
+}

@@ -38,6 +38,20 @@ class Context:
         return ""
 
     @property
+    def client_peer(self) -> str:
+        """The client's address and port."""
+        return ""
+
+    @property
+    def software(self) -> tuple[str, str]:
+        """The name and the version of the client's software, once it has told."""
+        return "", ""
+
+    def introduce(self, name: str, version: str) -> None:
+        """The client has told what software it is."""
+        raise NotImplementedError
+
+    @property
     def origin(self) -> Origin:
         """The connection, and the client's number of the request on it."""
         raise NotImplementedError

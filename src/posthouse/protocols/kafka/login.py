@@ -24,8 +24,9 @@ class Conversation(Protocol):
 
 
 class PlainConversation:
-    def __init__(self, access: AccessControl) -> None:
+    def __init__(self, access: AccessControl, peer: str) -> None:
         self._access = access
+        self._peer = peer
         self.user = ""
 
     async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
@@ -39,7 +40,7 @@ class PlainConversation:
             raise LoginFailed("a PLAIN token that is not UTF-8") from None
         if as_whom not in ("", self.user):
             raise LoginFailed("a login in the name of somebody else")
-        return b"", await self._access.log_in(self.user, password)
+        return b"", await self._access.log_in(self.user, password, self._peer)
 
 
 class ScramConversation:
@@ -93,7 +94,7 @@ class Login:
         self._mechanism = mechanism
         self.is_raw = raw
         if mechanism == PLAIN:
-            self._conversation = PlainConversation(self._access)
+            self._conversation = PlainConversation(self._access, self._peer)
         else:
             self._conversation = ScramConversation(self._access.scram(Mechanism(mechanism)))
         return True

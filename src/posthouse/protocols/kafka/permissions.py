@@ -5,6 +5,7 @@ they may not see.
 """
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.model.ids import ARCHIVE_GROUP
 from posthouse.protocols.kafka.config_resources import ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context
@@ -33,6 +34,16 @@ def require_on_topic(context: Context, operation: Operation, name: str) -> None:
 
 def require_on_group(context: Context, operation: Operation, name: str) -> None:
     require(context, operation, Kind.GROUP, name)
+
+
+def require_to_commit(context: Context, group: str, topic: str) -> None:
+    """To move the archive's offsets is to say that the broker may delete records."""
+    require_on_topic(context, Operation.READ, topic)
+    if group == ARCHIVE_GROUP and not context.guard.may(Operation.DELETE, Kind.TOPIC, topic):
+        context.guard.note_refused(
+            Operation.DELETE, f"{Kind.TOPIC}:{topic}", "a commit of the archive's offsets"
+        )
+        raise forbidden(Operation.DELETE, Kind.TOPIC)
 
 
 def require_on_transactional_id(context: Context, operation: Operation, name: str) -> None:

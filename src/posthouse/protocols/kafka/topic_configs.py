@@ -1,59 +1,36 @@
-"""A topic's settings in Kafka's terms.
-
-Kafka knows settings that a log on one node has no use for. They are shown with the value that is true
-here; setting one to that value is accepted and forgotten, any other value is refused with the reason.
-"""
+"""A topic's settings in Kafka's terms: names, types, where a value comes from, and what may be set."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from posthouse.model.errors import InvalidConfig
-from posthouse.model.topic_config import CONFIG_KEYS, INT64_MAX, TopicConfig
+from posthouse.model.inert_settings import INERT_SETTINGS
+from posthouse.model.setting_values import ValueKind, ValueType
+from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.config_resources import ConfigEntry, ConfigSource, ConfigType, Synonym
 
+_SEGMENT_BYTES = "segment.bytes"
+_INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
+"""Kafka's own way around its minimum, for tests."""
+_MIN_SEGMENT_BYTES = 1024 * 1024
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedConfig:
-    value: str
-    type: ConfigType
-    why: str
-
-
-_ONE_COPY = "A partition has one copy, on one node."
-_NO_TIERS = "All records are kept in one place."
-_FLUSH = "Writes are not counted or timed until a flush; the setting 'durability' says when they are on disk."
-
-
-def _fixed(value: object, kind: ConfigType, why: str) -> FixedConfig:
-    return FixedConfig(value=str(value), type=kind, why=why)
-
-
-FIXED: Mapping[str, FixedConfig] = {
-    "file.delete.delay.ms": _fixed(0, ConfigType.LONG, "Deleted records free their space at once."),
-    "flush.messages": _fixed(INT64_MAX, ConfigType.LONG, _FLUSH),
-    "flush.ms": _fixed(INT64_MAX, ConfigType.LONG, _FLUSH),
-    "follower.replication.throttled.replicas": _fixed("", ConfigType.LIST, _ONE_COPY),
-    "leader.replication.throttled.replicas": _fixed("", ConfigType.LIST, _ONE_COPY),
-    "local.retention.bytes": _fixed(-2, ConfigType.LONG, _NO_TIERS),
-    "local.retention.ms": _fixed(-2, ConfigType.LONG, _NO_TIERS),
-    "message.downconversion.enable": _fixed(
-        "false", ConfigType.BOOLEAN, "Records are served in the one format that they are stored in."
-    ),
-    "min.insync.replicas": _fixed(1, ConfigType.INT, _ONE_COPY),
-    "preallocate": _fixed("false", ConfigType.BOOLEAN, "Segments grow as records arrive."),
-    "remote.log.copy.disable": _fixed("false", ConfigType.BOOLEAN, _NO_TIERS),
-    "remote.log.delete.on.disable": _fixed("false", ConfigType.BOOLEAN, _NO_TIERS),
-    "remote.storage.enable": _fixed("false", ConfigType.BOOLEAN, _NO_TIERS),
-    "segment.index.bytes": _fixed(2**31 - 1, ConfigType.INT, "An index grows with its segment."),
-    "segment.jitter.ms": _fixed(0, ConfigType.LONG, "Segments are closed on time."),
-    "unclean.leader.election.enable": _fixed("false", ConfigType.BOOLEAN, _ONE_COPY),
+_TYPES = {
+    ValueKind.BOOLEAN: ConfigType.BOOLEAN,
+    ValueKind.STRING: ConfigType.STRING,
+    ValueKind.INT: ConfigType.INT,
+    ValueKind.LONG: ConfigType.LONG,
+    ValueKind.DOUBLE: ConfigType.DOUBLE,
+    ValueKind.LIST: ConfigType.LIST,
 }
 
 _BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
     "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
@@ -61,75 +38,99 @@ _BROKER_NAMES = {
     "message.timestamp.type": "log.message.timestamp.type",
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "preallocate": "log.preallocate",
     "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
-    "segment.ms": "log.roll.ms",
+    "segment.index.bytes": "log.index.size.max.bytes",
 }
+_WITHOUT_DEFAULT_SYNONYM = frozenset(
+    {
+        # The broker's settings that these follow have no value in Kafka unless they are set.
+        "flush.ms",
+        "retention.ms",
+        "segment.jitter.ms",
+        "segment.ms",
+        # There is nothing in Kafka's broker that these follow.
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+    }
+)
 _STANDARD = TopicConfig()
 
 
+def checked_override(name: str, value: str) -> tuple[str, str]:
+    """The name and the value that the broker is to keep for what a client sets."""
+    if name == _INTERNAL_SEGMENT_BYTES:
+        return _SEGMENT_BYTES, value
+    if name == _SEGMENT_BYTES:
+        try:
+            too_small = CONFIG_KEYS[name].type.parse(value) < _MIN_SEGMENT_BYTES
+        except ValueError:
+            too_small = False  # the broker says what is wrong with it
+        if too_small:
+            raise InvalidConfig(f"{name}={value}: must be at least {_MIN_SEGMENT_BYTES}")
+    return name, value
+
+
 def kept_overrides(wanted: Mapping[str, str]) -> dict[str, str]:
-    """What of `wanted` the broker is to remember. Raises InvalidConfig for what is not true here."""
-    kept = {}
-    for name, value in wanted.items():
-        fixed = FIXED.get(name)
-        if fixed is None:
-            kept[name] = value
-        elif value.strip().lower() != fixed.value:
-            raise InvalidConfig(f"{name} is {fixed.value or 'empty'} and cannot be {value!r}. {fixed.why}")
-    return kept
+    return dict(checked_override(name, value) for name, value in wanted.items())
 
 
-def is_list(name: str) -> bool:
-    return (FIXED[name].type if name in FIXED else _type_of(name)) is ConfigType.LIST
+def kept_name(name: str) -> str:
+    return _SEGMENT_BYTES if name == _INTERNAL_SEGMENT_BYTES else name
+
+
+def type_of(name: str) -> ValueType | None:
+    """None for a setting that does not exist."""
+    if name in CONFIG_KEYS:
+        return CONFIG_KEYS[name].type
+    return INERT_SETTINGS[name].type if name in INERT_SETTINGS else None
+
+
+def text_of(topic: Topic, name: str) -> str:
+    """The value of the topic's setting, its own or the default."""
+    known = type_of(name)
+    if known is not None and known.kind is ValueKind.LIST and name in topic.overrides:
+        return known.normalized(topic.overrides[name])  # in the order in which it was given
+    if name in CONFIG_KEYS:
+        return topic.config.text(name)
+    inert = INERT_SETTINGS[name]
+    return inert.type.normalized(topic.overrides.get(name, inert.default))
 
 
 def describe_topic(topic: Topic, defaults: TopicConfig) -> list[ConfigEntry]:
     """Every setting of the topic, by name; `defaults` are the broker's."""
-    entries = [_own(topic, defaults, name) for name in CONFIG_KEYS]
-    entries += [_shown(name, fixed) for name, fixed in FIXED.items()]
+    entries = [
+        _entry(topic, name, key.type, key.doc, _STANDARD.text(name), defaults.text(name))
+        for name, key in CONFIG_KEYS.items()
+    ]
+    entries += [
+        _entry(topic, name, inert.type, inert.doc, inert.default, inert.default)
+        for name, inert in INERT_SETTINGS.items()
+    ]
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _own(topic: Topic, defaults: TopicConfig, name: str) -> ConfigEntry:
-    standard = Synonym(
-        name=_BROKER_NAMES.get(name, name), value=_STANDARD.text(name), source=ConfigSource.DEFAULT
-    )
-    synonyms = [standard]
-    if defaults.text(name) != standard.value:
-        synonyms.insert(0, Synonym(name=standard.name, value=defaults.text(name), source=ConfigSource.BROKER))
+def _entry(topic: Topic, name: str, kind: ValueType, doc: str, standard: str, of_broker: str) -> ConfigEntry:
+    synonyms = []
     if name in topic.overrides:
-        synonyms.insert(0, Synonym(name=name, value=topic.config.text(name), source=ConfigSource.TOPIC))
+        synonyms.append(Synonym(name=name, value=text_of(topic, name), source=ConfigSource.TOPIC))
+    broker_name = _BROKER_NAMES.get(name, name)
+    if of_broker != standard:
+        synonyms.append(Synonym(name=broker_name, value=of_broker, source=ConfigSource.BROKER))
+    default = Synonym(name=broker_name, value=standard, source=ConfigSource.DEFAULT)
+    if name not in _WITHOUT_DEFAULT_SYNONYM:
+        synonyms.append(default)
+    counts = synonyms[0] if synonyms else default
     return ConfigEntry(
         name=name,
-        value=synonyms[0].value,
-        type=_type_of(name),
-        source=synonyms[0].source,
+        value=counts.value,
+        type=_TYPES[kind.kind],
+        source=counts.source,
         read_only=False,
-        doc=CONFIG_KEYS[name].doc,
+        doc=doc,
         synonyms=tuple(synonyms),
     )
-
-
-def _shown(name: str, fixed: FixedConfig) -> ConfigEntry:
-    return ConfigEntry(
-        name=name,
-        value=fixed.value,
-        type=fixed.type,
-        source=ConfigSource.DEFAULT,
-        read_only=True,
-        doc=fixed.why,
-        synonyms=(Synonym(name=name, value=fixed.value, source=ConfigSource.DEFAULT),),
-    )
-
-
-def _type_of(name: str) -> ConfigType:
-    if name == "cleanup.policy":
-        return ConfigType.LIST
-    if isinstance(CONFIG_KEYS[name].default, float):
-        return ConfigType.DOUBLE
-    if not isinstance(CONFIG_KEYS[name].default, int) or isinstance(CONFIG_KEYS[name].default, str):
-        return ConfigType.STRING
-    is_long = name.endswith(".ms") or (name.startswith("retention.") and name.endswith(".bytes"))
-    return ConfigType.LONG if is_long else ConfigType.INT

@@ -11,7 +11,7 @@ _O = Operation
 _CONFIGURED: tuple[tuple[str, ResourceType, str, str], ...] = (
     ("topic", ResourceType.TOPIC, TOPIC, "retention.ms"),
     ("group", ResourceType.GROUP, GROUP, "share.heartbeat.interval.ms"),
-    ("broker", ResourceType.BROKER, "1", "log.retention.ms"),
+    ("broker", ResourceType.BROKER, "1", "log.cleaner.delete.retention.ms"),
 )
 
 
@@ -34,7 +34,6 @@ def _configs(package: str, operation: Operation) -> list[Case]:
                     }
                 ]
             },
-            *([ErrorCode.INVALID_REQUEST] if resource is ResourceType.BROKER else []),
             of=kind,
         )
         for kind, resource, name, setting in _CONFIGURED
@@ -115,6 +114,23 @@ ADMIN_CASES: tuple[Case, ...] = (
                 }
             ]
         },
+    ),
+    case(
+        "update_features",
+        [on_cluster(_O.ALTER)],
+        {"feature_updates": [{"feature": "metadata.version", "max_version_level": 30, "upgrade_type": 1}]},
+    ),
+    # Everybody may tell how they are: KIP-714 asks for no permission.
+    case("get_telemetry_subscriptions", [], {}),
+    case(
+        "push_telemetry",
+        [],
+        {"client_instance_id": b"1" * 16, "subscription_id": 1},
+        ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+    ),
+    *(
+        case(f"{verb}_delegation_token", [], {}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+        for verb in ("create", "renew", "expire", "describe")
     ),
     # Whoever has logged in may do so again, as themselves: see test_login.
     case("sasl_handshake", [], {"mechanism": "SCRAM-SHA-256"}),

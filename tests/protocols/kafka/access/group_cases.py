@@ -145,6 +145,23 @@ GROUP_CASES: tuple[Case, ...] = (
         ErrorCode.GROUP_ID_NOT_FOUND,
     ),
     case(
+        "streams_group_heartbeat",
+        [on_group(_O.READ), on_topic(_O.DESCRIBE)],
+        {
+            **_MEMBER,
+            "rebalance_timeout_ms": 10_000,
+            "topology": {"subtopologies": [{"subtopology_id": "0", "source_topics": [TOPIC]}]},
+            "task_offsets": None,
+            "task_end_offsets": None,
+        },
+    ),
+    case(
+        "streams_group_describe",
+        [on_group(_O.DESCRIBE)],
+        {"group_ids": [GROUP]},
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    case(
         "share_group_heartbeat",
         [on_group(_O.READ), on_topic(_O.DESCRIBE)],
         {**_MEMBER, "subscribed_topic_names": [TOPIC]},
@@ -173,18 +190,16 @@ GROUP_CASES: tuple[Case, ...] = (
     ),
     case(
         "describe_share_group_offsets",
-        [on_group(_O.DESCRIBE)],
+        [on_group(_O.DESCRIBE), on_topic(_O.DESCRIBE)],
         {"groups": [{"group_id": GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}]},
-        ErrorCode.GROUP_ID_NOT_FOUND,
     ),
     case(
         "alter_share_group_offsets",
-        [on_group(_O.READ)],
+        [on_group(_O.READ), on_topic(_O.READ)],
         {
             "group_id": GROUP,
             "topics": [{"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}]}],
         },
-        ErrorCode.GROUP_ID_NOT_FOUND,
     ),
     case(
         "delete_share_group_offsets",

@@ -3,16 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.scram import MIN_ITERATIONS, verifier_of
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
+from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.model.clock import SystemClock
 from posthouse.model.scram import Mechanism
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.sasl_authenticate import (
@@ -31,12 +34,14 @@ from tests.protocols.kafka.wire import Wire, batch
 _VERIFIER = verifier_of(Mechanism.SHA_256, PASSWORD, iterations=MIN_ITERATIONS)
 
 
-def secured(directory: Path, *, data: Path | None = None) -> AsyncBroker:
+def secured(directory: Path, *, data: Path | None = None, **settings: Any) -> AsyncBroker:
     """`directory` is for the password of the superuser."""
     file = directory / "password"
     file.write_text(PASSWORD)
     file.chmod(0o600)
-    return AsyncBroker(data=data, authentication=Authentication.REQUIRED, admin_password_file=file)
+    return AsyncBroker(
+        data=data, authentication=Authentication.REQUIRED, admin_password_file=file, **settings
+    )
 
 
 async def add_roles(broker: Broker) -> None:
@@ -91,6 +96,7 @@ class Scene:
         broker = self.broker
         old = [topic for topic in broker.topics if topic.name == TOPIC]
         await broker.delete_topics(old)
+        broker.recent_deletions = RecentDeletions(SystemClock())  # as if that had been long ago
         if with_topic:
             [made] = await broker.create_topics([NewTopic(name=TOPIC, partitions=1)])
             assert isinstance(made, Topic)

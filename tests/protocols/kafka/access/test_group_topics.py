@@ -196,9 +196,7 @@ async def share_fetch(wire: Wire, topic: Topic, epoch: int) -> tuple[int, bytes]
 
 
 async def test_a_share_group_needs_the_topic(broker: AsyncBroker, wire: Wire, topic: Topic) -> None:
-    await broker.app.broker.shares.configs.replace(
-        GroupId(GROUP), {"share.auto.offset.reset": "earliest"}, validate_only=False
-    )
+    await broker.app.broker.group_configs.replace(GroupId(GROUP), {"share.auto.offset.reset": "earliest"})
     async with connected(broker, "admin") as admin:
         await admin.produce(topic.id, batch(b"x"))
     await join_share_group(wire)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from posthouse.protocols.kafka.codec.generated.describe_user_scram_credentials i
 )
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.testing import AsyncBroker
-from tests.protocols.kafka.access.scene import connected, log_in
+from tests.protocols.kafka.access.scene import connected, log_in, secured
 from tests.protocols.kafka.wire import Wire
 
 SHA_256, SHA_512 = 1, 2
@@ -28,8 +29,9 @@ _DIGESTS = {SHA_256: "sha256", SHA_512: "sha512"}
 
 def upsertion(name: str, password: str, mechanism: int = SHA_256, **fields: Any) -> ScramCredentialUpsertion:
     salt = b"some salt"
-    salted = hashlib.pbkdf2_hmac(_DIGESTS.get(mechanism, "sha256"), password.encode(), salt, 8192)
-    given: dict[str, Any] = {"iterations": 8192, "salt": salt, "salted_password": salted}
+    iterations = 8192
+    salted = hashlib.pbkdf2_hmac(_DIGESTS.get(mechanism, "sha256"), password.encode(), salt, iterations)
+    given: dict[str, Any] = {"iterations": iterations, "salt": salt, "salted_password": salted}
     return ScramCredentialUpsertion(name=name, mechanism=mechanism, **(given | fields))
 
 
@@ -115,12 +117,12 @@ async def test_a_deleted_user(broker: AsyncBroker) -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (upsertion("ann", "pass", iterations=8191), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsertion("ann", "pass", iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("ann", "pass", iterations=100_001), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("ann", "pass", iterations=-1), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("ann", "pass", salt=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        (upsertion("ann", "pass", salt=bytes(129)), ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        (upsertion("ann", "pass", salted_password=bytes(31)), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsertion("ann", "pass", salt=bytes(1025)), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsertion("ann", "pass", salted_password=bytes(1025)), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("ann", "pass", salted_password=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("", "pass"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("*", "pass"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
@@ -157,3 +159,31 @@ async def test_users_can_be_prepared_before_they_have_to_log_in() -> None:
     async with AsyncBroker() as broker, Wire(broker.kafka) as wire:
         assert await alter(wire, upsertion("ann", "pass")) == {"ann": 0}
         assert await described(wire) == {"ann": (0, [(SHA_256, 8192)])}
+
+
+async def test_what_kafka_accepts_by_default(broker: AsyncBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """4,096 iterations. The broker says in its log that this is less than it uses itself."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pass", b"some salt", 4096)
+    async with connected(broker, "admin") as wire:
+        given = upsertion("ann", "pass", iterations=4096, salted_password=salted)
+        assert await alter(wire, given) == {"ann": 0}
+        assert (await described(wire, "ann"))["ann"] == (0, [(SHA_256, 4096)])
+    async with Wire(broker.kafka) as wire:
+        await log_in(wire, "ann", "pass")
+    assert "password of user 'ann' has 4096 iterations" in caplog.text
+
+
+@pytest.mark.parametrize("size", [1, 31, 33, 64, 1024])
+async def test_salted_passwords_of_any_length(broker: AsyncBroker, size: int) -> None:
+    async with connected(broker, "admin") as wire:
+        assert await alter(wire, upsertion("ann", "pass", salted_password=bytes(size))) == {"ann": 0}
+
+
+async def test_more_iterations_can_be_asked_for(tmp_path: Path) -> None:
+    async with (
+        secured(tmp_path, scram_min_iterations=16_384) as broker,
+        connected(broker, "admin") as wire,
+    ):
+        weak = await alter(wire, upsertion("ann", "pass"))
+        assert weak == {"ann": ErrorCode.UNACCEPTABLE_CREDENTIAL}
+        assert await alter(wire, upsertion("ann", "pass", iterations=16_384)) == {"ann": 0}

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 # APIs that kafka-python has no schema of; kio is then the only oracle.
 _NO_SCHEMA = "kafka-python does not speak the consumer group protocol of KIP-848"
 _NO_SHARES = "kafka-python does not speak of share groups"
+_NO_TOKENS = "kafka-python does not speak of delegation tokens"
+_NO_TELEMETRY = "kafka-python does not send its metrics"
+_NO_STREAMS = "kafka-python does not speak of streams groups"
 NOT_COVERED = {
     "consumer_group_heartbeat": _NO_SCHEMA,
     "consumer_group_describe": _NO_SCHEMA,
@@ -35,6 +38,14 @@ NOT_COVERED = {
     "describe_share_group_offsets": _NO_SHARES,
     "alter_share_group_offsets": _NO_SHARES,
     "delete_share_group_offsets": _NO_SHARES,
+    "create_delegation_token": _NO_TOKENS,
+    "renew_delegation_token": _NO_TOKENS,
+    "expire_delegation_token": _NO_TOKENS,
+    "describe_delegation_token": _NO_TOKENS,
+    "get_telemetry_subscriptions": _NO_TELEMETRY,
+    "push_telemetry": _NO_TELEMETRY,
+    "streams_group_heartbeat": _NO_STREAMS,
+    "streams_group_describe": _NO_STREAMS,
 }
 
 

@@ -1,5 +1,6 @@
 """Members of share groups on the wire, for tests that look at single requests."""
 
+from dataclasses import replace
 from typing import Any
 
 from posthouse.protocols.kafka.codec.generated import incremental_alter_configs as alter
@@ -15,6 +16,7 @@ from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from posthouse.records.record import iter_records
+from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -30,6 +32,12 @@ async def beat(wire: Wire, member: str, epoch: int = 0, **fields: Any) -> ShareG
         group_id=fields.pop("group", "g"), member_id=member, member_epoch=epoch, **fields
     )
     return await wire.ask(request, ShareGroupHeartbeatResponse)
+
+
+def set_defaults(broker: AsyncBroker, **defaults: int) -> None:
+    """Of all groups; smaller than Kafka lets anybody set, so that tests need not wait."""
+    configs = broker.app.broker.group_configs
+    configs.set_defaults(replace(configs.defaults, **defaults))  # type: ignore[arg-type]
 
 
 async def set_config(wire: Wire, group: str = "g", **settings: str) -> None:

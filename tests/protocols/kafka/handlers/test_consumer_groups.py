@@ -98,6 +98,14 @@ async def test_expressions(wire: Wire) -> None:
     assert shares(await beat(wire, "m", first.member_epoch)) == [0, 0]
 
 
+@pytest.mark.parametrize("text", [r"(?i)T1", r"[[:alpha:]]\d", r"(?s).1", r"\pL1", r"\Qt1\E"])
+async def test_expressions_are_those_of_re2(text: str, wire: Wire) -> None:
+    await wire.create_topic("t1", 1)
+    await wire.create_topic("longer-t1", 1)
+    answer = await beat(wire, "m", subscribed_topic_names=[], subscribed_topic_regex=text)
+    assert (answer.error_code, shares(answer)) == (0, [0])
+
+
 async def test_describing(wire: Wire) -> None:
     topic = await wire.create_topic("t", 2)
     await beat(wire, "m", server_assignor="range", rack_id="r", subscribed_topic_regex="t.*")

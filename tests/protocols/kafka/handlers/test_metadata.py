@@ -5,6 +5,13 @@ import uuid
 
 import pytest
 
+from posthouse.broker.recent_deletions import RecentDeletions
+from posthouse.model.clock import ManualClock
+from posthouse.protocols.kafka.codec.generated.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from posthouse.protocols.kafka.codec.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -55,6 +62,33 @@ async def test_a_topic(wire: Wire) -> None:
         (each.partition_index, each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes)
         for each in topic.partitions
     ] == [(index, 1, 0, [1], [1]) for index in range(3)]
+
+
+async def test_a_deleted_topic_does_not_come_back_at_once(broker: AsyncBroker, wire: Wire) -> None:
+    topic_id = await wire.create_topic("t")
+    state = DeleteTopicState(name="t")
+    await wire.ask(DeleteTopicsRequest(topics=[state], timeout_ms=1000), DeleteTopicsResponse)
+    by_id = MetadataRequest(
+        topics=[MetadataRequestTopic(name=None, topic_id=topic_id)], allow_auto_topic_creation=True
+    )
+    assert (await wire.ask(by_id, MetadataResponse)).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    gone, other = await describe(wire, "t", "other")
+    assert (gone.error_code, other.error_code) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    assert [topic.name for topic in broker.app.broker.topics] == ["other"]
+    await wire.create_topic("t")
+
+
+def test_deletions_are_recent_for_a_second() -> None:
+    clock = ManualClock()
+    deletions = RecentDeletions(clock)
+    deletions.add(["a", "b"])
+    clock.advance(0.6)
+    deletions.add(["b", "c"])
+    assert [name in deletions for name in "abcd"] == [True, True, True, False]
+    clock.advance(0.4)
+    assert [name in deletions for name in "abcd"] == [False, True, True, False]
+    clock.advance(0.6)
+    assert [name in deletions for name in "abcd"] == [False] * 4
 
 
 async def test_asking_creates(wire: Wire) -> None:

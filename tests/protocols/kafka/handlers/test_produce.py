@@ -235,6 +235,16 @@ async def test_max_message_bytes_is_enforced(wire: Wire) -> None:
     assert (await wire.produce(topic, batch(b"x" * 1001))).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+async def test_records_without_a_key_are_named(wire: Wire) -> None:
+    topic = await wire.create_topic(cleanup_policy="compact")
+    builder = BatchBuilder()
+    for key in (b"a", None, b"b", None):
+        builder.add(key, b"v", timestamp=1)
+    answer = await wire.produce(topic, builder.build())
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in answer.record_errors] == [1, 3]
+
+
 async def test_a_deleted_topic_is_unknown(broker: AsyncBroker, wire: Wire) -> None:
     topic = await wire.create_topic()
     await broker.app.broker.delete_topics([broker.app.broker.topic("t")])

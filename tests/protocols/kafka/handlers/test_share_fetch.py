@@ -22,6 +22,7 @@ from tests.protocols.kafka.handlers.share_wire import (
     joined,
     lag,
     set_config,
+    set_defaults,
 )
 from tests.protocols.kafka.wire import Wire, batch
 
@@ -121,8 +122,9 @@ async def test_the_delivery_limit_is_a_setting_of_the_group(wire: Wire) -> None:
     assert await member.take() is None
 
 
-async def test_leases_expire_and_can_be_renewed(wire: Wire) -> None:
-    member = await joined(wire, record_lock_duration_ms="1000")
+async def test_leases_expire_and_can_be_renewed(broker: AsyncBroker, wire: Wire) -> None:
+    set_defaults(broker, share_record_lock_duration_ms=1000)
+    member = await joined(wire)
     await wire.produce(member.topic, batch(b"a", b"b"))
     await member.take()
     await beat(wire, "n")
@@ -281,8 +283,9 @@ async def test_a_release_wakes_who_waits(wire: Wire, broker: AsyncBroker) -> Non
     assert time.monotonic() - started < 1
 
 
-async def test_the_number_of_leases_is_limited(wire: Wire) -> None:
-    member = await joined(wire, partition_max_record_locks="3")
+async def test_the_number_of_leases_is_limited(broker: AsyncBroker, wire: Wire) -> None:
+    set_defaults(broker, share_partition_max_record_locks=3)
+    member = await joined(wire)
     await wire.produce(member.topic, batch(*[b"v"] * 5))
     first = await member.take()
     assert first is not None

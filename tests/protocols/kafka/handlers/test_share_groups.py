@@ -24,8 +24,9 @@ from posthouse.protocols.kafka.codec.generated.share_group_describe import (
 )
 from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.handlers import group_wire
-from tests.protocols.kafka.handlers.share_wire import Member, beat, joined, set_config
+from tests.protocols.kafka.handlers.share_wire import Member, beat, joined, set_defaults
 from tests.protocols.kafka.wire import Wire, batch
 
 
@@ -83,9 +84,9 @@ async def test_senseless_heartbeats(wire: Wire) -> None:
     assert (await beat(wire, "b", -1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_members_that_leave_or_fall_silent(wire: Wire) -> None:
+async def test_members_that_leave_or_fall_silent(broker: AsyncBroker, wire: Wire) -> None:
     await wire.create_topic("t")
-    await set_config(wire, session_timeout_ms="1000", heartbeat_interval_ms="500")
+    set_defaults(broker, share_session_timeout_ms=1000, share_heartbeat_interval_ms=500)
     first = await beat(wire, "a")
     assert first.heartbeat_interval_ms == 500
     second = await beat(wire, "b")
@@ -96,8 +97,9 @@ async def test_members_that_leave_or_fall_silent(wire: Wire) -> None:
     assert await listed(wire) == [("g", "share", "Empty", "share")]
 
 
-async def test_who_falls_silent_loses_its_leases(wire: Wire) -> None:
-    member = await joined(wire, session_timeout_ms="1000", heartbeat_interval_ms="500")
+async def test_who_falls_silent_loses_its_leases(broker: AsyncBroker, wire: Wire) -> None:
+    set_defaults(broker, share_session_timeout_ms=1000, share_heartbeat_interval_ms=500)
+    member = await joined(wire)
     await wire.produce(member.topic, batch(b"a"))
     await member.take()
     await asyncio.sleep(0.9)

@@ -1,10 +1,14 @@
 """Describing, altering and deleting the offsets of share groups; what a restart leaves; settings."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from posthouse.broker.shares.partition import SharePartition
+from posthouse.model.errors import UnknownPartition
+from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.kafka.codec.generated import describe_configs as describe
 from posthouse.protocols.kafka.codec.generated import incremental_alter_configs as alter
 from posthouse.protocols.kafka.codec.generated.alter_share_group_offsets import (
@@ -33,6 +37,13 @@ from posthouse.protocols.kafka.codec.generated.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from posthouse.protocols.kafka.codec.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.handlers.share_wire import ACCEPT, RELEASE, Member, beat, joined, lag, set_config
@@ -41,21 +52,28 @@ from tests.protocols.kafka.wire import Wire, batch
 GROUP = 32
 
 
-async def move(wire: Wire, offsets: dict[int, int], topic: str = "t") -> AlterShareGroupOffsetsResponse:
+async def move(
+    wire: Wire, offsets: dict[int, int], topic: str = "t", group: str = "g"
+) -> AlterShareGroupOffsetsResponse:
     partitions = [
         AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
         for index, offset in offsets.items()
     ]
     wanted = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
-    request = AlterShareGroupOffsetsRequest(group_id="g", topics=[wanted])
+    request = AlterShareGroupOffsetsRequest(group_id=group, topics=[wanted])
     return await wire.ask(request, AlterShareGroupOffsetsResponse)
 
 
-async def forget(wire: Wire, topic: str = "t") -> DeleteShareGroupOffsetsResponse:
+async def forget(wire: Wire, topic: str = "t", group: str = "g") -> DeleteShareGroupOffsetsResponse:
     request = DeleteShareGroupOffsetsRequest(
-        group_id="g", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
+        group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
     )
     return await wire.ask(request, DeleteShareGroupOffsetsResponse)
+
+
+async def groups(wire: Wire) -> list[tuple[str, str, str]]:
+    answer = await wire.ask(ListGroupsRequest(), ListGroupsResponse)
+    return [(each.group_id, each.group_state, each.group_type) for each in answer.groups]
 
 
 async def test_describe_offsets(wire: Wire) -> None:
@@ -76,18 +94,61 @@ async def test_describe_offsets(wire: Wire) -> None:
         DescribeShareGroupOffsetsRequest(groups=groups), DescribeShareGroupOffsetsResponse
     )
     known, unknown = answer.groups
-    assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (unknown.error_code, unknown.topics) == (0, [])
     [first, second] = known.topics
     assert first.topic_id == member.topic
-    assert [(each.start_offset, each.error_code) for each in first.partitions] == [
-        (1, 0),
-        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    assert [(each.start_offset, each.lag, each.error_code) for each in first.partitions] == [
+        (1, 1, 0),
+        (-1, -1, 0),
     ]
-    assert second.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    [nothing] = second.partitions
+    assert (nothing.start_offset, nothing.lag, nothing.leader_epoch, nothing.error_code) == (-1, -1, 0, 0)
+
+
+async def test_offsets_before_the_first_consumer(tmp_path: Path) -> None:
+    """Each answer is the one that Kafka 4.3.1 gives."""
+    async with AsyncBroker(data=tmp_path) as broker, Wire(broker.kafka) as wire:
+        topic = await wire.create_topic("t", 2)
+        await wire.produce(topic, batch(b"a", b"b", b"c"))
+        assert await lag(wire) == {}
+        assert (await move(wire, {})).error_code == 0
+        assert (await move(wire, {0: 0}, "?")).responses[0].partitions[0].error_code == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        assert (await forget(wire)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert await groups(wire) == [], "there was nothing to begin in"
+        answer = await move(wire, {0: 1, 7: 0})
+        assert (answer.error_code, answer.responses[0].topic_id) == (0, topic)
+        assert [each.error_code for each in answer.responses[0].partitions] == [
+            0,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert await groups(wire) == [("g", "Empty", "share")]
+        assert await lag(wire) == {0: (1, 2)}
+    async with AsyncBroker(data=tmp_path) as broker, Wire(broker.kafka) as wire:
+        assert await lag(wire) == {0: (1, 2)}
+        await beat(wire, "m")
+        got = await Member(wire, topic).take()
+        assert got is not None
+        assert got.values == [b"b", b"c"]
+
+
+async def test_offsets_of_groups_of_another_kind_and_without_a_name(wire: Wire) -> None:
+    topic = await wire.create_topic("t")
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    commit = OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(topic_id=topic, partitions=[partition])]
+    )
+    committed = await wire.ask(commit, OffsetCommitResponse)
+    assert committed.topics[0].partitions[0].error_code == 0
+    assert await lag(wire) == {}
+    assert (await move(wire, {0: 0})).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await forget(wire)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await move(wire, {0: 0}, group="")).error_code == ErrorCode.INVALID_GROUP_ID
+    assert (await forget(wire, group="")).error_code == ErrorCode.INVALID_GROUP_ID
 
 
 async def test_alter_offsets(wire: Wire) -> None:
-    assert (await move(wire, {0: 1})).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     member = await joined(wire)
     await wire.produce(member.topic, batch(b"a", b"b", b"c"))
     await member.take()
@@ -124,6 +185,43 @@ async def test_delete_offsets(wire: Wire) -> None:
     got = await Member(wire, member.topic).take()
     assert got is not None
     assert got.runs == [(0, 0, 1)]
+
+
+async def test_offsets_while_a_topic_is_being_deleted(broker: AsyncBroker, wire: Wire) -> None:
+    member = await joined(wire)
+    other = await wire.create_topic("u")
+    assert (await beat(wire, "n", subscribed_topic_names=["u"])).error_code == 0
+    await Member(wire, other, "n").fetch(0)
+    await wire.produce(member.topic, batch(b"a"))
+    await member.take()
+    inner = broker.app.broker
+    await inner.topics.delete([inner.topic("t")])  # what groups know of it is dropped only after this
+    request = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
+    )
+    [group] = (await wire.ask(request, DescribeShareGroupOffsetsResponse)).groups
+    assert (group.error_code, [topic.topic_name for topic in group.topics]) == (0, ["u"])
+
+
+async def test_an_error_of_one_group_is_not_that_of_others(
+    broker: AsyncBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = await joined(wire)
+    await member.fetch(0)
+    shares = broker.app.broker.shares
+    progress = shares.progress
+
+    def failing(group: GroupId) -> Mapping[PartitionId, SharePartition]:
+        if group == "bad":
+            raise UnknownPartition("gone")
+        return progress(group)
+
+    monkeypatch.setattr(shares, "progress", failing)
+    wanted = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in ("bad", "g")]
+    request = DescribeShareGroupOffsetsRequest(groups=wanted)
+    bad, good = (await wire.ask(request, DescribeShareGroupOffsetsResponse)).groups
+    assert (bad.error_code, bad.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
+    assert (good.error_code, [topic.topic_name for topic in good.topics]) == (0, ["t"])
 
 
 async def test_a_topic_goes_with_its_progress(wire: Wire) -> None:
@@ -247,7 +345,8 @@ async def test_settings_of_groups(tmp_path: Path) -> None:
             ("share.auto.offset.reset", "by_duration:P"),
             ("share.isolation.level", "none"),
             ("share.session.timeout.ms", "3000"),
-            ("consumer.session.timeout.ms", "45000"),
+            ("consumer.session.timeout.ms", "1000"),
+            ("nonsense", "1"),
             ("share.delivery.count.limit", "many"),
         ):
             assert (await alter_group(wire, name, value)).error_code == ErrorCode.INVALID_CONFIG, name

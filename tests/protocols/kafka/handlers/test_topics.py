@@ -1,6 +1,7 @@
 """Creating, growing and deleting topics, and deleting records."""
 
 import datetime
+from collections.abc import Sequence
 
 import pytest
 
@@ -43,13 +44,13 @@ async def create(
     return (await wire.ask(request, CreateTopicsResponse)).topics
 
 
-def assigned(*partitions: int, brokers: int = 1, **fields: int) -> CreatableTopic:
+def assigned(*partitions: int, brokers: Sequence[int] = (1,), **fields: int) -> CreatableTopic:
     return CreatableTopic(
         name="t",
         num_partitions=fields.get("num_partitions", -1),
         replication_factor=fields.get("replication_factor", -1),
         assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=list(range(1, brokers + 1)))
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index in partitions
         ],
     )
@@ -74,7 +75,6 @@ async def test_created(broker: AsyncBroker, wire: Wire) -> None:
     configs = {config.name: config for config in result.configs or ()}
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("1000", 1)
     assert (configs["segment.bytes"].value, configs["segment.bytes"].config_source) == ("268435456", 5)
-    assert configs["min.insync.replicas"].read_only
 
 
 @pytest.mark.parametrize("factor", [-1, 1, 3, 100])
@@ -92,9 +92,18 @@ REFUSED = {
     "bad value": (new(retention_ms="soon"), ErrorCode.INVALID_CONFIG),
     "no value": (new(retention_ms=None), ErrorCode.INVALID_CONFIG),
     "unknown policy": (new(cleanup_policy="compact,forget"), ErrorCode.INVALID_CONFIG),
-    "two replicas needed": (new(min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
     "gap in assignments": (assigned(0, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-    "assignment to nobody": (assigned(0, brokers=0), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "assignment to nobody": (assigned(0, brokers=[]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "assignment to a stranger": (assigned(0, brokers=[2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "assignment to one that exists and one that does not": (
+        assigned(0, brokers=[1, 2]),
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ),
+    "assignment to the same broker twice": (
+        assigned(0, brokers=[1, 1]),
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ),
+    "assignment of a partition twice": (assigned(0, 0), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "partitions and assignments": (assigned(0, num_partitions=1), ErrorCode.INVALID_REQUEST),
 }
 
@@ -109,7 +118,7 @@ async def test_refused_alone(topic: CreatableTopic, code: ErrorCode, broker: Asy
 
 
 async def test_assignments_say_how_many(wire: Wire) -> None:
-    [result] = await create(wire, assigned(1, 0, 2, brokers=3))
+    [result] = await create(wire, assigned(1, 0, 2))
     assert (result.error_code, result.num_partitions) == (0, 3)
 
 
@@ -133,12 +142,6 @@ async def test_validate_only(broker: AsyncBroker, wire: Wire) -> None:
     assert (good.error_code, good.topic_id) == (0, ZERO_UUID)
     assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert len(broker.app.broker.topics) == 0
-
-
-async def test_settings_that_are_true_here_are_accepted(broker: AsyncBroker, wire: Wire) -> None:
-    [result] = await create(wire, new(min_insync_replicas="1", preallocate="false"))
-    assert result.error_code == 0
-    assert broker.app.broker.topic("t").overrides == {}
 
 
 async def delete(wire: Wire, *topics: DeleteTopicState) -> list[tuple[str | None, int]]:
@@ -219,6 +222,23 @@ async def grow(wire: Wire, topic: CreatePartitionsTopic, **fields: bool) -> int:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             2,
         ),
+        *(
+            (
+                CreatePartitionsTopic(
+                    name="t", count=3, assignments=[CreatePartitionsAssignment(broker_ids=brokers)]
+                ),
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                2,
+            )
+            for brokers in ([2], [1, 2], [1, 1], [])
+        ),
+        (
+            CreatePartitionsTopic(
+                name="t", count=2, assignments=[CreatePartitionsAssignment(broker_ids=[2])]
+            ),
+            ErrorCode.INVALID_PARTITIONS,
+            2,
+        ),
     ],
 )
 async def test_grow(
@@ -261,6 +281,21 @@ async def test_delete_records(offset: int, low: int, code: ErrorCode, wire: Wire
     assert (result.error_code, result.low_watermark) == (code, low)
     found = await wire.fetch(topic, 4)
     assert (found.log_start_offset, found.high_watermark) == (max(low, 0), 4)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ("compact", ErrorCode.POLICY_VIOLATION),
+        ("compact,delete", ErrorCode.NONE),
+        ("delete", ErrorCode.NONE),
+        ("", ErrorCode.NONE),
+    ],
+)
+async def test_delete_records_of_a_compacted_topic(policy: str, code: ErrorCode, wire: Wire) -> None:
+    await wire.create_topic(cleanup_policy=policy)
+    result = await forget(wire, -1)
+    assert (result.error_code, result.low_watermark) == (code, 0 if code == ErrorCode.NONE else -1)
 
 
 async def test_delete_records_of_nothing(wire: Wire) -> None:

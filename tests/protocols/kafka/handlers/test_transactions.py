@@ -17,6 +17,7 @@ from posthouse.protocols.kafka.codec.generated.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.transactional_wire import TransactionalWire
 from tests.protocols.kafka.wire import Wire
 
@@ -42,11 +43,8 @@ async def test_the_newer_protocol_is_advertised(wire: Wire) -> None:
     answer = await wire.ask(
         ApiVersionsRequest(client_software_name="a", client_software_version="1"), ApiVersionsResponse
     )
-    [supported] = answer.supported_features
-    [finalized] = answer.finalized_features
-    assert (supported.name, supported.max_version) == ("transaction.version", 2)
-    assert (finalized.name, finalized.max_version_level) == ("transaction.version", 2)
-    assert answer.finalized_features_epoch >= 0, "clients ignore features of an unknown epoch"
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    assert levels["transaction.version"] == 2
 
 
 async def test_an_idempotent_producer_gets_a_number_of_its_own(wire: Wire) -> None:
@@ -216,3 +214,60 @@ async def test_the_form_of_brokers(wire: Wire) -> None:
     assert await add(verify_only=False, partitions=[0]) == [[0], [0]]
     assert await add(verify_only=True, partitions=[0]) == [[0], [0]]
     assert await add(verify_only=True, partitions=[0, 1]) == [[refused] * 2, [refused] * 2]
+
+
+async def time_out(broker: AsyncBroker, producer: TransactionalWire) -> None:
+    """With a transaction open."""
+    assert await producer.init() == 0
+    await producer.write(b"late")
+    transactions = broker.app.broker.transactions
+    transaction = transactions.ids.find(producer.id)
+    assert transaction is not None
+    transaction.timeout_ms = 0
+    await transactions.abort_expired()
+
+
+async def test_a_newer_client_whose_transaction_took_too_long(broker: AsyncBroker, wire: Wire) -> None:
+    """What Kafka 4.3.1 answers: it learns that the transaction is aborted, and goes on."""
+    await wire.create_topic("t")
+    producer = TransactionalWire(wire, newer=True)
+    await time_out(broker, producer)
+    old = producer.epoch
+    assert (await producer.send(producer.batch(b"later")))[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await producer.send_offset(1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await producer.add_group() == ErrorCode.PRODUCER_FENCED
+    for _ in range(2):
+        assert await producer.end(commit=True) == ErrorCode.INVALID_TXN_STATE
+    assert (await producer.end(commit=False), producer.epoch) == (0, old + 1)
+    await producer.write(b"again")
+    assert await producer.end(commit=True) == 0
+
+
+@pytest.mark.parametrize("newer", [False, True], ids=["older", "newer"])
+async def test_asking_for_the_next_epoch_after_a_timeout(
+    newer: bool, broker: AsyncBroker, wire: Wire
+) -> None:
+    await wire.create_topic("t")
+    producer = TransactionalWire(wire, newer=newer)
+    await time_out(broker, producer)
+    old = producer.epoch
+    if not newer:
+        assert await producer.add(0) == [ErrorCode.PRODUCER_FENCED]
+        for commit in (True, False):
+            assert await producer.end(commit=commit) == ErrorCode.PRODUCER_FENCED
+    assert (await producer.init(keep=True), producer.epoch) == (0, old + 1)
+    await producer.write(b"again")
+    assert await producer.end() == 0
+
+
+@pytest.mark.parametrize("newer", [False, True], ids=["older", "newer"])
+async def test_after_a_timeout_another_producer_fences_as_ever(
+    newer: bool, broker: AsyncBroker, wire: Wire
+) -> None:
+    await wire.create_topic("t")
+    producer = TransactionalWire(wire, newer=newer)
+    await time_out(broker, producer)
+    assert await TransactionalWire(wire, newer=newer, id=producer.id).init() == 0
+    assert await producer.init(keep=True) == ErrorCode.PRODUCER_FENCED
+    for commit in (True, False):
+        assert await producer.end(commit=commit) == ErrorCode.PRODUCER_FENCED

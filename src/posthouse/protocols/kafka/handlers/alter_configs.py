@@ -4,7 +4,6 @@ from functools import partial
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
-from posthouse.model.ids import GroupId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.alter_configs import (
     AlterableConfig,
@@ -16,6 +15,7 @@ from posthouse.protocols.kafka.codec.generated.alter_configs import (
 from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.own_configs import change_own
 from posthouse.protocols.kafka.permissions import require_on_configured
 from posthouse.protocols.kafka.topic_configs import kept_overrides
 
@@ -37,9 +37,14 @@ async def _altered(
             context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
         )
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
-        if resource.resource_type == ResourceType.GROUP:
-            await context.broker.shares.configs.replace(
-                GroupId(resource.resource_name), _given(resource.configs), validate_only=validate_only
+        if resource.resource_type != ResourceType.TOPIC:
+            wanted = _given(resource.configs)
+            await change_own(
+                context,
+                resource.resource_type,
+                resource.resource_name,
+                lambda _: wanted,
+                validate_only=validate_only,
             )
             return answer
         await context.broker.configure_topic(

@@ -1,4 +1,7 @@
-"""AlterShareGroupOffsets: a share group without members begins anew at other offsets."""
+"""AlterShareGroupOffsets: a share group without members begins anew at other offsets.
+
+As in Kafka, a group that does not exist is created, if there is a partition to begin in.
+"""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
@@ -18,7 +21,7 @@ from posthouse.protocols.kafka.permissions import require_on_group, require_on_t
 async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     group = GroupId(request.group_id)
     require_on_group(context, Operation.READ, group)
-    context.broker.shares.check_empty(group)
+    context.broker.shares.check_movable(group)
     offsets: dict[PartitionId, int] = {}
     topics = []
     for wanted in request.topics:

@@ -4,13 +4,14 @@ A client sends what it has made of a password: the salted one. All that is chang
 one step or not at all.
 """
 
+import logging
 from dataclasses import dataclass, field
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.scram import verifier_of_salted
 from posthouse.broker.access.users import User
 from posthouse.model.errors import InvalidCredential, PosthouseError
-from posthouse.model.scram import Mechanism
+from posthouse.model.scram import DEFAULT_ITERATIONS, Mechanism
 from posthouse.protocols.kafka.codec.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -22,6 +23,10 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_cluster
 from posthouse.protocols.kafka.scram_codes import mechanism_of
+
+log = logging.getLogger(__name__)
+
+_WEAK_BELOW = 8192
 
 
 @dataclass(slots=True)
@@ -67,8 +72,14 @@ async def _altered(context: Context, name: str, wanted: _Changes) -> AlterUserSc
         return AlterUserScramCredentialsResult(user=name, error_code=code_of(error), error_message=str(error))
     for mechanism in removed:
         context.guard.note("delete-credential", f"user:{name}", mechanism)
-    for mechanism in changed:
+    for mechanism, each in zip(changed, wanted.upsertions, strict=True):
         context.guard.note("set-credential", f"user:{name}", mechanism)
+        if each.iterations < _WEAK_BELOW:
+            log.warning(
+                "the new %s password of user %r has %d iterations, so it is easier to guess from a stolen "
+                "catalog than with the usual %d; set scram_min_iterations to refuse such passwords",
+                *(mechanism, name, each.iterations, DEFAULT_ITERATIONS),
+            )
     return AlterUserScramCredentialsResult(user=name)
 
 

@@ -13,18 +13,19 @@ from posthouse.protocols.kafka.codec.generated.api_versions import (
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.registry import Api
 from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.features import FEATURES
 from posthouse.protocols.kafka.handler import Context, Handler
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 _FIRST_WITH_SOFTWARE = 3
 
-_TRANSACTIONS = "transaction.version"
-_FIRST_PROTOCOL = 1
-_EPOCH_BUMPS = 2
-"""Clients that see this take a new epoch with every transaction and add partitions by writing to them."""
+_FIRST_WITH_LEVEL_0 = 4
+"""Some clients that ask for less cannot read a feature whose lowest level is 0."""
 
 
-def response(served: Sequence[Api], code: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
+def response(
+    served: Sequence[Api], code: ErrorCode = ErrorCode.NONE, *, version: int = _FIRST_WITH_LEVEL_0
+) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=code,
         api_keys=[
@@ -32,27 +33,30 @@ def response(served: Sequence[Api], code: ErrorCode = ErrorCode.NONE) -> ApiVers
             for api in served
         ],
         supported_features=[
-            SupportedFeatureKey(name=_TRANSACTIONS, min_version=_FIRST_PROTOCOL, max_version=_EPOCH_BUMPS)
+            SupportedFeatureKey(name=each.name, min_version=each.min_level, max_version=each.level)
+            for each in FEATURES
+            if each.min_level > 0 or version >= _FIRST_WITH_LEVEL_0
         ],
         finalized_features_epoch=0,
         finalized_features=[
-            FinalizedFeatureKey(
-                name=_TRANSACTIONS, min_version_level=_EPOCH_BUMPS, max_version_level=_EPOCH_BUMPS
-            )
+            FinalizedFeatureKey(name=each.name, min_version_level=each.level, max_version_level=each.level)
+            for each in FEATURES
         ],
     )
 
 
 def handler(served: Sequence[Api]) -> Handler[ApiVersionsRequest]:
     """Made from the table, so that what is advertised is what is there."""
-    answer = response(served)
+    answer, older_answer = response(served), response(served, version=_FIRST_WITH_LEVEL_0 - 1)
 
     def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if context.version >= _FIRST_WITH_SOFTWARE and not (
             _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
         ):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        return answer
+        if context.version >= _FIRST_WITH_SOFTWARE:
+            context.introduce(request.client_software_name, request.client_software_version)
+        return answer if context.version >= _FIRST_WITH_LEVEL_0 else older_answer
 
     return Handler(key=API_VERSIONS_KEY, handle=handle, refuse=_refuse)
 

@@ -42,11 +42,13 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Consumer
         if context.version >= _FIRST_WITH_CLIENT_MADE_ID:
             raise Refused(ErrorCode.INVALID_REQUEST, "a member must bring its id")
         request.member_id = str(uuid.uuid4())
-    answer = context.broker.groups.beat(GroupId(request.group_id), _beat(context, request))
+    group = GroupId(request.group_id)
+    answer = context.broker.groups.beat(group, _beat(context, request))
+    config = context.broker.group_configs.get(group)
     return ConsumerGroupHeartbeatResponse(
         member_id=answer.member,
         member_epoch=answer.epoch,
-        heartbeat_interval_ms=context.broker.settings.group_heartbeat_ms,
+        heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
         assignment=_assignment(answer),
     )
 

@@ -13,6 +13,7 @@ from posthouse.protocols.kafka.codec.generated.create_partitions import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_topic
+from posthouse.protocols.kafka.replica_assignments import check_replicas
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -37,11 +38,15 @@ def _check_assignments(context: Context, wanted: CreatePartitionsTopic) -> None:
     if wanted.assignments is None:
         return
     added = wanted.count - context.broker.topic(wanted.name).partitions
-    if added > 0 and len(wanted.assignments) != added:
+    if added <= 0:
+        return  # the broker says that this is no increase
+    if len(wanted.assignments) != added:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{added} partitions are added but {len(wanted.assignments)} are assigned",
         )
+    for assignment in wanted.assignments:
+        check_replicas(assignment.broker_ids)
 
 
 def _refuse(

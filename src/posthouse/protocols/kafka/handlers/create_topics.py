@@ -17,6 +17,7 @@ from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_creation
+from posthouse.protocols.kafka.replica_assignments import check_replicas
 from posthouse.protocols.kafka.topic_configs import describe_topic, kept_overrides
 
 _DEFAULT = -1
@@ -66,7 +67,6 @@ def _new_topic(wanted: CreatableTopic) -> NewTopic:
 
 
 def _assigned_partitions(wanted: CreatableTopic) -> int:
-    """Which broker gets what is of no consequence with one, but the list must make sense."""
     if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -77,8 +77,8 @@ def _assigned_partitions(wanted: CreatableTopic) -> int:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap"
         )
-    if not all(assignment.broker_ids for assignment in wanted.assignments):
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned to no broker")
+    for assignment in wanted.assignments:
+        check_replicas(assignment.broker_ids)
     return len(indexes)
 
 

@@ -40,9 +40,12 @@ async def _delete(
         require_on_topic(context, Operation.DELETE, name)
         if before is not None and before < 0:
             raise OffsetOutOfRange(f"offset {before} is negative")
-        result.low_watermark = await context.broker.delete_records(
-            context.broker.topic(name), wanted.partition_index, before
-        )
+        topic = context.broker.topic(name)
+        if topic.config.is_compacted and not topic.config.is_deleted:
+            raise Refused(
+                ErrorCode.POLICY_VIOLATION, f"{name!r} is compacted: it keeps the latest record of each key"
+            )
+        result.low_watermark = await context.broker.delete_records(topic, wanted.partition_index, before)
     except (PosthouseError, Refused) as error:
         result.error_code = code_of(error)
     return result

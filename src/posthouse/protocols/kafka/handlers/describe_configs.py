@@ -4,7 +4,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId
 from posthouse.model.topics import check_topic_name
-from posthouse.protocols.kafka.broker_configs import describe_broker
+from posthouse.protocols.kafka.broker_configs import describe_broker, describe_cluster_defaults
 from posthouse.protocols.kafka.codec.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -22,6 +22,7 @@ from posthouse.protocols.kafka.config_resources import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_configs import describe_group
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.own_configs import describe_subscription
 from posthouse.protocols.kafka.permissions import require_on_configured
 from posthouse.protocols.kafka.topic_configs import describe_topic
 
@@ -54,10 +55,13 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
         return describe_topic(context.broker.topic(name), context.broker.topics.defaults)
     if resource.resource_type == ResourceType.BROKER:
         check_broker_name(name)
-        # The empty name stands for what is set for all brokers while they run: nothing can be.
-        return describe_broker(context.broker, context.node) if name else []
+        if not name:  # it stands for what is set for all brokers while they run
+            return describe_cluster_defaults(context.broker)
+        return describe_broker(context.broker, context.node)
     if resource.resource_type == ResourceType.GROUP:
-        return describe_group(context.broker.shares.configs, GroupId(name))
+        return describe_group(context.broker.group_configs, GroupId(name))
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        return describe_subscription(context.broker.metrics_subscriptions, name)
     if resource.resource_type in RESOURCE_TYPES:
         return []
     raise Refused(

@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsets: from where on share groups still have records to settle, and how many."""
+"""DescribeShareGroupOffsets: from where on share groups still have records to settle, and how many.
+
+As in Kafka, a group, topic or partition that does not exist is not an error here: there is no offset to show.
+"""
 
 from collections.abc import Mapping
 
@@ -67,36 +70,38 @@ def _of_topic(
     try:
         require_on_topic(context, Operation.DESCRIBE, wanted.topic_name)
         topic = context.broker.topic(wanted.topic_name)
-    except (UnknownTopic, Refused) as error:
-        answer.partitions = [
-            DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index,
-                start_offset=_NOTHING,
-                error_code=code_of(error),
-                error_message=str(error),
-            )
-            for index in wanted.partitions
-        ]
+    except UnknownTopic:
+        answer.partitions = [_nothing(index) for index in wanted.partitions]
+        return answer
+    except Refused as error:
+        answer.partitions = [_refused(index, error) for index in wanted.partitions]
         return answer
     answer.topic_id = topic.id
     answer.partitions = [_of_partition(context, shares, topic, index) for index in wanted.partitions]
     return answer
 
 
+def _nothing(index: int) -> DescribeShareGroupOffsetsResponsePartition:
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=_NOTHING, leader_epoch=LEADER_EPOCH, lag=_NOTHING
+    )
+
+
+def _refused(index: int, error: Refused) -> DescribeShareGroupOffsetsResponsePartition:
+    answer = _nothing(index)
+    answer.error_code, answer.error_message = code_of(error), str(error)
+    return answer
+
+
 def _of_partition(
     context: Context, shares: Shares, topic: Topic, index: int
 ) -> DescribeShareGroupOffsetsResponsePartition:
-    answer = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NOTHING)
-    try:
-        end = context.broker.bounds(topic, index).end
-    except PosthouseError as error:
-        answer.error_code, answer.error_message = code_of(error), str(error)
-        return answer
-    share = shares.get(topic.partition(index))
+    answer = _nothing(index)
+    share = shares.get(topic.partition(index)) if 0 <= index < topic.partitions else None
     if share is not None:
         progress = share.progress
         answer.start_offset = progress.floor
-        answer.leader_epoch = LEADER_EPOCH
+        end = context.broker.bounds(topic, index).end
         answer.lag = max(end - progress.floor - progress.settled_above, 0)
     return answer
 

@@ -1,13 +1,11 @@
 """IncrementalAlterConfigs: single settings are set, forgotten, or changed as lists."""
 
-from collections.abc import Mapping
 from enum import IntEnum
 from functools import partial
 
 from posthouse.broker.access.operations import Operation as Permission
 from posthouse.model.errors import InvalidConfig, PosthouseError
-from posthouse.model.ids import GroupId
-from posthouse.model.topic_config import CONFIG_KEYS
+from posthouse.model.setting_values import ValueKind, items
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import (
     AlterableConfig,
@@ -19,8 +17,9 @@ from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import 
 from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.own_configs import change_own, changed_own
 from posthouse.protocols.kafka.permissions import require_on_configured
-from posthouse.protocols.kafka.topic_configs import FIXED, is_list, kept_overrides
+from posthouse.protocols.kafka.topic_configs import checked_override, kept_name, text_of, type_of
 
 
 class Operation(IntEnum):
@@ -49,10 +48,14 @@ async def _altered(
             context, Permission.ALTER_CONFIGS, resource.resource_type, resource.resource_name
         )
         check_alterable(resource.resource_type, [config.name for config in resource.configs])
-        if resource.resource_type == ResourceType.GROUP:
-            configs, group = context.broker.shares.configs, GroupId(resource.resource_name)
-            wanted = _changed_group(resource.configs, configs.overrides(group))
-            await configs.replace(group, wanted, validate_only=validate_only)
+        if resource.resource_type != ResourceType.TOPIC:
+            await change_own(
+                context,
+                resource.resource_type,
+                resource.resource_name,
+                partial(changed_own, resource.configs),
+                validate_only=validate_only,
+            )
             return answer
         await context.broker.configure_topic(
             resource.resource_name, partial(_changed, resource.configs), validate_only=validate_only
@@ -65,52 +68,33 @@ async def _altered(
 def _changed(configs: list[AlterableConfig], topic: Topic) -> dict[str, str]:
     overrides = dict(topic.overrides)
     for config in configs:
-        name = config.name
-        if name not in CONFIG_KEYS and name not in FIXED:
-            raise InvalidConfig(f"unknown topic setting {name!r}")
         if config.config_operation == Operation.DELETE:
-            overrides.pop(name, None)
+            overrides.pop(kept_name(config.name), None)
             continue
         if config.value is None:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"setting {name!r} has no value")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
         if config.config_operation == Operation.SET:
-            overrides[name] = config.value
+            name, value = checked_override(config.name, config.value)
+            overrides[name] = value
         elif config.config_operation in (Operation.APPEND, Operation.SUBTRACT):
-            overrides[name] = _changed_list(config, topic)
+            overrides[config.name] = _changed_list(config, topic)
         else:
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown operation {config.config_operation}")
-    return kept_overrides(overrides)
-
-
-def _changed_group(configs: list[AlterableConfig], overrides: Mapping[str, str]) -> dict[str, str]:
-    changed = dict(overrides)
-    for config in configs:
-        if config.config_operation == Operation.DELETE:
-            changed.pop(config.name, None)
-        elif config.config_operation != Operation.SET:
-            raise InvalidConfig(f"{config.name} is not a list: it can be set or deleted")
-        elif config.value is None:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
-        else:
-            changed[config.name] = config.value
-    return changed
+    return overrides
 
 
 def _changed_list(config: AlterableConfig, topic: Topic) -> str:
-    name = config.name
-    if not is_list(name):
+    kind = type_of(config.name)
+    if kind is None:
+        raise InvalidConfig(f"unknown topic setting {config.name!r}")
+    if kind.kind is not ValueKind.LIST:
         raise InvalidConfig(
-            f"{name} is not a list: it can be set or deleted, not added to or subtracted from"
+            f"{config.name} is not a list: it can be set or deleted, not added to or subtracted from"
         )
-    current = _items(FIXED[name].value if name in FIXED else topic.config.text(name))
-    given = _items(config.value or "")
+    current, given = items(text_of(topic, config.name)), items(config.value or "")
     if config.config_operation == Operation.APPEND:
         return ",".join(current + [item for item in given if item not in current])
     return ",".join(item for item in current if item not in given)
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _refuse(

@@ -26,7 +26,10 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     if request.producer_id != _NO_PRODUCER_ID:
         expected = ProducerIdentity(request.producer_id, request.producer_epoch)
     producer = await context.broker.transactions.init_producer(
-        request.transactional_id, request.transaction_timeout_ms, expected
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        expected,
+        owner=context.guard.principal.name,
     )
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 

@@ -16,10 +16,10 @@ _FIRST_WITH_TYPES = 1
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     require_on_cluster(context, Operation.DESCRIBE_CONFIGS)
-    # The first version of this API asked for client metrics only, of which there are none.
-    if context.version < _FIRST_WITH_TYPES:
-        return ListConfigResourcesResponse()
-    types = request.resource_types or sorted(RESOURCE_TYPES)
+    # The first version of this API asked for client metrics only.
+    is_for_metrics = context.version < _FIRST_WITH_TYPES
+    all_types = [ResourceType.CLIENT_METRICS] if is_for_metrics else sorted(RESOURCE_TYPES)
+    types = request.resource_types or all_types
     resources = []
     for each in dict.fromkeys(types):
         if each not in RESOURCE_TYPES:
@@ -36,7 +36,9 @@ def _names(context: Context, resource_type: int) -> list[str]:
     if resource_type == ResourceType.BROKER:
         return [str(NODE_ID)]
     if resource_type == ResourceType.GROUP:
-        return sorted(context.broker.shares.configs)
+        return sorted(context.broker.group_configs)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        return sorted(context.broker.metrics_subscriptions.own)
     return []
 
 

@@ -97,7 +97,8 @@ async def _create_and_answer(
             require_creation(context, name)
         except Refused as error:
             outcome[name] = error
-    names = [name for name in dict.fromkeys(missing) if name not in outcome]
+    deleted = context.broker.recent_deletions
+    names = [name for name in dict.fromkeys(missing) if name not in outcome and name not in deleted]
     created = await context.broker.create_topics([NewTopic(name=name) for name in names])
     outcome |= zip(names, created, strict=True)
     found = []

@@ -15,7 +15,7 @@ from posthouse.protocols.kafka.codec.generated.offset_commit import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
-from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
+from posthouse.protocols.kafka.permissions import require_on_group, require_to_commit
 
 _FIRST_WITH_IDS = 10
 
@@ -32,7 +32,7 @@ def handle(context: Context, request: OffsetCommitRequest) -> Deferred:
             OffsetCommitResponsePartition(partition_index=each.partition_index) for each in wanted.partitions
         ]
         try:
-            topic = _found(context, wanted)
+            topic = _found(context, request.group_id, wanted)
         except (PosthouseError, Refused) as error:
             _set_code(answer.partitions, code_of(error, by_id=context.version >= _FIRST_WITH_IDS))
             continue
@@ -58,12 +58,12 @@ def _identity(request: OffsetCommitRequest) -> MemberIdentity:
     )
 
 
-def _found(context: Context, wanted: OffsetCommitRequestTopic) -> Topic:
+def _found(context: Context, group: str, wanted: OffsetCommitRequestTopic) -> Topic:
     if context.version >= _FIRST_WITH_IDS:
         topic = context.broker.topic_by_id(TopicId(wanted.topic_id))
-        require_on_topic(context, Operation.READ, topic.name)
+        require_to_commit(context, group, topic.name)
         return topic
-    require_on_topic(context, Operation.READ, wanted.name)
+    require_to_commit(context, group, wanted.name)
     return context.broker.topic(wanted.name)
 
 

@@ -3,13 +3,15 @@
 import asyncio
 from typing import TypeAlias
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.transactions.member import Writer
-from posthouse.model.errors import CorruptBatch, Inflated, Malformed, PosthouseError
+from posthouse.broker.transactions.producer_ids import FIRST_BOUND
+from posthouse.model.errors import CorruptBatch, Inflated, Malformed, MissingKeys, PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -20,13 +22,23 @@ from posthouse.protocols.kafka.codec.generated.produce import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, Untold, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.permissions import forbidden, require_on_transactional_id
-from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from posthouse.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL_BIT,
+)
 from posthouse.records.compression import Codec
 
 _FIRST_WITH_TOPIC_ID = 13
 _FIRST_WITH_ZSTD = 7
 _FIRST_THAT_ADDS_PARTITIONS = 12
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
+_BOUND = FIRST_BOUND >> 56
+_NEGATIVE = 0x80
+"""First bytes of producer ids: from the one to below the other they are somebody's own."""
 
 _OFFENCES = (CorruptBatch, Inflated, Malformed)
 """What no client sends again and again, if it means well."""
@@ -121,12 +133,35 @@ def _acceptable(context: Context, partition: PartitionProduceData, answer: Parti
         answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         answer.error_message = f"compression {codec} has no place in version {context.version}"
         return False
-    return True
+    if len(records) < HEADER_SIZE or not _BOUND <= records[PRODUCER_ID_AT] < _NEGATIVE:
+        return True
+    if attributes & TRANSACTIONAL_BIT:
+        return True  # transactions check their producers themselves
+    return _is_own_producer(context, int.from_bytes(records[PRODUCER_ID_AT:PRODUCER_EPOCH_AT], "big"), answer)
+
+
+def _is_own_producer(context: Context, producer_id: int, answer: PartitionProduceResponse) -> bool:
+    """Somebody else's batches would be taken for that producer's own, and its own for repetitions."""
+    guard = context.guard
+    ids = context.broker.transactions.producer_ids
+    if ids.belongs_to(producer_id, guard.principal.name):
+        return True
+    if guard.may(Operation.CLUSTER_ACTION, Kind.CLUSTER, CLUSTER):
+        return True
+    guard.note_refused(Operation.WRITE, f"producer-id:{producer_id}", "it was given to another user")
+    answer.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    answer.error_message = f"producer id {producer_id} was given to another user; ask for one of your own"
+    return False
 
 
 def _fail(answer: PartitionProduceResponse, error: PosthouseError | Refused, by_id: bool = False) -> None:
     answer.error_code = code_of(error, by_id=by_id)
     answer.error_message = str(error)
+    if isinstance(error, MissingKeys):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=position, batch_index_error_message="has no key")
+            for position in error.positions
+        ]
 
 
 def _check_all_taken(topics: list[TopicProduceResponse]) -> None:

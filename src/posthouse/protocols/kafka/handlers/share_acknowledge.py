@@ -35,7 +35,7 @@ async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAck
             PartitionData(partition_index=partition.index, error_code=code, error_message=message)
         )
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=shares.configs.get(group).share_record_lock_duration_ms,
+        acquisition_lock_timeout_ms=context.broker.group_configs.get(group).share_record_lock_duration_ms,
         responses=list(topics.values()),
     )
 

@@ -126,7 +126,7 @@ def _response(
         topic = topics.setdefault(partition.topic, ShareFetchableTopicResponse(topic_id=partition.topic))
         topic.partitions.append(answer)
     return ShareFetchResponse(
-        acquisition_lock_timeout_ms=context.broker.shares.configs.get(group).share_record_lock_duration_ms,
+        acquisition_lock_timeout_ms=context.broker.group_configs.get(group).share_record_lock_duration_ms,
         responses=list(topics.values()),
     )
 

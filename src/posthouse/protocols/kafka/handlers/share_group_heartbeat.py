@@ -35,7 +35,7 @@ async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Share
     return ShareGroupHeartbeatResponse(
         member_id=request.member_id,
         member_epoch=answer.epoch,
-        heartbeat_interval_ms=shares.configs.get(group).share_heartbeat_interval_ms,
+        heartbeat_interval_ms=context.broker.group_configs.get(group).share_heartbeat_interval_ms,
         assignment=_assignment(answer),
     )
 

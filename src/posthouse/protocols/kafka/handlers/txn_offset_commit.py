@@ -19,8 +19,8 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import (
     require_on_group,
-    require_on_topic,
     require_on_transactional_id,
+    require_to_commit,
 )
 
 _FIRST_THAT_ADDS_THE_GROUP = 5
@@ -33,10 +33,13 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
     group = GroupId(request.group_id)
     if not group:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
-    broker.groups.offsets.check_member(group, _identity(request), transactional=True)
+    identity = _identity(request)
+    broker.groups.offsets.check_member(group, identity, transactional=True)
     accepted: list[NewOffset] = []
     topics = [
-        TxnOffsetCommitResponseTopic(name=topic.name, partitions=_accept(context, topic, accepted))
+        TxnOffsetCommitResponseTopic(
+            name=topic.name, partitions=_accept(context, group, identity, topic, accepted)
+        )
         for topic in request.topics
     ]
     member = Member(
@@ -61,14 +64,18 @@ def _identity(request: TxnOffsetCommitRequest) -> MemberIdentity:
 
 
 def _accept(
-    context: Context, wanted: TxnOffsetCommitRequestTopic, accepted: list[NewOffset]
+    context: Context,
+    group: GroupId,
+    identity: MemberIdentity,
+    wanted: TxnOffsetCommitRequestTopic,
+    accepted: list[NewOffset],
 ) -> list[TxnOffsetCommitResponsePartition]:
     answers = []
     for each in wanted.partitions:
         answer = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
         answers.append(answer)
         try:
-            require_on_topic(context, Operation.READ, wanted.name)
+            require_to_commit(context, group, wanted.name)
             topic = context.broker.topic(wanted.name)
         except (PosthouseError, Refused) as error:
             answer.error_code = code_of(error)
@@ -79,7 +86,7 @@ def _accept(
             leader_epoch=each.committed_leader_epoch,
             metadata=each.committed_metadata or "",
         )
-        wrong = context.broker.groups.offsets.wrong_with(new)
+        wrong = context.broker.groups.offsets.wrong_with(new, group, identity)
         if wrong is None:
             accepted.append(new)
         else:

@@ -1,0 +1,81 @@
+"""The settings that groups have of their own. They may be there before the group is."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from posthouse.broker.groups.config import GroupConfig
+from posthouse.broker.own_settings import Overrides, OwnSettings
+from posthouse.model.errors import InvalidConfig, InvalidGroupId
+from posthouse.model.excerpts import excerpt
+from posthouse.model.ids import GroupId
+from posthouse.storage.interface import Space, Storage
+
+log = logging.getLogger(__name__)
+
+
+class GroupConfigs:
+    """Owned by the event loop."""
+
+    def __init__(self, storage: Storage, defaults: GroupConfig) -> None:
+        self.defaults = defaults
+        self._own = OwnSettings(storage, Space.GROUP_CONFIGS, self._check)
+        self._configs: dict[GroupId, GroupConfig] = {}
+
+    def set_defaults(self, defaults: GroupConfig) -> None:
+        if defaults != self.defaults:
+            self.defaults = defaults
+            for group in self:
+                self._take(group, self.overrides(group))
+
+    def load(self) -> None:
+        self._own.load()
+        for group in self:
+            self._take(group, self.overrides(group))
+
+    def __iter__(self) -> Iterator[GroupId]:
+        """The groups that have settings of their own."""
+        return (GroupId(name) for name in self._own)
+
+    def get(self, group: GroupId) -> GroupConfig:
+        return self._configs.get(group, self.defaults)
+
+    def overrides(self, group: GroupId) -> Overrides:
+        return self._own.get(group)
+
+    async def change(
+        self, group: GroupId, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
+    ) -> None:
+        """`change` gets what the group has of its own and returns all that it is to have."""
+        await self._own.change(group, change, validate_only=validate_only)
+        self._configs.pop(group, None)
+        if self.overrides(group):
+            self._take(group, self.overrides(group))
+
+    async def replace(self, group: GroupId, overrides: Overrides) -> None:
+        """All that the group is to have of its own. Raises InvalidConfig."""
+        await self.change(group, lambda _: overrides)
+
+    def _check(self, group: str, overrides: Overrides) -> None:
+        if not group:
+            raise InvalidGroupId("a group must have a name")
+        self.defaults.with_overrides(overrides)
+
+    def _take(self, group: GroupId, overrides: Overrides) -> None:
+        """What was valid with the limits and defaults that the broker had before may not be so now."""
+        try:
+            fitting = self.defaults.clamped(overrides)
+            self._configs[group] = self.defaults.with_overrides(fitting)
+        except InvalidConfig as error:
+            log.warning(
+                "group %r: its own settings are not used, the defaults are: %s", excerpt(group), error
+            )
+            return
+        for name, value in fitting.items():
+            if value != overrides[name]:
+                log.warning(
+                    "group %r: %s=%s is outside the limits of this broker; %s is used",
+                    excerpt(group),
+                    name,
+                    overrides[name],
+                    value,
+                )

@@ -1,0 +1,188 @@
+"""One member of a streams group on its way to its target tasks.
+
+A member never starts a task that another still has: it first gives up what it is to lose, which it confirms
+by reporting what it has, and is only then given what others have given up. A process never has a task twice,
+as active and as standby. The member's epoch follows the group's, see `consumer_member`; each active task
+remembers in which epoch it was given, so that offsets of a task that stayed can be committed with an older
+epoch.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.streams_assignor import NOTHING, Task, Tasks
+from posthouse.broker.groups.streams_topology import Topology
+from posthouse.model.errors import BadRequest, InvalidTopology
+from posthouse.model.ids import MemberId
+
+JOINING = 0
+LEAVING = -1
+NO_TOPOLOGY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an application can be asked for its state."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsBeat:
+    """What a member reports. None means: as before."""
+
+    member: MemberId
+    epoch: int
+    client: Client = Client()
+    rack: str | None = None
+    rebalance_seconds: float | None = None
+    topology: Topology | None = None
+    owned: Tasks | None = None
+    process: str | None = None
+    endpoint: Endpoint | None = None
+    tags: Mapping[str, str] | None = None
+    endpoint_epoch: int = 0
+    """The newest list of endpoints that the member knows."""
+    shuts_down: bool = False
+    """Something is so wrong that all members should stop."""
+
+
+class Progress(Enum):
+    STABLE = auto()
+    GIVING_UP = auto()
+    """It has been told to give up tasks and has not confirmed."""
+    WAITING = auto()
+    """Others have not given up yet tasks that it is to have."""
+
+
+class StreamsMember:
+    __slots__ = (
+        "assigned",
+        "client",
+        "endpoint",
+        "epoch",
+        "expires_at",
+        "give_up_until",
+        "given_in",
+        "giving_up",
+        "id",
+        "previous_epoch",
+        "process",
+        "progress",
+        "rack",
+        "rebalance_seconds",
+        "tags",
+        "topology_epoch",
+    )
+
+    def __init__(self, member_id: MemberId) -> None:
+        self.id = member_id
+        self.client = Client()
+        self.rack: str | None = None
+        self.rebalance_seconds = math.inf
+        self.topology_epoch = NO_TOPOLOGY
+        self.process = ""
+        self.endpoint: Endpoint | None = None
+        self.tags: Mapping[str, str] = {}
+        self.epoch = self.previous_epoch = JOINING
+        self.progress = Progress.STABLE
+        self.assigned = NOTHING
+        self.giving_up = NOTHING
+        self.given_in: dict[Task, int] = {}
+        """The epoch in which each active task was given to it; those that it gives up are in it, too."""
+        self.expires_at = math.inf
+        self.give_up_until = math.inf
+
+    @property
+    def held(self) -> Tasks:
+        return self.assigned | self.giving_up
+
+    def update(self, beat: StreamsBeat) -> None:
+        self.client = beat.client
+        if beat.rack is not None:
+            self.rack = beat.rack
+        if beat.rebalance_seconds is not None:
+            self.rebalance_seconds = beat.rebalance_seconds
+        if beat.topology is not None:
+            self.topology_epoch = beat.topology.epoch
+        if beat.process is not None:
+            self.process = beat.process
+        if beat.endpoint is not None:
+            self.endpoint = beat.endpoint
+        if beat.tags is not None:
+            self.tags = dict(beat.tags)
+
+    def is_settled(self, target_epoch: int) -> bool:
+        return self.progress is Progress.STABLE and self.epoch == target_epoch
+
+    def reconcile(
+        self,
+        target: Tasks,
+        target_epoch: int,
+        owned: Tasks | None,
+        free: Callable[[Tasks], Tasks],
+        now: float,
+    ) -> None:
+        """One step towards the target. `free` leaves those tasks that no other has; `owned` is reported."""
+        if self.is_settled(target_epoch):
+            return
+        epoch = self.epoch
+        if self.progress is Progress.GIVING_UP:
+            if owned is None or owned & self.giving_up:
+                return
+            self.giving_up = NOTHING
+            epoch += 1
+        keeps = self.assigned & target
+        loses = self.assigned - target
+        if loses and (owned is None or owned & loses):
+            self._move_to(epoch)
+            self.give_up_until = now + self.rebalance_seconds
+            self._settle(keeps, loses, Progress.GIVING_UP, target_epoch)
+            return
+        missing = target - keeps
+        gains = free(missing)
+        self._move_to(target_epoch)
+        waits = bool(missing - gains)
+        self._settle(keeps | gains, NOTHING, Progress.WAITING if waits else Progress.STABLE, target_epoch)
+
+    def _move_to(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.previous_epoch, self.epoch = self.epoch, epoch
+
+    def _settle(self, assigned: Tasks, giving_up: Tasks, progress: Progress, epoch: int) -> None:
+        held = assigned.active | giving_up.active
+        self.given_in = {task: self.given_in.get(task, epoch) for task in held}
+        self.assigned = assigned
+        self.giving_up = giving_up
+        self.progress = progress
+        if progress is not Progress.GIVING_UP:
+            self.give_up_until = math.inf
+
+
+def check_streams_beat(beat: StreamsBeat) -> None:
+    """Raises where a report makes no sense, whoever sends it to whatever group."""
+    if not beat.member:
+        raise BadRequest("a member must bring its id")
+    if beat.rack == "":
+        raise BadRequest("a rack must have a name")
+    if beat.epoch < LEAVING:
+        raise BadRequest(f"there is no epoch {beat.epoch}: a member of a streams group cannot be static")
+    if beat.epoch == JOINING:
+        if beat.topology is None:
+            raise BadRequest("a member that joins must bring its topology")
+        if beat.rebalance_seconds is None:
+            raise BadRequest("a member that joins must say how long it may take to give up tasks")
+        if beat.owned:
+            raise BadRequest("a member that joins owns no tasks")
+        for each in beat.topology.subtopologies:
+            for changelog in each.changelogs:
+                if changelog.partitions:
+                    raise InvalidTopology(
+                        f"the changelog {changelog.name!r} must not say how many partitions"
+                    )
+    elif beat.topology is not None:
+        raise BadRequest("a topology can only be brought when joining")

@@ -1,0 +1,62 @@
+"""Settings that things have of their own: groups, the broker, subscriptions to clients' metrics.
+
+Storage has one entry for each thing that has any, in the space of its kind:
+
+    key    name in UTF-8
+    value  JSON object in UTF-8: name of the setting to its text
+
+A value is replaced as a whole: after a crash a thing has all of its old settings or all of its new ones.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+from posthouse.broker.changes import Changes
+from posthouse.storage.interface import Put, Space, Storage
+
+Overrides = Mapping[str, str]
+_NONE: Overrides = {}
+
+
+class OwnSettings:
+    """Owned by the event loop."""
+
+    def __init__(self, storage: Storage, space: Space, accept: Callable[[str, Overrides], object]) -> None:
+        """`accept` raises where a thing must not have these settings."""
+        self._storage = storage
+        self._space = space
+        self._accept = accept
+        self._overrides: dict[str, Overrides] = {}
+        self._changes = Changes()
+        """One after the other: each starts from what the one before has stored."""
+
+    def load(self) -> None:
+        state = self._storage.take_state(self._space)
+        self._overrides = {key.decode(): json.loads(value) for key, value in state.items()}
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of what has settings of its own."""
+        return iter(self._overrides)
+
+    def get(self, name: str) -> Overrides:
+        return self._overrides.get(name, _NONE)
+
+    async def change(
+        self, name: str, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
+    ) -> Overrides:
+        """`change` gets the settings as they are and returns all that are to be."""
+        return await self._changes.make(self._change(name, change, validate_only))
+
+    async def _change(
+        self, name: str, change: Callable[[Overrides], Overrides], validate_only: bool
+    ) -> Overrides:
+        wanted = dict(change(self.get(name)))
+        self._accept(name, wanted)
+        if not validate_only:
+            value = json.dumps(wanted).encode() if wanted else None
+            await self._storage.commit([Put(self._space, name.encode(), value)])
+            if wanted:
+                self._overrides[name] = wanted
+            else:
+                self._overrides.pop(name, None)
+        return wanted

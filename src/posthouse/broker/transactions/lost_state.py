@@ -1,0 +1,123 @@
+"""Transactions after commits were lost to damage of the journal.
+
+Their batches may have come back from the segments. What was put with them has not: which partitions a
+transaction writes to, its producer's epoch. Without this a partition could have a transaction open that never
+ends, and readers of committed records would wait behind it; or an epoch could be given out again, and its
+batches would be taken for repetitions of others.
+
+- A partition has a transaction open, of the present epoch of a transactional id: it becomes part of the id's
+  transaction again, and the producer may go on.
+- A partition knows a later epoch than the transactional id, or the id is not known: what is open is aborted,
+  and the producer is fenced.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posthouse.broker.transactions.ending import end_marker
+from posthouse.broker.transactions.transaction import (
+    MAX_EPOCH,
+    NOBODY,
+    ProducerIdentity,
+    Transaction,
+    Work,
+)
+from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.model.ids import PartitionId
+from posthouse.storage.interface import Append, Storage
+from posthouse.storage.producers import NOT_OPEN
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a partition remembers of a producer."""
+
+    partition: PartitionId
+    name: str
+    epoch: int
+    open_since: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.open_since != NOT_OPEN
+
+
+async def restore(storage: Storage, ids: TransactionalIds, now_ms: int) -> None:
+    """Let the coordinator know what the log knows, in one durable step."""
+    owners = {each.producer.producer_id: each for each in ids.all()}
+    markers: list[Append] = []
+    changed: list[Transaction] = []
+    for producer_id, seen in _seen(storage).items():
+        owner = owners.get(producer_id)
+        latest = max(each.epoch for each in seen)
+        unknown = [each for each in seen if each.is_open and not _has(owner, each)]
+        if owner is not None and latest <= owner.producer.epoch:
+            writer = owner.producer
+            _adopt(owner, [each for each in unknown if each.epoch == writer.epoch], now_ms)
+            doomed = [each for each in unknown if each.epoch < writer.epoch]
+        else:
+            doomed = unknown
+            writer = ProducerIdentity(producer_id, min(latest + 1, MAX_EPOCH + 1))
+            if owner is not None:
+                owner.producer, owner.previous = writer, NOBODY
+        markers += _aborts(doomed, writer, now_ms)
+        if owner is not None:
+            changed.append(owner)
+    if markers or changed:
+        await storage.commit([*markers, *(each.put() for each in changed)])
+    for owner in changed:
+        if owner.work is not None:
+            owner.work.stored = set(owner.work.partitions)
+        ids.keep(owner)
+
+
+def _seen(storage: Storage) -> dict[int, list[_Seen]]:
+    """By the ids of the producers."""
+    found: dict[int, list[_Seen]] = {}
+    for topic in storage.topics.values():
+        for partition in topic.partition_ids():
+            for producer_id, each in storage.producers(partition).items():
+                seen = _Seen(
+                    partition=partition,
+                    name=f"{topic.name}-{partition.index}",
+                    epoch=each.epoch,
+                    open_since=each.open_since,
+                )
+                found.setdefault(producer_id, []).append(seen)
+    return found
+
+
+def _has(owner: Transaction | None, seen: _Seen) -> bool:
+    """Whether the transaction will end in this partition by itself."""
+    if owner is None or owner.work is None or seen.epoch > owner.producer.epoch:
+        return False
+    return seen.partition in owner.work.partitions
+
+
+def _adopt(owner: Transaction, found: Sequence[_Seen], now_ms: int) -> None:
+    if found and owner.work is None:
+        owner.work = Work(now_ms, groups=None)
+    for each in found:
+        assert owner.work is not None
+        owner.work.partitions.add(each.partition)
+        log.warning(
+            "%s: commits that knew of the transaction of %r, open from offset %d on, are lost; it goes on",
+            each.name,
+            owner.id,
+            each.open_since,
+        )
+
+
+def _aborts(found: Sequence[_Seen], writer: ProducerIdentity, now_ms: int) -> list[Append]:
+    for each in found:
+        log.error(
+            "%s: commits that knew of a transaction of producer %d are lost; what it wrote from offset %d on "
+            "is aborted",
+            each.name,
+            writer.producer_id,
+            each.open_since,
+        )
+    return [end_marker(each.partition, writer, now_ms, commit=False) for each in found]

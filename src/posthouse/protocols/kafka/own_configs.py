@@ -1,0 +1,109 @@
+"""Settings of what is no topic: one way to change them, whatever they belong to."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.telemetry.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
+from posthouse.model.errors import InvalidConfig
+from posthouse.model.ids import GroupId
+from posthouse.protocols.kafka.broker_configs import DYNAMIC, kept_dynamic, shown_dynamic
+from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import AlterableConfig
+from posthouse.protocols.kafka.config_resources import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigType,
+    ResourceType,
+    Synonym,
+    check_broker_name,
+)
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context
+
+_POLICY = "log.cleanup.policy"
+OWN_LISTS = frozenset({"match", "metrics", _POLICY})
+"""Settings that can be added to and subtracted from."""
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From what a thing has of its own to all that it is to have."""
+
+
+async def change_own(
+    context: Context, resource_type: int, name: str, change: Change, *, validate_only: bool
+) -> None:
+    """Raises PosthouseError or Refused."""
+    if resource_type == ResourceType.GROUP:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
+        await context.broker.group_configs.change(GroupId(name), change, validate_only=validate_only)
+    elif resource_type == ResourceType.BROKER:
+        await _change_broker(context, name, change, validate_only=validate_only)
+    elif resource_type == ResourceType.CLIENT_METRICS:
+        await context.broker.metrics_subscriptions.change(name, change, validate_only=validate_only)
+
+
+async def _change_broker(context: Context, name: str, change: Change, *, validate_only: bool) -> None:
+    check_broker_name(name)
+    dynamic = context.broker.dynamic_settings
+
+    def changed(kept: Mapping[str, str]) -> dict[str, str]:
+        own = shown_dynamic(kept)
+        # A list is added to as it is now, wherever that comes from.
+        before = {_POLICY: dynamic.value(DYNAMIC[_POLICY].name)} | own
+        wanted = dict(change(before))
+        if _POLICY not in own and wanted.get(_POLICY) == before[_POLICY]:
+            del wanted[_POLICY]
+        return kept_dynamic(wanted)
+
+    scope = Scope.NODE if name else Scope.CLUSTER
+    try:
+        await dynamic.change(scope, changed, validate_only=validate_only)
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None  # as Kafka says it of brokers
+
+
+def changed_own(configs: Sequence[AlterableConfig], overrides: Mapping[str, str]) -> dict[str, str]:
+    """What is left when single settings are set, forgotten, or changed as lists."""
+    changed = dict(overrides)
+    for config in configs:
+        name, value, operation = config.name, config.value, config.config_operation
+        if operation == _DELETE:
+            changed.pop(name, None)
+        elif operation not in (_SET, _APPEND, _SUBTRACT):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"unknown operation {operation}")
+        elif value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"setting {name!r} has no value")
+        elif operation == _SET:
+            changed[name] = value
+        elif name not in OWN_LISTS:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can be set or deleted")
+        else:
+            current, given = _items(changed.get(name, "")), _items(value)
+            more = [item for item in given if item not in current]
+            less = [item for item in current if item not in given]
+            changed[name] = ",".join(current + more if operation == _APPEND else less)
+    return changed
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def describe_subscription(subscriptions: Subscriptions, name: str) -> list[ConfigEntry]:
+    """The settings of a subscription to clients' metrics; the defaults where there is none of that name."""
+    own = subscriptions.own.get(name)
+    return [_described(key, own.get(key), default, doc) for key, (default, doc) in SUBSCRIPTION_KEYS.items()]
+
+
+def _described(key: str, own: str | None, default: str, doc: str) -> ConfigEntry:
+    source = ConfigSource.DEFAULT if own is None else ConfigSource.CLIENT_METRICS
+    return ConfigEntry(
+        name=key,
+        value=default if own is None else own,
+        type=ConfigType.INT if key == "interval.ms" else ConfigType.LIST,
+        source=source,
+        read_only=False,
+        doc=doc,
+        synonyms=() if own is None else (Synonym(name=key, value=own, source=source),),
+    )
