@@ -107,6 +107,7 @@ class Ledger:
         entry = self.alive[queue].get(identity)
         assert entry is not None, f"{identity} of {queue} was settled, or never published"
         assert entry.holder is None, f"{identity} of {queue} has two holders"
+        assert isinstance(message.queue, Queue)
         assert entry.lane == message.queue.lanes.index(message.lane)
         if message.queue.definition.ordered_by_key and entry.key:
             others = [other for other in self.alive[queue].values() if other.key == entry.key]

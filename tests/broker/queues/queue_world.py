@@ -38,6 +38,9 @@ T = TypeVar("T")
 class Holder:
     """A consumer, or whoever got messages one by one."""
 
+    limiter = None
+    is_counted = True
+
     def __init__(self, machine: "QueueWorld", name: str, credit: int) -> None:
         self.machine = machine
         self.name = name
@@ -155,14 +158,16 @@ class QueueWorld(RuleBasedStateMachine):
     # What there is
 
     def queue(self, name: str) -> Queue:
-        return self.namespace.queues[name]
+        queue = self.namespace.queues[name]
+        assert isinstance(queue, Queue)
+        return queue
 
     async def found(self) -> dict[str, dict[Identity, Message]]:
         return {name: await contents(self.queue(name), self.broker.namespaces) for name in QUEUES}
 
     async def quiet(self) -> None:
         """Wait until nothing happens any more, and look whether all is as it must be."""
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             while True:
                 await self.still()
                 if self.is_full or not any(self.orphans()):

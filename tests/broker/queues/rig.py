@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.queues import internal_topics, streams
+from posthouse.broker.queues import backing_topics, internal_topics
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.ids import PartitionId
@@ -44,7 +45,21 @@ class Rig:
         return partition
 
     async def queue(self, name: str = "q", **options: Any) -> Queue:
-        return await self.namespace.declare_queue(QueueDefinition(name=name, **options), SESSION)
+        queue = await self.namespace.declare_queue(QueueDefinition(name=name, **options), SESSION)
+        assert isinstance(queue, Queue)
+        return queue
+
+    async def stream(self, name: str = "s", **options: Any) -> StreamQueue:
+        definition = QueueDefinition(name=name, is_stream=True, **options)
+        stream = await self.namespace.declare_queue(definition, SESSION)
+        assert isinstance(stream, StreamQueue)
+        return stream
+
+    def found(self, name: str) -> Queue:
+        """One that is there already."""
+        queue = self.namespace.queue(name, SESSION)
+        assert isinstance(queue, Queue)
+        return queue
 
     async def exchange(self, name: str, kind: ExchangeKind = ExchangeKind.FANOUT, **options: Any) -> None:
         await self.namespace.declare_exchange(ExchangeDefinition(name=name, kind=kind, **options))
@@ -81,6 +96,9 @@ class Rig:
 
 class Taker:
     """Takes what it is given, up to its credit."""
+
+    limiter = None
+    is_counted = True
 
     def __init__(self, credit: int = 1_000_000) -> None:
         self._credit = credit
@@ -138,7 +156,7 @@ async def settle_turns(turns: int = 20) -> None:
 
 def tiny_segments(patch: pytest.MonkeyPatch, size: int = 300) -> None:
     """Give every topic that queues make segments of a few messages."""
-    for overrides in (streams.EXCHANGE_TOPIC, streams.QUEUE_TOPIC, internal_topics._OVERRIDES):
+    for overrides in (backing_topics.EXCHANGE_TOPIC, backing_topics.QUEUE_TOPIC, internal_topics._OVERRIDES):
         patch.setitem(overrides, "segment.bytes", str(size))
     config = TopicConfig().with_overrides(internal_topics._OVERRIDES)
     patch.setattr(internal_topics, "_CONFIG", config)

@@ -90,7 +90,7 @@ async def test_what_is_acknowledged_does_not_come_back_after_a_restart(tmp_path:
         await taker.has(5)
         queue.ack([taker.taken[0], taker.taken[3]])
     async with running(tmp_path) as rig:
-        queue = rig.namespace.queue("q", SESSION)
+        queue = rig.found("q")
         assert queue.message_count == 8
         taker = Taker()
         queue.subscribe(taker)
@@ -180,7 +180,7 @@ async def test_a_message_for_many_queues_is_stored_once() -> None:
         topic = rig.broker.topic("x")
         assert rig.broker.bounds(topic, 0).end == 2
         for number in range(10):
-            queue = rig.namespace.queue(f"q{number}", SESSION)
+            queue = rig.found(f"q{number}")
             assert queue.message_count == 2
             assert rig.broker._storage.size(queue.lanes[0].log) < 300
             message = await queue.get()

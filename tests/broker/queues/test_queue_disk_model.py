@@ -18,7 +18,7 @@ from posthouse.broker.queues.stragglers import StragglerLimits
 from posthouse.broker.routing.definitions import ExchangeKind
 from posthouse.model.clock import ManualClock
 from posthouse.storage.engine import FileStorage
-from tests.broker.queues.rig import PLAIN, SESSION, Rig, running, tiny_segments
+from tests.broker.queues.rig import PLAIN, Rig, running, tiny_segments
 from tests.storage.stores import crash_copy
 
 QUEUES = ("a", "b", "c")
@@ -144,7 +144,7 @@ class World:
         await reclaiming
 
     def queue(self, name: str) -> Queue:
-        return self.rig.namespace.queue(name, SESSION)
+        return self.rig.found(name)
 
     async def _taken(self, queue: Queue, most: int) -> list[Message]:
         taken: list[Message] = []

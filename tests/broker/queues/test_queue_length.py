@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues import handing_out
+from posthouse.broker.queues import excess, handing_out, log_queue
 from posthouse.broker.queues import loading as loading_module
-from posthouse.broker.queues import queue as queue_module
 from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.queues.message import Message
 from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock
 from posthouse.model.errors import PosthouseError, QueueBlocked
 from tests.broker.queues.lazy_rig import dead_letter_queue, get, lazy, until
 from tests.broker.queues.rig import PLAIN, Taker, running, settle_turns
@@ -171,7 +171,7 @@ async def test_what_came_back_is_read_again_in_its_order_and_a_window_at_a_time(
 
 
 async def test_what_fails_to_expire_is_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(log_queue, "RETRY_SECONDS", 0.001)
     async with lazy() as (rig, storage):
         await dead_letter_queue(rig)
         queue = await rig.queue(dead_letter_exchange="dead", message_ttl_ms=10)
@@ -180,3 +180,48 @@ async def test_what_fails_to_expire_is_in_memory_once(monkeypatch: pytest.Monkey
         commits = storage.commits
         await until(lambda: storage.commits > commits + 10)
         assert len(queue.lanes[0].returned) <= 2
+
+
+async def test_only_the_queues_that_dead_letters_may_come_to_wait_for_a_queue_that_is_too_long() -> None:
+    async with lazy() as (rig, storage):
+        await dead_letter_queue(rig)
+        await rig.queue("other")
+        queue = await rig.queue(max_length=1, dead_letter_exchange="dead")
+        effects = rig.namespace.effects
+        await rig.publish(b"1", b"2", b"3")
+        storage.gate = asyncio.Event()
+        rig.namespace.publish(rig.namespace.router.exchange(""), b"q", b"4", PLAIN)
+        await until(lambda: queue._excess.going is not None)
+        assert not effects, "a channel may be closed, an exchange declared"
+        async with asyncio.timeout(0.5):
+            await effects.done()
+            await effects.done("other")
+        concerned = [asyncio.create_task(effects.done(name)) for name in ("q", "dead-letters")]
+        await settle_turns()
+        assert not any(task.done() for task in concerned)
+        storage.gate.set()
+        await asyncio.gather(*concerned)
+
+
+async def test_no_request_waits_for_the_end_of_what_goes_on_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with lazy() as (rig, _):
+        dead = await dead_letter_queue(rig)
+        monkeypatch.setattr(excess, "AT_ONCE", 10)
+        queue = await rig.queue(max_length=1, dead_letter_exchange="dead")
+        await rig.publish(*[b"%d" % number for number in range(1000)])
+        await rig.namespace.effects.done("q")
+        assert queue._excess.count() > 500 and dead.message_count > 0
+        await until(lambda: dead.message_count == 999)
+
+
+async def test_no_request_waits_until_a_whole_backlog_has_expired(clock: ManualClock) -> None:
+    async with lazy(clock) as (rig, _):
+        dead = await dead_letter_queue(rig)
+        queue = await rig.queue(message_ttl_ms=1000, dead_letter_exchange="dead")
+        for number in range(200):
+            await rig.publish(b"a", expires_in_ms=1000 - number)
+        clock.advance(2)
+        queue._expiring.plan()
+        await rig.namespace.effects.done("q")
+        assert 0 < dead.message_count < 100
+        await until(lambda: dead.message_count == 200)

@@ -75,7 +75,7 @@ async def test_what_expires_in_a_backlog_expires_after_a_restart_too(tmp_path: P
         await rig.publish(b"goes", expires_in_ms=300)
         await rig.publish(b"stays")
     async with running(tmp_path) as rig:
-        queue = rig.namespace.queue("q", SESSION)
+        queue = rig.found("q")
         assert queue.message_count == 2
         await count(queue, 1)
         assert await values(queue) == [b"stays"]
@@ -235,7 +235,7 @@ async def test_a_dead_letter_is_written_with_the_end_of_the_original(tmp_path: P
         rig.broker._storage._flusher._fenced = rig.broker._storage._flusher.fence("as if the power went")  # type: ignore[attr-defined]
     async with running(tmp_path) as rig:
         assert rig.namespace.queue("dead-letters", SESSION).message_count == 1
-        assert rig.namespace.queue("q", SESSION).message_count == 1
+        assert rig.found("q").message_count == 1
 
 
 async def test_unused_queues_go_when_they_say_so() -> None:

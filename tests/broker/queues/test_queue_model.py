@@ -24,8 +24,8 @@ from posthouse.broker.queues import (
     key_order,
     lane,
     loading,
+    log_queue,
     progress,
-    queue,
     recovery,
 )
 from posthouse.model.errors import StorageFull
@@ -69,7 +69,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "LOW_WINDOW", WINDOW // 2)
     monkeypatch.setattr(handing_out, "AT_ONCE", 4)
     monkeypatch.setattr(excess, "AT_ONCE", 2)
-    monkeypatch.setattr(queue, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(log_queue, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(handing_out, "LEASED_BYTES", 3)
     monkeypatch.setattr(loading, "RESERVATION", 4)
     monkeypatch.setattr(lane, "RESERVATION", 4)

@@ -12,7 +12,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT
 from posthouse.records.compression import Codec
 from tests.broker.queues.lazy_rig import get, lazy, until
-from tests.broker.queues.rig import SESSION, Taker, running, settle_turns, values_of
+from tests.broker.queues.rig import Taker, running, settle_turns, values_of
 from tests.broker.queues.test_queue_interop import batch
 
 HEADER_COUNT = Struct(">i")
@@ -104,7 +104,7 @@ async def test_after_a_crash_what_was_never_there_is_new() -> None:
         await get(queue)
         after = storage.left_behind()
     async with running(storage=after) as rig:
-        queue = rig.namespace.queue("q", SESSION)
+        queue = rig.found("q")
         await rig.publish(b"new")
         taken = [await get(queue) for _ in range(3)]
         assert [message.redelivered for message in taken] == [True, True, False]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from posthouse.broker.queues import queue as queue_module
+from posthouse.broker.queues import log_queue
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
 from tests.broker.queues.lazy_rig import dead_letter_queue, get, lazy, until
@@ -16,7 +16,7 @@ from tests.broker.queues.rig import SESSION, Taker, settle_turns
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon."""
-    monkeypatch.setattr(queue_module, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(log_queue, "RETRY_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("soon")

@@ -94,7 +94,7 @@ async def test_after_a_restart_the_rest_is_there(tmp_path: Path) -> None:
         queue.ack(await take(queue, 17))
         await rig.retention.reclaim()
     async with running(tmp_path) as rig:
-        queue = rig.namespace.queue("q", SESSION)
+        queue = rig.found("q")
         assert queue.message_count == 13
         assert rig.retention.needed(rig.partition("q")) == 0, "nothing is known yet"
         await rig.retention.reclaim()

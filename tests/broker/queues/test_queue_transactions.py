@@ -114,4 +114,4 @@ async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_eithe
         await asyncio.sleep(0.1)
         assert isinstance(committing.exception(), StorageFull)
         async with running(storage=storage.left_behind()) as after:
-            assert await values_of(after.namespace.queue("q", SESSION)) == [b"a"]
+            assert await values_of(after.found("q")) == [b"a"]

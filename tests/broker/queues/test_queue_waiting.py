@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.broker.queues import key_order
 from posthouse.broker.queues import lane as lane_module
 from posthouse.broker.queues import loading as loading_module
 from posthouse.model.clock import ManualClock
 from tests.broker.queues.lazy_rig import dead_letter_queue, get, lazy, until
 from tests.broker.queues.lazy_storage import LazyStorage
-from tests.broker.queues.rig import SESSION, Taker, running, settle_turns, values_of
+from tests.broker.queues.rig import Taker, running, settle_turns, values_of
 
 
 async def test_others_are_handed_out_while_a_key_waits() -> None:
@@ -160,7 +161,7 @@ async def test_expiries_of_a_long_backlog_take_little_memory(tmp_path: Path) -> 
         for _ in range(300):
             await rig.publish(b"x", expires_in_ms=3_600_000)
     async with running(tmp_path) as rig:
-        queue = rig.namespace.queue("q", SESSION)
+        queue = rig.found("q")
         await until(lambda: queue.lanes[0].expiries.earliest is not None)
         await settle_turns()
         assert len(queue.lanes[0].expiries._spans) <= 2
@@ -179,8 +180,32 @@ async def test_what_is_left_of_a_batch_expires_after_a_restart(tmp_path: Path, o
     async with running(
         tmp_path if on_disk else None, clock, None if on_disk else memory.left_behind()
     ) as rig:
-        queue = rig.namespace.queue("q", SESSION)
+        queue = rig.found("q")
         await until(lambda: queue.lanes[0].expiries.earliest is not None, 2)
         clock.advance(2)
         queue._expiring.plan()
         await until(lambda: queue.message_count == 0)
+
+
+@pytest.mark.parametrize("is_looked_at", [False, True])
+async def test_what_waits_for_others_of_its_key_does_not_outlive_its_time(
+    monkeypatch: pytest.MonkeyPatch, is_looked_at: bool
+) -> None:
+    monkeypatch.setattr(key_order, "CROWD", 1)  # so the third is not even loaded
+    clock = ManualClock()
+    async with lazy(clock) as (rig, _):
+        queue = await rig.queue(ordered_by_key=True, message_ttl_ms=1000)
+        taker = Taker()
+        queue.subscribe(taker)
+        await rig.publish(b"first")
+        await taker.has(1)
+        await rig.publish(b"second")
+        await until(lambda: queue._keys is not None and queue._keys.is_crowded)
+        await rig.publish(b"third")
+        clock.advance(2)
+        if is_looked_at:
+            await queue._expiring.expire()
+            assert queue.message_count == 0
+        queue.ack(taker.taken)
+        await until(lambda: queue.message_count == 0)
+        assert taker.values == [b"first"]

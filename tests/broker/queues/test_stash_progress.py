@@ -1,6 +1,6 @@
 """How it is kept which messages were put aside."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posthouse.broker.queues.progress import CHUNK, Progress
@@ -74,6 +74,7 @@ def test_progress_with_a_stash(steps: list[tuple[object, ...]]) -> None:
     assert state == {}
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 300)), st.sets(st.integers(0, 3)), st.integers(0, 20))
 def test_where_stragglers_end(singles: set[int], chunks: set[int], most: int) -> None:
     progress = Progress(QUEUE, 0)

@@ -153,3 +153,15 @@ def test_the_owner_may_leave_something() -> None:
     exchange.data = "a topic"
     assert exchange.data == "a topic"
     assert "direct exchange 'x'" in repr(exchange)
+
+
+def test_exchanges_that_lead_to_a_queue() -> None:
+    place = Place("a", "b")
+    for name, alternate in (("x", None), ("y", None), ("z", "y"), ("to-all", ""), ("other", "nowhere")):
+        place.exchange(name, FANOUT, alternate)
+    place.bind("x", "a")
+    place.join("y", "x")
+    place.join("x", "y")
+    place.bind("other", "b")
+    assert place.router.leading_to("a") == {"x", "y", "z", "to-all"}
+    assert place.router.leading_to("b") == {"other", "to-all"}

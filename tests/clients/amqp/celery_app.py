@@ -37,6 +37,20 @@ if QUORUM:
     ]
     app.conf.task_default_exchange_type = "topic"
 
+# For `celery beat` only: which file the beats are noted in, and by whom.
+BEATS = os.environ.get("CELERY_TEST_BEATS")
+if BEATS is not None:
+    app.conf.beat_schedule = {
+        "often": {"task": f"{__name__}.note", "schedule": 0.2, "args": (BEATS, "often")},
+        "seldom": {
+            "task": f"{__name__}.note",
+            "schedule": 0.5,
+            "args": (BEATS, "seldom"),
+            "options": {"expires": 30, "priority": 3},
+        },
+    }
+    app.conf.beat_max_loop_interval = 0.1
+
 # Not shared: a test has several applications in one process.
 task: Callable[..., Callable[[Callable[..., Any]], Any]] = partial(app.task, shared=False)
 
@@ -49,6 +63,12 @@ def add(a: int, b: int) -> int:
 @task()
 def total(numbers: list[int]) -> int:
     return sum(numbers)
+
+
+@task()
+def note(file: str, line: str) -> None:
+    with Path(file).open("a") as notes:
+        notes.write(f"{line}\n")
 
 
 @task()

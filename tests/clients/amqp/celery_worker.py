@@ -48,6 +48,37 @@ def close(module: Any) -> None:
     module.app.close()
 
 
+class Beat:
+    """`with Beat(…)`: the scheduler runs inside."""
+
+    def __init__(self, environment: dict[str, str], files: Path) -> None:
+        self._environment = os.environ | environment
+        self._files = files
+
+    def __enter__(self) -> Self:
+        command = [
+            *(sys.executable, "-m", "celery", "-A", APPLICATION, "beat", "--loglevel", "INFO"),
+            *("--schedule", f"{self._files}.schedule", "--pidfile", f"{self._files}.pid"),
+        ]
+        with self._files.with_suffix(".log").open("wb") as output:
+            self._process = subprocess.Popen(
+                command, env=self._environment, stdout=output, stderr=subprocess.STDOUT
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(SECONDS)
+        finally:
+            self._process.kill()
+
+
 class Worker:
     """`with Worker(…)`: it is ready inside, and has ended after it."""
 

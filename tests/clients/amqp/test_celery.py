@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from celery import chain, chord, group
 
-from tests.clients.amqp.celery_worker import Worker, application, close, settings
+from tests.clients.amqp.celery_worker import Beat, Worker, application, close, settings
 from tests.clients.amqp.rabbit import Rabbit
 
 SECONDS = 30.0
@@ -87,6 +87,72 @@ def test_remote_control(celery: Any) -> None:
     assert [list(reply.values()) for reply in replies] == [[{"ok": "pong"}]]
     found = celery.app.control.inspect(timeout=5, limit=1).registered()
     assert any("add" in task for tasks in found.values() for task in tasks)
+
+
+def test_inspecting_a_worker(celery: Any) -> None:
+    """Everything that `celery inspect` asks, while one task waits for its time."""
+    due = celery.add.apply_async((1, 1), countdown=600)
+    inspect = celery.app.control.inspect(timeout=5, limit=1)
+
+    def asked(command: str, *arguments: Any) -> Any:
+        answers = getattr(inspect, command)(*arguments)
+        assert answers is not None, command
+        [answer] = answers.values()
+        return answer
+
+    until = time.monotonic() + SECONDS
+    while due.id not in [each["request"]["id"] for each in asked("scheduled")]:
+        assert time.monotonic() < until, "the task was not seen"
+    assert asked("ping") == {"ok": "pong"}
+    assert asked("active") == []
+    assert asked("reserved") == []
+    assert [queue["name"] for queue in asked("active_queues")] == [celery.NAME]
+    assert asked("stats")["broker"]["transport"] == "amqp"
+    assert asked("conf")["task_default_queue"] == celery.NAME
+    assert asked("query_task", due.id)[due.id][0] == "scheduled"
+    assert asked("revoked") == []
+    assert "clock" in asked("clock")
+    celery.app.control.revoke(due.id, reply=True, timeout=5, limit=1)
+    assert asked("revoked") == [due.id]
+
+
+def test_control_commands(celery: Any) -> None:
+    """A worker takes another queue while it runs, limits a task, and changes its pool."""
+    control, other = celery.app.control, f"{celery.NAME}-other"
+
+    def done(replies: Any) -> bool:
+        return any("ok" in answer for reply in replies for answer in reply.values())
+
+    assert done(control.add_consumer(other, reply=True, timeout=5, limit=1))
+    assert celery.add.apply_async((2, 3), queue=other).get(timeout=SECONDS) == 5
+    assert done(control.cancel_consumer(other, reply=True, timeout=5, limit=1))
+    until = time.monotonic() + SECONDS
+    with celery.app.connection() as connection:  # a worker answers first, and cancels then
+        while connection.default_channel.queue_declare(other, passive=True).consumer_count:
+            assert time.monotonic() < until, "it still takes from that queue"
+    waiting = celery.add.apply_async((3, 4), queue=other)
+    assert celery.add.delay(1, 1).get(timeout=SECONDS) == 2
+    assert not waiting.ready(), "nobody takes from that queue any more"
+    assert done(control.add_consumer(other, reply=True, timeout=5, limit=1))
+    assert waiting.get(timeout=SECONDS) == 7
+    name = celery.add.name
+    assert done(control.rate_limit(name, "1000/s", reply=True, timeout=5, limit=1))
+    assert done(control.rate_limit(name, 0, reply=True, timeout=5, limit=1))
+    assert done(control.pool_grow(1, reply=True, timeout=5, limit=1))
+    assert done(control.pool_shrink(1, reply=True, timeout=5, limit=1))
+    assert celery.add.delay(5, 5).get(timeout=SECONDS) == 10
+
+
+def test_beat(celery: Any, environment: dict[str, str], directory: Path) -> None:
+    """`celery beat` as a process of its own sends tasks by its schedule; the worker does them."""
+    beats = directory / "beats"
+    beats.touch()
+    with Beat(environment | {"CELERY_TEST_BEATS": str(beats)}, directory / "beat"):
+        until = time.monotonic() + SECONDS
+        while (lines := beats.read_text().split()).count("often") < 5 or "seldom" not in lines:
+            assert time.monotonic() < until, lines
+            time.sleep(0.05)
+    assert lines.count("often") > lines.count("seldom")
 
 
 def test_events(celery: Any) -> None:

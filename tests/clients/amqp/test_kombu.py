@@ -55,6 +55,39 @@ def test_producer_and_consumer(connection: Any, queue: Any, serializer: str, com
     assert received == [(body, 7, "c")]
 
 
+def test_streams(connection: Any, name: str) -> None:
+    """Two consumers read all of it, one from the beginning and one from an offset."""
+
+    def stream(start: Any) -> Any:
+        return Queue(
+            name,
+            Exchange(name, "fanout", auto_delete=True),
+            durable=True,
+            auto_delete=False,
+            queue_arguments={"x-queue-type": "stream"},
+            consumer_arguments={"x-stream-offset": start},
+        )
+
+    with Producer(connection) as producer:
+        for number in range(10):
+            producer.publish(
+                number, exchange=stream("first").exchange, declare=[stream("first")], serializer="json"
+            )
+    for start, first in (("first", 0), (7, 7)):
+        received: list[Any] = []
+
+        def receive(body: Any, message: Any, received: list[Any] = received) -> None:
+            received.append((message.headers["x-stream-offset"], body))
+            message.ack()
+
+        with Consumer(
+            connection.channel(), stream(start), callbacks=[receive], accept=["json"], prefetch_count=2
+        ):
+            drain(connection, received, 10 - first)
+        assert received == [(number, number) for number in range(first, 10)]
+    connection.default_channel.queue_delete(name)
+
+
 def test_simple_queue(connection: Any, name: str) -> None:
     queue = connection.SimpleQueue(name)
     for number in range(3):

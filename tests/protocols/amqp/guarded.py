@@ -33,9 +33,10 @@ class Recorded(list[tuple[str, str, str, bool]]):
         *,
         allowed: bool,
         detail: str = "",
-    ) -> None:
+    ) -> int:
         assert protocol == "amqp" and peer.startswith("127.0.0.1:")
         self.append((str(principal), action, resource, allowed))
+        return 0
 
 
 class GuardedRig(Rig):

@@ -1,8 +1,7 @@
 """What a broker refuses, and in which words.
 
 Steps are done one after the other on a new channel; the last of each is refused. Codes and words are those of
-RabbitMQ 3.10, recorded from it, but for the names of number types: AMQP has nine, and we say `long` and
-`double` for all of them.
+RabbitMQ 3.10, recorded from it.
 """
 
 from dataclasses import dataclass, field
@@ -38,6 +37,54 @@ LOCKED = (
 )
 
 REFUSALS: list[tuple[str, list[Any], int, str]] = [
+    (
+        "headers binding with a bad x-match",
+        [declare(), Queue.Bind(queue="r-q", exchange="amq.headers", arguments={"x-match": "some"})],
+        406,
+        'Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x',
+    ),
+    (
+        "publish with a bad expiration",
+        [declare(), Publish(properties={"expiration": "soon"})],
+        406,
+        "invalid expiration 'soon': no_integer",
+    ),
+    (
+        "publish with an expiration and a unit",
+        [declare(), Publish(properties={"expiration": "5s"})],
+        406,
+        "invalid expiration '5s': {leftover_string,\"s\"}",
+    ),
+    (
+        "publish with a negative expiration",
+        [declare(), Publish(properties={"expiration": "-1"})],
+        406,
+        "invalid expiration '-1': {value_negative,-1}",
+    ),
+    (
+        "publish with an expiration of more than ten years",
+        [declare(), Publish(properties={"expiration": "315360000001"})],
+        406,
+        "invalid expiration '315360000001': {value_too_large,315360000001}",
+    ),
+    (
+        "CC that is no list",
+        [declare(), Publish(properties={"headers": {"CC": "other"}})],
+        406,
+        'invalid message: {unacceptable_type_in_header,"CC",longstr}',
+    ),
+    (
+        "BCC of a number",
+        [declare(), Publish(properties={"headers": {"BCC": 1}})],
+        406,
+        'invalid message: {unacceptable_type_in_header,"BCC",byte}',
+    ),
+    (
+        "flow that is to stop",
+        [Channel.Flow(False)],
+        540,
+        "active=false",
+    ),
     (
         "passive declare of no queue",
         [Queue.Declare(queue="nope", passive=True)],
@@ -76,13 +123,13 @@ REFUSALS: list[tuple[str, list[Any], int, str]] = [
         "dead letter exchange of number",
         [argument("x-dead-letter-exchange", 1)],
         406,
-        "invalid type 'long' for arg 'x-dead-letter-exchange' in queue 'r-a' in vhost '/'",
+        "invalid type 'byte' for arg 'x-dead-letter-exchange' in queue 'r-a' in vhost '/'",
     ),
     (
         "dead letter key of number",
         [declare({"x-dead-letter-routing-key": 1, "x-dead-letter-exchange": ""}, "r-a")],
         406,
-        "invalid arg 'x-dead-letter-routing-key' for queue 'r-a' in vhost '/': {unacceptable_type,long}",
+        "invalid arg 'x-dead-letter-routing-key' for queue 'r-a' in vhost '/': {unacceptable_type,byte}",
     ),
     (
         "unknown queue type",
@@ -94,7 +141,7 @@ REFUSALS: list[tuple[str, list[Any], int, str]] = [
         "queue type of number",
         [Queue.Declare(queue="r-t", durable=True, arguments={"x-queue-type": 1})],
         406,
-        "invalid arg 'x-queue-type' for queue 'r-t' in vhost '/': {unacceptable_type,long}",
+        "invalid arg 'x-queue-type' for queue 'r-t' in vhost '/': {unacceptable_type,byte}",
     ),
     (
         "exclusive quorum queue",
@@ -228,7 +275,7 @@ REFUSALS: list[tuple[str, list[Any], int, str]] = [
         "alternate exchange of number",
         [Exchange.Declare(exchange="r-x", exchange_type="direct", arguments={"alternate-exchange": 5})],
         406,
-        "invalid type 'long' for arg 'alternate-exchange' in exchange 'r-x' in vhost '/'",
+        "invalid type 'byte' for arg 'alternate-exchange' in exchange 'r-x' in vhost '/'",
     ),
     (
         "delete of a system exchange",

@@ -95,7 +95,9 @@ class Rig:
         return [each for each in self.listener if isinstance(each, AmqpConnection)]
 
     def queue(self, name: str) -> Queue:
-        return self.broker.namespaces.get("/").queues[name]
+        queue = self.broker.namespaces.get("/").queues[name]
+        assert isinstance(queue, Queue)
+        return queue
 
     async def paused(self) -> AmqpConnection:
         """The connection that is not read from, for longer than a turn for others takes."""

@@ -124,7 +124,7 @@ async def test_methods_that_channel_0_does_not_have(wire: Wire, method: Any) -> 
         (3, b"x" * 131_073, b"\xce", 501),
         (3, b"x", b"\xce", 505),
         (1, b"\x00\x63\x00\x0a", b"\xce", 540),
-        (1, b"\x00\x32\x00\x0a\x00", b"\xce", 502),
+        (1, b"\x00\x32\x00\x0a\x00", b"\xce", 501),
     ],
 )
 async def test_bytes_that_make_no_sense(

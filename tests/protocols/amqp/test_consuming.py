@@ -275,18 +275,6 @@ async def test_priorities_of_consumers(channel: Wire) -> None:
     assert tags == ["high", "high", "low"]
 
 
-async def test_flow_stops_deliveries(channel: Wire) -> None:
-    await filled(channel, 3)
-    await channel.call(1, Basic.Qos(prefetch_count=1))
-    await consume(channel)
-    await bodies(channel, 1)
-    assert (await channel.call(1, Channel.Flow(False))).active is False
-    channel.send(1, Basic.Ack(1))
-    await channel.nothing()
-    assert (await channel.call(1, Channel.Flow(True))).active is True
-    assert await bodies(channel, 1) == [b"1"]
-
-
 async def test_channels_have_tags_and_consumers_of_their_own(channel: Wire) -> None:
     await channel.channel(2)
     await filled(channel, 4)
@@ -306,3 +294,28 @@ async def test_get(channel: Wire) -> None:
     got = await channel.call(1, Basic.Get(queue="q", no_ack=True))
     assert (got.body, got.properties.message_id) == (b"x" * 300_000, "m")
     assert isinstance(await channel.call(1, Basic.Get(queue="q")), Basic.GetEmpty)
+
+
+async def test_no_time_to_live_and_more_than_is_handed_out_at_once(channel: Wire) -> None:
+    await channel.call(1, Queue.Declare(queue="q", arguments={"x-message-ttl": 0}))
+    await consume(channel, no_ack=True)
+    for number in range(1500):
+        channel.publish(1, "", "q", b"%d" % number)
+    assert await bodies(channel, 1500) == [b"%d" % number for number in range(1500)]
+
+
+async def test_what_no_consumer_took_after_all_expires(broker: AsyncBroker, channel: Wire) -> None:
+    """A consumer was ready for far more than it could take."""
+    await channel.call(1, Queue.Declare(queue="dead"))
+    onward = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    await channel.call(1, Queue.Declare(queue="q", arguments={"x-message-ttl": 0, **onward}))
+    await channel.call(1, Basic.Qos(0, 300, False))
+    await consume(channel)
+    async with await Wire.to(broker).open() as other:
+        await other.channel()
+        for _ in range(400):
+            other.publish(1, "", "q")
+        await bodies(channel, 300)
+        while await ready(other, name="dead") < 100:
+            await asyncio.sleep(0.01)
+        await channel.nothing()

@@ -5,10 +5,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from pamqp.commands import Basic, Queue
 
+from posthouse.protocols.amqp.connection import AmqpConnection
 from posthouse.protocols.amqp.heartbeats import Heartbeats
+from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.outbox import Outbox
 from tests.protocols.amqp.rig import Rig
+from tests.protocols.amqp.wire import HEARTBEAT, Wire
 
 
 class Timer:
@@ -129,3 +133,55 @@ async def test_a_silent_client_is_let_go() -> None:
         rig.connections[0]._heartbeats._seconds = 0.02
         rig.connections[0]._heartbeats._look()
         await wire.ended()
+
+
+class TestAClientThatDoesNotRead:
+    """It sends heartbeats, and takes nothing of what waits for it."""
+
+    @staticmethod
+    async def stalled(rig: Rig) -> tuple[Wire, AmqpConnection]:
+        wire = await rig.open(heartbeat=60)
+        await wire.call(1, Queue.Declare(queue="q"))
+        for _ in range(40):
+            wire.publish(1, "", "q", b"x" * 1_000_000)
+        cast("asyncio.Transport", wire.writer.transport).pause_reading()
+        wire.send(1, Basic.Consume(queue="q", no_ack=True))
+        [connection] = rig.connections
+        while not connection._outbox.is_congested:
+            await asyncio.sleep(0.001)
+        return wire, connection
+
+    @staticmethod
+    async def untaken(connection: AmqpConnection) -> None:
+        """Until the kernel's buffers are full as well."""
+        while not connection._outbox.untaken_seconds():
+            await asyncio.sleep(0.05)
+
+    async def test_is_closed(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with Rig(limits=AmqpLimits(stalled_seconds=5)) as rig:
+            wire, connection = await self.stalled(rig)
+            await self.untaken(connection)
+            for _ in range(5):
+                wire.writer.write(HEARTBEAT)
+                await wire.writer.drain()
+                assert not connection.tick(), "no offence"
+            while rig.connections:
+                await asyncio.sleep(0.001)
+        assert "it read nothing for 5 s" in caplog.text
+
+    async def test_is_kept_while_it_takes_something(self) -> None:
+        async with Rig(limits=AmqpLimits(stalled_seconds=5)) as rig:
+            wire, connection = await self.stalled(rig)
+            transport = cast("asyncio.Transport", wire.writer.transport)
+            for _ in range(3):
+                await self.untaken(connection)
+                for _ in range(3):
+                    assert not connection.tick()
+                before = connection._outbox.unsent
+                transport.resume_reading()
+                while connection._outbox.unsent == before:
+                    await wire.reader.read(100_000)
+                transport.pause_reading()
+                connection.tick()
+            assert rig.connections == [connection]
+            wire.writer.close()

@@ -62,7 +62,7 @@ async def test_a_user_logs_in(mechanism: str, response: str) -> None:
         (PLAIN, f"\0bob\0{PASSWORD}", "bob"),
         (PLAIN, "\0guest\0guest", "guest"),
         (PLAIN, f"\0\0{PASSWORD}", ""),
-        (PLAIN, f"\0{'x' * 5000}\0wrong", "x" * 255),
+        (PLAIN, f"\0{'x' * 5000}\0wrong", "x" * 5000),
         (AMQPLAIN, amqplain("ann", "wrong"), "ann"),
     ],
     ids=["password", "no password", "no such user", "guest", "nobody", "long name", "AMQPLAIN"],
@@ -93,9 +93,9 @@ async def test_nothing_is_served_while_a_login_is_looked_at(monkeypatch: pytest.
         gate = asyncio.Event()
         check = rig.access.users.check_password
 
-        async def slow(name: str, password: str) -> None:
+        async def slow(name: str, password: str, source: str) -> None:
             await gate.wait()
-            await check(name, password)
+            await check(name, password, source)
 
         monkeypatch.setattr(rig.access.users, "check_password", slow)
         wire = await start(rig, PLAIN, f"\0{ADMIN}\0{PASSWORD}")
@@ -121,7 +121,7 @@ async def test_a_client_that_leaves_while_its_login_is_looked_at(
     async with GuardedRig() as rig:
         gate = asyncio.Event()
 
-        async def slow(name: str, password: str) -> None:
+        async def slow(name: str, password: str, source: str) -> None:
             await gate.wait()
             if not good:
                 raise LoginFailed("no")
@@ -141,7 +141,7 @@ async def test_the_time_for_a_login_is_limited(monkeypatch: pytest.MonkeyPatch) 
     async with GuardedRig(limits=AmqpLimits(handshake_seconds=0.05)) as rig:
         never = asyncio.Event()
 
-        async def slow(name: str, password: str) -> None:
+        async def slow(name: str, password: str, source: str) -> None:
             await never.wait()
 
         monkeypatch.setattr(rig.access.users, "check_password", slow)
@@ -286,7 +286,7 @@ async def test_passwords_that_others_could_read(
 async def test_a_certificate_tells_who_it_is() -> None:
     async with GuardedRig() as rig:
         rig.recorded.clear()
-        rig.access.audit.record = lambda *_, **__: None  # type: ignore[method-assign]
+        rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
         sent_away: list[Refused] = []
         entrance = Entrance(rig.access, CERTIFIED_ONLY, sent_away.append, failure_seconds=0)
         guard = await entrance.admit(Login(EXTERNAL))
@@ -302,7 +302,7 @@ async def test_a_certificate_tells_who_it_is() -> None:
 @pytest.mark.parametrize("name", ["", "*", "line\nend", "x" * 300])
 async def test_certificates_of_nobody(name: str) -> None:
     async with GuardedRig() as rig:
-        rig.access.audit.record = lambda *_, **__: None  # type: ignore[method-assign]
+        rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
         client = Client(peer="192.0.2.1:4711", certified=name)
         entrance = Entrance(rig.access, client, unexpected, failure_seconds=0)
         with pytest.raises(LoginRefused):

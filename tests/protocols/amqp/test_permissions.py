@@ -1,11 +1,14 @@
 """What users may do, method by method; and what permissions mean for those who have started already."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
 from posthouse.broker.access.operations import Operation
+from posthouse.protocols.amqp.codec.access import Request
+from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from tests.protocols.amqp.access_cases import CASES, READ, WITHOUT_ANSWER, WRITE, Case
 from tests.protocols.amqp.guarded import ADMIN, GuardedRig
@@ -90,7 +93,8 @@ async def test_one_no_outweighs_every_yes(case: Case) -> None:
 
 
 def test_every_method_is_in_the_table() -> None:
-    asked = {case.kind for case in CASES} | set(WITHOUT_ANSWER)
+    # access.request permits nothing: every client gets the same ticket, and nobody looks at it.
+    asked = {case.kind for case in CASES} | set(WITHOUT_ANSWER) | {Request}
     assert asked == {*HANDLERS, Basic.Publish}
 
 
@@ -359,3 +363,73 @@ async def test_without_authentication_nothing_is_asked(channel: Wire) -> None:
     assert isinstance(await channel.call(1, Basic.Get(queue="q")), Content)
     channel.send(0, Connection.Close(200, "", 0, 0))
     await asyncio.wait_for(channel.expect(0, Connection.CloseOk), 5)
+
+
+BLOCKING: dict[str, Any] = {"x-overflow": "block", "x-max-length": 1}
+
+
+async def blocking_scene(rig: GuardedRig) -> Wire:
+    """Ann has a queue and an exchange of her own, and may read from x, to which the exchange v is bound."""
+    mine = [(each, "ann*") for each in (Operation.CREATE, Operation.READ, Operation.WRITE)]
+    await rig.with_user("ann", *mine, (Operation.READ, "x"))
+    admin = await rig.log_in(ADMIN)
+    for exchange in ("x", "v"):
+        await admin.call(1, Exchange.Declare(exchange=exchange, exchange_type="fanout"))
+    await admin.call(1, Exchange.Bind(destination="x", source="v"))
+    ann = await rig.log_in("ann")
+    await ann.call(1, Queue.Declare(queue="ann-blocks", arguments=BLOCKING))
+    await ann.call(1, Exchange.Declare(exchange="ann-x", exchange_type="fanout"))
+    return ann
+
+
+async def test_a_reader_does_not_stop_those_who_write() -> None:
+    async with GuardedRig() as rig, await blocking_scene(rig) as ann:
+        with pytest.raises(Closed, match="write access to exchange 'x'"):
+            await ann.call(1, Queue.Bind(queue="ann-blocks", exchange="x"))
+        await rig.permit("ann", (Operation.WRITE, "x"))
+        await ann.call(1, Channel.Open())
+        with pytest.raises(Closed, match="write access to exchange 'v'"):
+            await ann.call(1, Queue.Bind(queue="ann-blocks", exchange="x"))
+        await rig.permit("ann", (Operation.WRITE, "v"))
+        await ann.call(1, Channel.Open())
+        await ann.call(1, Queue.Bind(queue="ann-blocks", exchange="x"))
+
+
+async def test_nor_by_an_exchange_in_between() -> None:
+    async with GuardedRig() as rig, await blocking_scene(rig) as ann:
+        await ann.call(1, Queue.Bind(queue="ann-blocks", exchange="ann-x"))
+        with pytest.raises(Closed, match="write access to exchange 'x'"):
+            await ann.call(1, Exchange.Bind(destination="ann-x", source="x"))
+
+
+async def test_nor_by_one_that_is_bound_before() -> None:
+    async with GuardedRig() as rig, await blocking_scene(rig) as ann:
+        await ann.call(1, Exchange.Bind(destination="ann-x", source="x"))
+        await ann.call(1, Queue.Declare(queue="ann-harmless"))
+        await ann.call(1, Queue.Bind(queue="ann-harmless", exchange="ann-x"))
+        with pytest.raises(Closed, match="write access to exchange 'x'"):
+            await ann.call(1, Queue.Bind(queue="ann-blocks", exchange="ann-x"))
+
+
+async def test_nor_by_the_alternate_of_an_exchange() -> None:
+    async with GuardedRig() as rig, await blocking_scene(rig) as ann:
+        ae: dict[str, Any] = {"alternate-exchange": "ann-x"}
+        await ann.call(1, Exchange.Declare(exchange="ann-y", exchange_type="fanout", arguments=ae))
+        await ann.call(1, Exchange.Bind(destination="ann-y", source="x"))
+        with pytest.raises(Closed, match="write access to exchange 'x'"):
+            await ann.call(1, Queue.Bind(queue="ann-blocks", exchange="ann-x"))
+
+
+async def test_queues_that_need_no_permission_are_not_without_end() -> None:
+    async with GuardedRig(limits=AmqpLimits(max_own_queues=3)) as rig:
+        await rig.with_user("ann")
+        async with await rig.log_in("ann") as ann:
+            own = Queue.Declare(queue="", exclusive=True)
+            names = [(await ann.call(1, own)).queue for _ in range(3)]
+            await ann.call(1, Queue.Delete(queue=names[0]))
+            await ann.call(1, own)
+            with pytest.raises(Closed, match="all that it may have without permission"):
+                await ann.call(1, own)
+            await rig.permit("ann", (Operation.CREATE, "*"))
+            await ann.call(1, Channel.Open())
+            await ann.call(1, own)

@@ -14,6 +14,11 @@ class Attributes:
     headers: Mapping[str, object]
     priority: int = 0
     more_keys: tuple[bytes, ...] = ()
+    deaths: tuple[Mapping[str, object], ...] = ()
+    """Of a dead letter that an application published again with its headers: what they tell of its deaths, in
+    the form that `dead_letters` has."""
+    expiration: str | None = None
+    """The time to live that the publisher gave it, as it was given."""
 
 
 ReadAttributes = Callable[[bytes], Attributes | None]

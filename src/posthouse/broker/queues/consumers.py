@@ -1,5 +1,6 @@
 """Who gets the messages of a queue, and whose turn it is."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -10,12 +11,28 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.message import Message
 
 
+class Limiter(Protocol):
+    """Bounds what several consumers hold together, of one queue or of several."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages all of them together may be handed now."""
+
+
 class Consumer(Protocol):
     """Made by a protocol."""
 
     @property
     def credit(self) -> int:
         """How many more messages it may be handed now."""
+
+    @property
+    def limiter(self) -> Limiter | None:
+        """The bound that it shares with others, if there is one."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a delivery takes from the limiter. One that is not counted still waits for the limiter."""
 
     def deliver(self, messages: "Sequence[Message]") -> None:
         """Synchronous. The consumer lowers its own credit."""
@@ -31,13 +48,20 @@ class _Subscribed:
     exclusive: bool
 
 
+@dataclass(slots=True, eq=False)
+class _Hand:
+    """How many more a consumer may get in this round."""
+
+    consumer: Consumer
+    credit: int
+
+
 class Consumers:
-    """In the order of their priority, then of their coming."""
+    """In the order of their priority; among equals, the one that has waited longest comes first."""
 
     def __init__(self, *, single_active: bool) -> None:
         self._single_active = single_active
         self._subscribed: list[_Subscribed] = []
-        self._turn = 0
 
     def __len__(self) -> int:
         return len(self._subscribed)
@@ -68,41 +92,92 @@ class Consumers:
         return [each.consumer for each in self._subscribed]
 
     @property
+    def _eligible(self) -> list[_Subscribed]:
+        return self._subscribed[:1] if self._single_active else self._subscribed
+
+    @property
     def credit(self) -> int:
         """How many messages would be taken at once."""
-        subscribed = self._subscribed[:1] if self._single_active else self._subscribed
-        return sum(max(each.consumer.credit, 0) for each in subscribed)
+        total = 0
+        shared: dict[Limiter, int] = {}
+        for each in self._eligible:
+            consumer = each.consumer
+            credit = max(consumer.credit, 0)
+            if consumer.limiter is None or not consumer.is_counted:
+                total += credit
+            else:
+                shared[consumer.limiter] = shared.get(consumer.limiter, 0) + credit
+        return total + sum(min(wanted, limiter.credit) for limiter, wanted in shared.items() if wanted)
 
-    def next_in_turn(self) -> list[Consumer]:
-        """Those with the highest priority that have credit, from the one whose turn it is."""
-        subscribed = self._subscribed[:1] if self._single_active else self._subscribed
-        if len(subscribed) == 1:
-            only = subscribed[0].consumer
-            return [only] if only.credit > 0 else []
-        able = [each for each in subscribed if each.consumer.credit > 0]
-        if not able:
-            return []
-        best = [each.consumer for each in able if each.priority == able[0].priority]
-        self._turn += 1
-        start = self._turn % len(best)
-        return best[start:] + best[:start]
+    @property
+    def have_credit(self) -> bool:
+        return any(each.consumer.credit > 0 for each in self._eligible)
 
+    def turns(self, most: int) -> list[Consumer]:
+        """Who gets the next messages, one entry for each message, `most` at most.
 
-def dealt(
-    messages: "Sequence[Message]", consumers: Sequence[Consumer]
-) -> "list[tuple[Consumer, list[Message]]]":
-    """Share messages out one by one, as far as each has credit."""
-    if len(consumers) == 1:
-        return [(consumers[0], list(messages))]
-    hands: list[tuple[Consumer, list[Message]]] = [(consumer, []) for consumer in consumers]
-    open_hands = [(consumer.credit, hand) for consumer, hand in hands]
-    turn = 0
-    for message in messages:
-        while True:
-            credit, hand = open_hands[turn % len(open_hands)]
-            if len(hand) < credit:
+        Round robin among those with the highest priority that have credit. `served` moves it on.
+        """
+        eligible = self._eligible
+        if len(eligible) == 1:
+            only = eligible[0].consumer
+            return [only] * min(max(only.credit, 0), most)
+        best: list[_Hand] = []
+        priority: int | None = None
+        for each in eligible:
+            if priority is not None and each.priority != priority:
                 break
-            open_hands.pop(turn % len(open_hands))
-        hand.append(message)
-        turn = (turn % len(open_hands)) + 1
-    return [(consumer, hand) for consumer, hand in hands if hand]
+            if (credit := each.consumer.credit) > 0:
+                priority = each.priority
+                best.append(_Hand(each.consumer, credit))
+        return _dealt_round(best, most)
+
+    def served(self, consumers: Sequence[Consumer]) -> None:
+        """They got a message each, in this order: the others of their priority come before them now."""
+        if len(self._subscribed) < 2 or self._single_active:
+            return
+        last = {consumer: number for number, consumer in enumerate(consumers)}
+        # Stable: the order of those that got nothing stays as it is, ahead of those that did.
+        self._subscribed.sort(key=lambda each: (-each.priority, last.get(each.consumer, -1)))
+
+
+def _dealt_round(hands: list[_Hand], most: int) -> list[Consumer]:
+    left = _left_of_limiters(hands)
+    turns: list[Consumer] = []
+    place = 0
+    while hands and len(turns) < most:
+        place %= len(hands)
+        hand = hands[place]
+        consumer = hand.consumer
+        limiter = consumer.limiter if left else None
+        if hand.credit <= 0 or (limiter in left and left[limiter] <= 0):
+            del hands[place]
+            continue
+        if limiter in left and consumer.is_counted:
+            left[limiter] -= 1
+        hand.credit -= 1
+        turns.append(consumer)
+        place += 1
+    return turns
+
+
+def _left_of_limiters(hands: Sequence[_Hand]) -> dict[Limiter | None, int]:
+    """Of those that bound more than one of these: what a consumer may take alone, its credit says."""
+    counts = Counter(hand.consumer.limiter for hand in hands)
+    return {limiter: limiter.credit for limiter, count in counts.items() if limiter is not None and count > 1}
+
+
+def dealt(messages: "Sequence[Message]", turns: Sequence[Consumer]) -> "list[tuple[Consumer, list[Message]]]":
+    """The messages of each consumer, in batches.
+
+    Consumers that share a limiter are on one channel, where the client sees the order of the messages.
+    """
+    first = turns[0]
+    if turns.count(first) == len(turns):
+        return [(first, list(messages))]
+    if first.limiter is not None and len({consumer.limiter for consumer in turns}) < len(set(turns)):
+        return [(consumer, [message]) for message, consumer in zip(messages, turns, strict=False)]
+    hands: dict[Consumer, list[Message]] = {}
+    for message, consumer in zip(messages, turns, strict=False):
+        hands.setdefault(consumer, []).append(message)
+    return list(hands.items())

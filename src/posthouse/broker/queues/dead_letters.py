@@ -1,8 +1,9 @@
 """Where messages go that nobody took: a copy for another exchange, with the story of its deaths.
 
 The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason,
-with a count. A message that would come to a queue where it died before, and that no consumer rejected in
-between, goes round in circles: it is dropped.
+with a count. It goes on with what the publisher tells of earlier deaths: retry loops of applications, which
+publish a dead letter again with its headers, end by that count. A message that would come to a queue where it
+died before, and that no consumer rejected in between, goes round in circles: it is dropped.
 """
 
 import json
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.wave import Wave
 
 log = logging.getLogger(__name__)
+
+_MAX_COUNT = 2**63 - 2
 
 
 class Reason(StrEnum):
@@ -47,8 +50,13 @@ def publish_dead_letter(
         headers = []
     attributes = namespace.attributes_of(message.headers)
     earlier = _deaths(headers)
+    is_first = earlier is None
+    if earlier is None:
+        earlier = [dict(death) for death in attributes.deaths]
     more_keys = attributes.more_keys if not any(death.get("rekeyed") for death in earlier) else ()
-    deaths = _with_death(earlier, queue, message, more_keys, reason, now_ms)
+    # Dead letters do not expire by a time of their own any more; the first death tells what it was.
+    expiration = attributes.expiration if is_first else None
+    deaths = _with_death(earlier, queue, message, more_keys, reason, now_ms, expiration)
     headers = [(name, value) for name, value in headers if name not in (DEATHS, EXCHANGE)]
     headers.insert(0, (EXCHANGE, exchange.name.encode()))
     headers.append((DEATHS, json.dumps(deaths).encode()))
@@ -65,7 +73,8 @@ def publish_dead_letter(
         log.warning("queue %s: a dead letter has no place: %s", queue.name, error)
 
 
-def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] | None:
+    """None where the broker has noted none yet."""
     for name, value in headers:
         if name == DEATHS:
             try:
@@ -73,7 +82,7 @@ def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
             except (ValueError, RecursionError):
                 return []
             return [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
-    return []
+    return None
 
 
 def _with_death(
@@ -83,11 +92,11 @@ def _with_death(
     more_keys: tuple[bytes, ...],
     reason: Reason,
     now_ms: int,
+    expiration: str | None,
 ) -> list[dict[str, Any]]:
     for death in deaths:
         if death.get("queue") == queue.name and death.get("reason") == reason:
-            before = death.get("count")
-            again = {**death, "count": (before if isinstance(before, int) else 1) + 1}
+            again = {**death, "count": _count_of(death) + 1}
             return [again, *(other for other in deaths if other is not death)]
     new: dict[str, Any] = {
         "queue": queue.name,
@@ -96,10 +105,17 @@ def _with_death(
         "exchange": queue.namespace.exchange_of(message),
         "keys": [key.decode(errors="replace") for key in (message.key or b"", *more_keys)],
         "time": now_ms // 1000,
+        "expiration": expiration,
     }
     if queue.definition.dead_letter_key is not None:
         new["rekeyed"] = True  # it goes by that key alone from now on
     return [new, *deaths]
+
+
+def _count_of(death: dict[str, Any]) -> int:
+    """A publisher's word: it may be anything, and has to fit 64 bits with one more."""
+    count = death.get("count")
+    return min(count, _MAX_COUNT) if isinstance(count, int) else 0
 
 
 def _barred(deaths: list[dict[str, Any]]) -> frozenset[str]:

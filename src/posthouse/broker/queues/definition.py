@@ -44,11 +44,20 @@ class QueueDefinition:
     """How often a message may be delivered again before it is a dead letter."""
     ordered_by_key: bool = False
     """Of the messages with one key at most one is in flight."""
+    is_stream: bool = False
+    """Messages stay, up to `max_bytes`: each consumer reads all of them, from where it wants."""
+    max_age_ms: int | None = None
+    """How long messages of a stream stay."""
+    segment_bytes: int | None = None
+    """A stream lets go of so many bytes at a time."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     """As declared: for comparing and showing."""
 
     @property
     def is_limited(self) -> bool:
+        """Whether publishers or the oldest messages have to make room."""
+        if self.is_stream:
+            return False
         return self.max_length is not None or self.max_bytes is not None
 
     @property

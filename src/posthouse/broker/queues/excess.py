@@ -23,14 +23,17 @@ class Excess:
         self._loading = loading
         self.going: asyncio.Task[None] | None = None
         """Nothing is handed out while something goes."""
+        self._later: asyncio.TimerHandle | None = None
+        """Nothing could be let go: until then, nothing is tried."""
+        self._has_taken = False
 
     def drop(self) -> None:
         """Let the oldest go if there are more than may be."""
         definition = self._queue.definition
         if not definition.is_limited or definition.overflow is not Overflow.DROP_HEAD:
             return
-        if self.going is None and not self._queue.is_deleted and self.count():
-            self.going = self._host.start(self._drop())
+        if self.going is None and self._later is None and not self._queue.is_deleted and self.count():
+            self.going = self._queue.namespace.effects.start_step(self._drop(), self._queue)
             self.going.add_done_callback(self._dropped)
 
     def count(self) -> int:
@@ -47,24 +50,26 @@ class Excess:
         self.going = None
         if task.cancelled() or self._queue.is_deleted:
             return
-        if task.exception() is None:
+        if task.exception() is None and self._has_taken:
             self.drop()
-        else:
-            asyncio.get_running_loop().call_later(self._queue.retry_seconds, self.drop)
+        elif self.count():
+            self._later = asyncio.get_running_loop().call_later(self._queue.retry_seconds, self._again)
         self._queue.handing_out.plan()
 
+    def _again(self) -> None:
+        self._later = None
+        self.drop()
+
     async def _drop(self) -> None:
-        while self.count() and not self._queue.is_deleted:
-            await self._queue.returns.done()  # the oldest may be among those
-            oldest = await self._oldest()
-            if oldest is None:
-                continue
-            if not oldest:
-                return
+        """One step, because requests wait for it; `_dropped` sees to the next."""
+        await self._queue.returns.done()  # the oldest may be among those
+        oldest = await self._oldest()
+        self._has_taken = oldest is None or bool(oldest)
+        if oldest:
             await self._queue.die(oldest, Reason.TOO_LONG)
 
     async def _oldest(self) -> list[Message] | None:
-        """Of the lowest priority first; None where others came back while they were looked for."""
+        """Of the lowest priority first; None where one has to look again."""
         queue = self._queue
         for lane in queue.lanes:
             if lane.ready <= 0:
@@ -76,5 +81,8 @@ class Excess:
             await self._loading.reserved()
             if queue.returns.going is not None:
                 return None
-            return lane.take(min(self.count(), AT_ONCE))
+            if lane.ready <= 0:
+                continue  # what is left of it cannot be read
+            taken = lane.take(min(self.count(), AT_ONCE))
+            return None if not taken and lane.is_drained else taken
         return []

@@ -19,6 +19,14 @@ _REFERENCE = 128
 """Bytes of a batch with one reference, roughly: of a short span no more is read than that."""
 
 
+_AT_ONCE = 256
+"""So many messages go in one step, or somewhat more,"""
+_COMMITS = 8
+"""with no more commits than this."""
+_CLAIMED_MS = 1000
+"""So long a consumer has to take what it was ready for."""
+
+
 class Expiring:
     def __init__(self, queue: "Queue", host: "QueuesHost", new_reader: Callable[[Lane], LaneReader]) -> None:
         self._queue = queue
@@ -35,8 +43,11 @@ class Expiring:
         times = (lane.expiries.earliest for lane in self._queue.lanes)
         earliest = min((at for at in times if at is not None), default=None)
         if earliest is not None:
-            seconds = max(0, earliest - self._host.clock.now_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+            seconds = (earliest - self._host.clock.now_ms()) / 1000
+            if seconds <= 0:
+                self._begin()
+            else:
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -47,7 +58,8 @@ class Expiring:
         self._timer = None
         if not self._is_under_way and not self._queue.is_deleted:
             self._is_under_way = True
-            self._host.start(self.expire()).add_done_callback(self._ended)
+            step = self._queue.namespace.effects.start_step(self._step(), self._queue)
+            step.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._is_under_way = False
@@ -55,13 +67,27 @@ class Expiring:
 
     async def expire(self) -> None:
         """Look at every span of messages whose time may have come."""
+        while self._is_due:
+            await self._step()
+
+    @property
+    def _is_due(self) -> bool:
+        now = self._host.clock.now_ms()
+        times = (lane.expiries.earliest for lane in self._queue.lanes)
+        return any(at is not None and at <= now for at in times)
+
+    async def _step(self) -> None:
+        """Look at one span; requests wait for a step, and not for all that follow it."""
         for lane in self._queue.lanes:
-            while (span := lane.expiries.due(now := self._host.clock.now_ms())) is not None:
+            if not self._queue.has_credit:
+                lane.unclaim()
+            if (span := lane.expiries.due(now := self._host.clock.now_ms())) is not None:
                 try:
                     await self._expire_span(lane, *span, now)
                 except BaseException:
                     lane.expiries.add_span(now + int(self._queue.retry_seconds * 1000), *span)
                     raise
+                return
 
     async def _expire_span(self, lane: Lane, first: int, end: int, now: int) -> None:
         await self._queue.die(lane.expired_in_stash(first, end, now), Reason.EXPIRED)
@@ -69,6 +95,7 @@ class Expiring:
         reader.seek(max(first, lane.progress.floor))
         reader.read_no_more_than((end - first) * _REFERENCE)
         left: list[tuple[int, int, int]] = []
+        gone = commits = 0
         while (run := await reader.next_run(end)) is not None:
             position, reference = run
             if reference.expires_ms == NEVER or reference.expires_ms > now:
@@ -80,7 +107,14 @@ class Expiring:
                 for message in await reader.load(position, reference)
                 if message.position not in lane.leased and not lane.progress.is_settled(message.position)
             ]
-            await self._queue.die(messages, Reason.EXPIRED)
+            expired = [message for message in messages if lane.has_expired(message, now)]
+            if len(expired) < len(messages):
+                _leave(left, now + _CLAIMED_MS, messages[0].position, messages[-1].position + 1)
+            await self._queue.die(expired, Reason.EXPIRED)
+            gone, commits = gone + len(expired), commits + bool(expired)
+            if (gone >= _AT_ONCE or commits >= _COMMITS) and reader.position < end:
+                left.append((now, reader.position, end))
+                break
         for span in left:
             lane.expiries.add_span(*span)
 

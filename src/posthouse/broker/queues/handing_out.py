@@ -54,21 +54,24 @@ class HandingOut:
         self.is_planned = False
         if self._queue.is_deleted or self._is_changing:
             return
-        consumers = self._consumers.next_in_turn()
-        if not consumers:
+        in_memory = sum(len(lane.window) + len(lane.returned) for lane in self._queue.lanes)
+        turns = self._consumers.turns(max(1, min(in_memory, AT_ONCE)))
+        if not turns:
             self._excess.drop()  # what they were expected to take
             return
         self._loading.plan_reservation()
-        credit = (
-            consumers[0].credit if len(consumers) == 1 else sum(consumer.credit for consumer in consumers)
-        )
-        messages = self.take(min(credit, AT_ONCE))
+        messages = self.take(len(turns))
         if messages:
-            for consumer, hand in dealt(messages, consumers):
+            served = turns[: len(messages)]
+            self._consumers.served(served)
+            for consumer, hand in dealt(messages, served):
                 consumer.deliver(hand)
             self._let_bodies_go(messages)
             self._queue.room.tell()
-            self.plan()  # there may be more, for these or for others
+            if self._consumers.have_credit:
+                # Else whoever raises it plans: a queue that stayed in line would be ahead of others that
+                # wait for the same limiter.
+                self.plan()
         self._excess.drop()
         self.plan_loading()
 
@@ -85,7 +88,7 @@ class HandingOut:
     async def offer(self) -> None:
         """Return when what is ready was offered to the consumers, as far as they have credit."""
         for _ in range(_OFFERS):
-            if self._queue.is_deleted or not self._consumers.next_in_turn():
+            if self._queue.is_deleted or not self._consumers.have_credit:
                 return
             self._pump()
             under_way = (
@@ -134,7 +137,7 @@ class HandingOut:
         for message in leased:
             if message.expires_ms:
                 now = now or self._host.clock.now_ms()
-                if message.expires_ms <= now:
+                if message.lane.has_expired(message, now):
                     expired.append(message)
         if not expired:
             return leased

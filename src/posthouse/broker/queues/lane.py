@@ -8,7 +8,7 @@ priorities one for each.
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from posthouse.broker.queues.expiries import Expiries
 from posthouse.broker.queues.message import Message
@@ -21,6 +21,7 @@ from posthouse.records.references import NEVER
 from posthouse.storage.interface import Run
 
 if TYPE_CHECKING:
+    from posthouse.broker.queues.log_queue import LogQueue
     from posthouse.broker.queues.queue import Queue
 
 
@@ -33,7 +34,14 @@ class Lane:
     """Owned by the event loop; does no input or output."""
 
     def __init__(
-        self, queue: "Queue", log: PartitionId, stash_log: PartitionId, progress: Progress, end: int
+        self,
+        queue: "LogQueue",
+        log: PartitionId,
+        stash_log: PartitionId,
+        progress: Progress,
+        end: int,
+        *,
+        expires: bool = True,
     ) -> None:
         self._queue = queue
         self.log = log
@@ -56,12 +64,20 @@ class Lane:
         self.reloading: Message | None = None
         """The one of these that is being read."""
         self.leased: dict[int, Message] = {}
+        self.unreadable = 0
+        """So many positions below `loaded_to` were passed over: they stay, but cannot be handed out."""
+        self.expires = expires
+        """Whether the times of references say when messages go. In a stream, they say when they came."""
         self.expiries = Expiries()
+        self._claimed = range(0)
+        """Positions that a consumer was ready for when they arrived. However short their time to live, they
+        are handed out; nobody can tell how long the disk takes."""
 
     @property
     def ready(self) -> int:
         progress = self.progress
-        return self.end - progress.floor - progress.settled_above + len(progress.stash) - len(self.leased)
+        there = self.end - progress.floor - progress.settled_above + len(progress.stash)
+        return there - len(self.leased) - self.unreadable
 
     @property
     def has_more(self) -> bool:
@@ -89,10 +105,25 @@ class Lane:
         size = 0
         for run in runs:
             if run.append is None or run.append.base_offset >= 0:  # else it was there before
-                self.expiries.add(self.end, self.end + run.count, run.expires_ms)
+                if self.expires:
+                    self.expiries.add(self.end, self.end + run.count, run.expires_ms)
                 self.end += run.count
                 size += run.size
         self._queue.arrived(self, self.end - first, size)
+
+    def claim(self, first: int, end: int) -> None:
+        """A consumer waits for these."""
+        self._claimed = range(self._claimed.start if self._claimed.stop == first else first, end)
+
+    def unclaim(self) -> None:
+        """Nobody can take them after all."""
+        self._claimed = range(0)
+
+    def has_expired(self, message: Message, now_ms: int) -> bool:
+        """What comes back from a consumer has had its chance."""
+        if not NEVER < message.expires_ms <= now_ms:
+            return False
+        return message.redelivered or message.position not in self._claimed
 
     def take(self, most: int) -> list[Message]:
         """The next ones in order, leased from now on."""
@@ -142,6 +173,16 @@ class Lane:
         """They follow those that are in the window."""
         self.window.extend(messages)
         self.window_bytes += sum(message.size for message in messages)
+
+    def pass_over(self, first: int, end: int) -> None:
+        """They follow those that are in the window, and cannot be read before the next start."""
+        if not self.progress.settled_above:
+            self.unreadable += max(end - max(first, self.progress.floor), 0)
+            return
+        position = self.progress.next_unsettled(first)
+        while position < end:
+            self.unreadable += 1
+            position = self.progress.next_unsettled(position + 1)
 
     def settle(self, message: Message) -> bool:
         """False where it is not leased any more."""
@@ -210,7 +251,7 @@ class Lane:
         """Without its body."""
         stashed = self.progress.stash[position]
         message = Message(
-            self._queue,
+            cast("Queue", self._queue),  # a stream has nothing in its stash
             self,
             position,
             self.stash_log,
@@ -244,7 +285,8 @@ class Lane:
 
     def purge(self) -> int:
         """Settle everything that is ready."""
-        count = self.ready
+        count = self.ready + self.unreadable
+        self.unreadable = 0
         first = self.progress.floor
         for position in sorted(self.leased):
             self.progress.settle_range(first, position)

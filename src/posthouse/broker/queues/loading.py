@@ -1,17 +1,22 @@
 """Brings what a queue hands out next into memory, a window at a time."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from heapq import heappush
 from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.lane import RESERVATION, Lane
+from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.rereading import Rereading
+from posthouse.model.errors import DataDamaged
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.host import QueuesHost
     from posthouse.broker.queues.queue import Queue
+
+log = logging.getLogger(__name__)
 
 WINDOW = 1000
 """So many messages of a lane are kept in memory, ready to be handed out."""
@@ -26,12 +31,15 @@ class Loading:
     def __init__(self, queue: "Queue", host: "QueuesHost") -> None:
         self._queue = queue
         self._host = host
-        self._readers = {lane: self.new_reader(lane) for lane in queue.lanes}
+        self._readers = {lane: self.new_reader(lane, lane.pass_over) for lane in queue.lanes}
         self.filling: asyncio.Task[None] | None = None
         self.reserving: asyncio.Task[None] | None = None
 
-    def new_reader(self, lane: Lane) -> LaneReader:
-        return LaneReader(self._host.storage, self._host.topic_name, self._queue, lane, lane.progress.floor)
+    def new_reader(
+        self, lane: Lane, pass_over: Callable[[int, int], None] = lambda first, end: None
+    ) -> LaneReader:
+        storage, topic_name, start = self._host.storage, self._host.topic_name, lane.progress.floor
+        return LaneReader(storage, topic_name, self._queue, lane, start, pass_over)
 
     def begin_at(self, lane: Lane, position: int) -> None:
         lane.loaded_to = position
@@ -103,6 +111,12 @@ class Loading:
         while count < WINDOW and size < WINDOW_BYTES and (message := lane.next_bodiless()) is not None:
             try:
                 is_there = await rereading.reload(message)
+            except DataDamaged as error:
+                if lane.reloading is message:
+                    lane.reloading = None
+                    lane.unreadable += 1
+                    self._warn(message, error)
+                continue
             except BaseException:
                 if lane.reloading is message:
                     lane.reloading = None
@@ -118,6 +132,15 @@ class Loading:
                 self._queue.progressed(lane)
             count += 1
             size += message.size
+
+    def _warn(self, message: Message, error: DataDamaged) -> None:
+        log.error(
+            "queue %r (vhost %r): message %d cannot be read again and stays in the queue until a restart: %s",
+            self._queue.name,
+            self._queue.namespace.name,
+            message.position,
+            error,
+        )
 
     def plan_reservation(self) -> None:
         """Note that more may be handed out, mostly well before that is needed."""

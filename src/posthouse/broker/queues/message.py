@@ -1,13 +1,39 @@
 """One message of a queue, while somebody holds it."""
 
+from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from posthouse.model.ids import PartitionId
 
 if TYPE_CHECKING:
+    from posthouse.broker.queues.consumers import Consumer
     from posthouse.broker.queues.lane import Lane
-    from posthouse.broker.queues.queue import Queue
+    from posthouse.broker.queues.wave import Wave
+
+
+class MessageSource(Protocol):
+    """What hands messages out and has them settled: a queue, or one consumer's reading of a stream."""
+
+    @property
+    def name(self) -> str: ...
+
+    def ack(self, messages: "Sequence[Message]", wave: "Wave | None" = None) -> None: ...
+
+    def settled(self, messages: "Sequence[Message]") -> None: ...
+
+    def release(self, messages: "Sequence[Message]", *, count: bool = True, delay_ms: int = 0) -> None: ...
+
+    def reject(self, messages: "Sequence[Message]") -> None: ...
+
+    def credit_raised(self) -> None: ...
+
+    async def offer(self) -> None:
+        """Return when what is ready was offered to the consumers, as far as they have credit."""
+
+    def unsubscribe(self, consumer: "Consumer") -> None: ...
+
+    def progressed(self, lane: "Lane") -> None: ...
 
 
 class Message:
@@ -32,7 +58,7 @@ class Message:
 
     def __init__(
         self,
-        queue: "Queue",
+        queue: MessageSource,
         lane: "Lane",
         position: int,
         source: PartitionId,

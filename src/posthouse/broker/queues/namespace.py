@@ -2,21 +2,24 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.attributes import Attributes, plain_attributes
+from posthouse.broker.queues.backing_topics import EXCHANGE_TOPIC, BackingTopic, queue_topic_config
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
+from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.equivalence import check_same_exchange, check_same_queue
 from posthouse.broker.queues.host import QueuesHost
 from posthouse.broker.queues.internal_topics import queue_topic
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.names import topic_name
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import EXCHANGE
 from posthouse.broker.queues.rejected import dead_letter_rejected
-from posthouse.broker.queues.streams import EXCHANGE_TOPIC, QUEUE_TOPIC, Stream
+from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.broker.routing.encoding import binding_key, encode_binding, encode_exchange, exchange_key
 from posthouse.broker.routing.exchange import Exchange
@@ -24,15 +27,16 @@ from posthouse.broker.routing.router import Router
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import (
     CorruptBatch,
-    DefinitionMismatch,
     InUse,
     NotEmpty,
+    PosthouseError,
     QueueBlocked,
     QueueFull,
     QueueLocked,
     RecordTooLarge,
     UnknownQueue,
 )
+from posthouse.model.topics import Topic
 from posthouse.records.header_section import decode_section
 from posthouse.storage.interface import Operation, Put, Space
 
@@ -49,10 +53,11 @@ class Namespace:
     def __init__(self, name: str, host: QueuesHost) -> None:
         self.name = name
         self._host = host
-        self.router: Router[Queue] = Router()
-        self.queues: dict[str, Queue] = {}
+        self.router: Router[LogQueue] = Router()
+        self.queues: dict[str, LogQueue] = {}
         self._limited: set[Queue] = set()
         self._changing = asyncio.Lock()
+        self.effects = Effects(host)
 
     @property
     def undisturbed(self) -> asyncio.Lock:
@@ -66,7 +71,7 @@ class Namespace:
         async with self._changing:
             known = next((each for each in self.router.exchanges() if each.name == definition.name), None)
             if known is not None:
-                _check_same_exchange(known.definition, definition)
+                check_same_exchange(known.definition, definition)
                 return known
             if definition.durable:
                 key = exchange_key(self.name, definition.name)
@@ -75,9 +80,9 @@ class Namespace:
 
     def _add_exchange(self, definition: ExchangeDefinition) -> Exchange:
         exchange = self.router.declare(definition)
-        stream = Stream(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
-        exchange.data = stream
-        self._host.sources[stream.name] = (self, exchange)
+        backing = BackingTopic(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
+        exchange.data = backing
+        self._host.sources[backing.name] = (self, exchange)
         return exchange
 
     def restore_exchange(self, definition: ExchangeDefinition) -> None:
@@ -102,7 +107,7 @@ class Namespace:
         puts.append(Put(Space.EXCHANGES, exchange_key(self.name, exchange.name), None))
         await self._host.commit(puts)
         self.router.delete(exchange.name)
-        self._host.sources.pop(_stream(exchange).name, None)
+        self._host.sources.pop(_backing(exchange).name, None)
         self._restore_source(exchange.name)
         await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
 
@@ -147,7 +152,7 @@ class Namespace:
 
     # Queues
 
-    def queue(self, name: str, session: object) -> Queue:
+    def queue(self, name: str, session: object) -> LogQueue:
         """Raises UnknownQueue, and QueueLocked where it belongs to another session."""
         queue = self.queues.get(name)
         if queue is None:
@@ -157,31 +162,59 @@ class Namespace:
         queue.touch()
         return queue
 
-    async def declare_queue(self, definition: QueueDefinition, session: object) -> Queue:
+    async def declare_queue(self, definition: QueueDefinition, session: object) -> LogQueue:
         """Raises DefinitionMismatch where there is a different one of this name, or QueueLocked."""
         async with self._changing:
             if definition.name in self.queues:
                 known = self.queue(definition.name, session)
-                _check_same_queue(known.definition, definition)
+                check_same_queue(known.definition, definition)
                 return known
             queue_id = os.urandom(16)
             log = queue_topic(queue_id, definition.max_priority + 1)
-            await self._host.storage.create_topics([log])
-            if not definition.is_transient:
-                value = queue_id + definition.encode()
-                await self._host.commit([Put(Space.QUEUES, exchange_key(self.name, definition.name), value)])
-            stream = Stream(topic_name(self.name, definition.name), QUEUE_TOPIC)
-            queue = Queue(self._host, self, queue_id, definition, log, stream, session)
-            self.add_queue(queue)
-            return queue
+            await self._store(definition, queue_id, log)
+            return self.add_queue(queue_id, definition, log, session)
 
-    def add_queue(self, queue: Queue) -> None:
+    async def _store(self, definition: QueueDefinition, queue_id: bytes, log: Topic) -> None:
+        """The log in the catalog and the definition in the journal, at the same time: each takes a sync.
+
+        Neither counts without the other: a start removes what it finds alone. The catalog has the definition
+        too: if the journal is damaged, nothing else would lead to the messages in the log.
+        """
+        if definition.is_transient:
+            await self._host.storage.create_topics([log])
+            return
+        key = exchange_key(self.name, definition.name)
+        put = Put(Space.QUEUES, key, queue_id + definition.encode())
+        made, stored = await asyncio.gather(
+            self._host.storage.create_topics([log], [put]), self._commit([put]), return_exceptions=True
+        )
+        if made is None and stored is not None:
+            self._host.remove_log(log)
+        elif made is not None and stored is None:
+            with suppress(PosthouseError):
+                await self._commit([Put(Space.QUEUES, key, None)])
+        if (error := made or stored) is not None:
+            raise error
+
+    async def _commit(self, puts: list[Operation]) -> None:
+        await self._host.commit(puts)
+
+    def add_queue(
+        self, queue_id: bytes, definition: QueueDefinition, log: Topic, session: object | None = None
+    ) -> LogQueue:
+        """It is durable, or need not be."""
+        kind = StreamQueue if definition.is_stream else Queue
+        backing = BackingTopic(
+            topic_name(self.name, definition.name), queue_topic_config(definition.segment_bytes)
+        )
+        queue = kind(self._host, self, queue_id, definition, log, backing, session)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)
-        if queue.definition.is_limited:
+        if isinstance(queue, Queue) and queue.definition.is_limited:
             self._limited.add(queue)
-        self._host.sources.setdefault(queue.stream.name, (self, queue))
+        self._host.sources.setdefault(queue.backing.name, (self, queue))
         self._host.watch(queue)
+        return queue
 
     async def delete_queue(
         self, name: str, session: object, *, if_unused: bool = False, if_empty: bool = False
@@ -197,31 +230,32 @@ class Namespace:
                 raise NotEmpty(f"queue {name!r} has messages")
             return await self._delete_queue(queue)
 
-    async def _delete_queue(self, queue: Queue) -> int:
+    async def _delete_queue(self, queue: LogQueue) -> int:
         count = queue.message_count
         bindings = self.router.bindings(destination=queue.name)
-        puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
-        puts.append(Put(Space.QUEUES, exchange_key(self.name, queue.name), None))
-        for lane in queue.lanes:
-            puts += lane.progress.removals()
-        await self._host.commit(puts)
+        if not queue.definition.is_transient:  # else there is nothing of it that a start would find
+            puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
+            puts.append(Put(Space.QUEUES, exchange_key(self.name, queue.name), None))
+            for lane in queue.lanes:
+                puts += lane.progress.removals()
+            await self._host.commit(puts)
         self.router.remove_queue(queue.name)
         del self.queues[queue.name]
         self._limited.discard(queue)
         queue.close()
         queue.cancel_consumers()
         self._host.forget(queue)
-        if self._host.sources.get(queue.stream.name) == (self, queue):
-            del self._host.sources[queue.stream.name]
-        await self._host.storage.delete_topics([queue.log.id])
+        if self._host.sources.get(queue.backing.name) == (self, queue):
+            del self._host.sources[queue.backing.name]
+        self._host.remove_log(queue.log)
         await self._delete_unbound({binding.source for binding in bindings})
         return count
 
-    def delete_unused(self, queue: Queue) -> None:
+    def delete_unused(self, queue: LogQueue) -> None:
         """Its last consumer left, or nobody used it for as long as it says."""
-        self._host.start(self._delete_if_unused(queue))
+        self.effects.start(self._delete_if_unused(queue))
 
-    async def _delete_if_unused(self, queue: Queue) -> None:
+    async def _delete_if_unused(self, queue: LogQueue) -> None:
         async with self._changing:
             if self.queues.get(queue.name) is queue and not queue.consumer_count:
                 await self._delete_queue(queue)
@@ -237,7 +271,7 @@ class Namespace:
         """Records of a topic go to the queue of its name when there is no exchange of it any more."""
         queue = self.queues.get(name)
         if queue is not None:
-            self._host.sources[queue.stream.name] = (self, queue)
+            self._host.sources[queue.backing.name] = (self, queue)
 
     # Messages
 
@@ -269,10 +303,10 @@ class Namespace:
         if exchange is self.router.default:
             if not queues:
                 return False  # there is no topic to write it to either
-            stream = queues[0].stream
+            backing = queues[0].backing
         else:
-            stream = exchange.data
-        self._check_size(stream, key, value, envelope)
+            backing = exchange.data
+        self._check_size(backing, key, value, envelope)
         if wave is None:
             wave = self._host.wave
         if envelope.delay_ms > 0 and exchange.definition.delayed:
@@ -282,7 +316,7 @@ class Namespace:
         if self._limited:
             queues = self._admitting(queues, len(value), wave, refusing, waits)
         if queues or not refusing or exchange is not self.router.default:
-            wave.add(stream, queues, key, value, envelope)
+            wave.add(backing, queues, key, value, envelope)
         if refusing:
             for queue in refusing:
                 if queue.definition.overflow is Overflow.REJECT_PUBLISH_DEAD_LETTER:
@@ -290,9 +324,9 @@ class Namespace:
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
 
-    def _check_size(self, stream: object, key: bytes, value: bytes, envelope: Envelope) -> None:
-        assert isinstance(stream, Stream)
-        topic = stream.topic or self._host.find_topic(stream)
+    def _check_size(self, backing: object, key: bytes, value: bytes, envelope: Envelope) -> None:
+        assert isinstance(backing, BackingTopic)
+        topic = backing.topic or self._host.find_topic(backing)
         if topic is not None:
             size = len(key) + len(value) + len(envelope.headers) + _RECORD_OVERHEAD
             if size > topic.config.max_message_bytes:
@@ -302,9 +336,9 @@ class Namespace:
                 )
 
     def _admitting(
-        self, queues: tuple[Queue, ...], size: int, wave: "Wave", refusing: list[Queue], waits: bool
-    ) -> tuple[Queue, ...]:
-        limited = [queue for queue in queues if queue in self._limited]
+        self, queues: tuple[LogQueue, ...], size: int, wave: "Wave", refusing: list[Queue], waits: bool
+    ) -> tuple[LogQueue, ...]:
+        limited = [queue for queue in queues if isinstance(queue, Queue) and queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
             if overflow is not Overflow.DROP_HEAD and not queue.room.is_there_for(size):
@@ -349,39 +383,6 @@ class Namespace:
         return source[1].name if source is not None and isinstance(source[1], Exchange) else ""
 
 
-def _stream(exchange: Exchange) -> Stream:
-    assert isinstance(exchange.data, Stream)
+def _backing(exchange: Exchange) -> BackingTopic:
+    assert isinstance(exchange.data, BackingTopic)
     return exchange.data
-
-
-def _check_same_exchange(known: ExchangeDefinition, wanted: ExchangeDefinition) -> None:
-    for name in ("kind", "durable", "auto_delete", "internal", "alternate", "delayed"):
-        _check_same("exchange", known.name, name, getattr(known, name), getattr(wanted, name))
-
-
-_COMPARED: Sequence[str] = (
-    "durable",
-    "exclusive",
-    "auto_delete",
-    "message_ttl_ms",
-    "expires_ms",
-    "max_length",
-    "max_bytes",
-    "overflow",
-    "dead_letter_exchange",
-    "dead_letter_key",
-    "max_priority",
-    "single_active",
-    "delivery_limit",
-    "ordered_by_key",
-)
-
-
-def _check_same_queue(known: QueueDefinition, wanted: QueueDefinition) -> None:
-    for name in _COMPARED:
-        _check_same("queue", known.name, name, getattr(known, name), getattr(wanted, name))
-
-
-def _check_same(kind: str, name: str, field: str, known: object, wanted: object) -> None:
-    if known != wanted:
-        raise DefinitionMismatch(kind=kind, name=name, field=field, known=known, wanted=wanted)

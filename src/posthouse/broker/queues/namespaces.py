@@ -7,19 +7,19 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from posthouse.broker.queues.attributes import ReadAttributes
+from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
-from posthouse.broker.queues.names import topic_name
+from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.progress import lane_of
 from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.reading import QueueGone
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.retention import QueueRetention
 from posthouse.broker.queues.settling import Settling
-from posthouse.broker.queues.streams import QUEUE_TOPIC, Stream
+from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.definitions import ExchangeDefinition
@@ -36,6 +36,7 @@ from posthouse.storage.interface import Append, Operation, Outcome, Put, Space, 
 log = logging.getLogger(__name__)
 
 DEFAULT_NAMESPACE = "/"
+_NAMED = 50
 
 
 class Namespaces:
@@ -52,13 +53,19 @@ class Namespaces:
         self.storage = storage
         self.clock = clock
         self.settling = Settling(storage)
-        self.sources: dict[str, tuple[Namespace, Exchange | Queue]] = {}
+        self.stream_memory = StreamMemory()
+        self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
         self.read_attributes: ReadAttributes = lambda headers: None
         self._topics = topics
         self._delete_topics = delete_topics
         self._publishing: Publishing | None = None
         self._work: set[asyncio.Task[None]] = set()
-        self._expiring: set[Queue] = set()
+        self._expiring: set[LogQueue] = set()
+        self._doomed: list[TopicId] = []
+        """Logs of queues that are gone."""
+        self._removing: asyncio.Task[None] | None = None
+        self._retry_seconds = RETRY_SECONDS
+        self._is_closing = False
         self._predeclared: Sequence[ExchangeDefinition] = ()
         self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
         self.retention = QueueRetention(
@@ -105,12 +112,14 @@ class Namespaces:
         for key, value in self.storage.take_state(Space.EXCHANGES).items():
             self._of(key).restore_exchange(decode_exchange(value))
         logs = {queue_id: topic for topic in self.storage.topics.values() if (queue_id := queue_of(topic))}
-        queues: dict[bytes, Queue] = {}
+        queues: dict[bytes, LogQueue] = {}
+        leftovers: list[Operation] = []
         for key, value in self.storage.take_state(Space.QUEUES).items():
             queue_id = value[:16]
             if queue_id in logs:
                 queues[queue_id] = self._restored(self._of(key), queue_id, value[16:], logs.pop(queue_id))
-        leftovers: list[Operation] = []
+            else:  # the broker failed while it was declared
+                leftovers.append(Put(Space.QUEUES, key, None))
         for key, value in self.storage.take_state(Space.QUEUE_PROGRESS).items():
             queue_id, lane = lane_of(key)
             queue = queues.get(queue_id)
@@ -130,6 +139,9 @@ class Namespaces:
             await self.storage.commit(leftovers)
         if logs:
             await self.storage.delete_topics([topic.id for topic in logs.values()])
+        if self.storage.has_lost_commits:
+            leasing = [queue for queue in queues.values() if not queue.definition.is_stream]
+            _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
 
     def _of(self, key: bytes) -> Namespace:
         """A namespace that is not configured any more keeps what it has."""
@@ -139,12 +151,8 @@ class Namespaces:
             self._predeclare(self._by_name[name])
         return self._by_name[name]
 
-    def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> Queue:
-        definition = decode_definition(value)
-        stream = Stream(topic_name(namespace.name, definition.name), QUEUE_TOPIC)
-        queue = Queue(self, namespace, queue_id, definition, log, stream)
-        namespace.add_queue(queue)
-        return queue
+    def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> LogQueue:
+        return namespace.add_queue(queue_id, decode_definition(value), log)
 
     # What queues ask for
 
@@ -155,15 +163,40 @@ class Namespaces:
         known = self.storage.topics.get(topic)
         return "" if known is None else known.name
 
-    def find_topic(self, stream: Stream) -> Topic | None:
-        return stream.find(self._topics)
+    def find_topic(self, backing: BackingTopic) -> Topic | None:
+        return backing.find(self._topics)
 
-    def watch(self, queue: Queue) -> None:
+    def watch(self, queue: LogQueue) -> None:
         if queue.definition.expires_ms is not None:
             self._expiring.add(queue)
 
-    def forget(self, queue: Queue) -> None:
+    def forget(self, queue: LogQueue) -> None:
         self._expiring.discard(queue)
+
+    def remove_log(self, log: Topic) -> None:
+        self._doomed.append(log.id)
+        self._plan_removal()
+
+    def _plan_removal(self) -> None:
+        if self._removing is None and self._doomed and not self._is_closing:
+            self._removing = self.start(self._remove_logs())
+            self._removing.add_done_callback(self._removed)
+
+    async def _remove_logs(self) -> None:
+        while self._doomed:
+            doomed, self._doomed = self._doomed, []
+            try:
+                await self.storage.delete_topics(doomed)
+            except BaseException:
+                self._doomed += doomed  # some time later, or at the next start
+                raise
+
+    def _removed(self, task: asyncio.Task[None]) -> None:
+        self._removing = None
+        if task.cancelled() or task.exception() is not None:
+            asyncio.get_running_loop().call_later(self._retry_seconds, self._plan_removal)
+        else:
+            self._plan_removal()  # another may have come when the task had just looked
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -212,7 +245,7 @@ class Namespaces:
                     referrals.add(source[0], source[1], append)
         return referrals
 
-    def _source(self, partition: PartitionId) -> tuple[Namespace, Exchange | Queue] | None:
+    def _source(self, partition: PartitionId) -> tuple[Namespace, Exchange | LogQueue] | None:
         return self.sources.get(self.topic_name(partition.topic))
 
     # Delayed messages
@@ -249,7 +282,7 @@ class Namespaces:
 
     # Looking after them
 
-    def _queues(self) -> Iterator[Queue]:
+    def _queues(self) -> Iterator[LogQueue]:
         return (queue for namespace in self._by_name.values() for queue in namespace.queues.values())
 
     async def _delete_forsaken(self, topics: Sequence[Topic]) -> None:
@@ -275,6 +308,7 @@ class Namespaces:
 
     async def close(self) -> None:
         """Nothing more is handed out; what was settled is stored."""
+        self._is_closing = True
         for namespace in self._by_name.values():
             for queue in namespace.queues.values():
                 queue.stop()
@@ -283,3 +317,17 @@ class Namespaces:
             await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
             log.warning("what was settled last may come again: %s", error)
+
+
+def _warn_of_lost_commits(queues: Sequence[LogQueue]) -> None:
+    if queues:
+        named = [
+            f"{queue.name!r} (vhost {queue.namespace.name!r}, references in {queue.log.name})"
+            for queue in queues[:_NAMED]
+        ]
+        more = f" and {len(queues) - _NAMED} others" if len(queues) > _NAMED else ""
+        log.warning(
+            "acknowledgements may be lost with frames of the journal: messages may come again in queue %s%s",
+            ", ".join(named),
+            more,
+        )

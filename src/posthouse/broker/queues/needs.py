@@ -101,7 +101,7 @@ class LaneNeeds:
         self._far.drop_below(floor)
         self._seen_to = max(self._seen_to, floor)
         end = storage.bounds(log).end
-        async for position, run in _runs(storage, log, self._seen_to, end, _READ_BYTES):
+        async for position, run in runs_between(storage, log, self._seen_to, end, _READ_BYTES):
             self._far.add(position, run)
             self._seen_to = position + run.count
         self._seen_to = end
@@ -109,7 +109,7 @@ class LaneNeeds:
             self._near = [self._far.spans.pop(0)]
         while self._near and self._near[0].is_rough(floor):
             detail = Outline()
-            async for position, run in _runs(storage, log, floor, self._near[0].end, _DETAIL_BYTES):
+            async for position, run in runs_between(storage, log, floor, self._near[0].end, _DETAIL_BYTES):
                 detail.add(position, run)
             self._near[:1] = detail.spans
 
@@ -148,7 +148,7 @@ class LaneNeeds:
         return end
 
 
-async def _runs(
+async def runs_between(
     storage: Storage, log: PartitionId, start: int, end: int, read_bytes: int
 ) -> AsyncIterator[tuple[int, Reference]]:
     """The references from `start` to before `end`, each run with its position."""

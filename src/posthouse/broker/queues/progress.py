@@ -115,19 +115,30 @@ class _Chunk:
         return chunk
 
 
+_NO_RESERVATION = 2**63
+
+
 class Progress:
     """Of one lane. Owned by the event loop."""
 
     def __init__(
-        self, queue_id: bytes, lane: int, floor: int = 0, *, space: Space = Space.QUEUE_PROGRESS
+        self,
+        queue_id: bytes,
+        lane: int,
+        floor: int = 0,
+        *,
+        space: Space = Space.QUEUE_PROGRESS,
+        is_stored: bool = True,
     ) -> None:
+        """Not stored is that of queues that do not outlive the broker: it has nothing to put."""
+        self._is_stored = is_stored
         self._space = space
         self._queue_id = queue_id
         self._lane = lane
         self.floor = floor
         self.handed_out_to = floor
         """Positions below were delivered, or may have been, before."""
-        self.reserved_to = floor
+        self.reserved_to = floor if is_stored else _NO_RESERVATION
         """Storage knows that positions below may have been delivered: only those may be handed out."""
         self._reserving_to = floor
         self.settled_above = 0
@@ -303,6 +314,10 @@ class Progress:
         if not self.is_changed:
             return []
         self.is_changed = False
+        if not self._is_stored:
+            self._changed_chunks.clear()
+            self.stash.puts()
+            return []
         puts = [self._lane_put(max(self.handed_out_to, self._reserving_to))]
         for number in self._changed_chunks:
             chunk = self._chunks.get(number)
@@ -324,7 +339,8 @@ class Progress:
     def exact(self) -> list[Put]:
         """`puts` for a clean stop: nothing is reserved any more, what was not handed out was not."""
         self.is_changed = True
-        self._reserving_to = self.reserved_to = self.handed_out_to
+        if self._is_stored:
+            self._reserving_to = self.reserved_to = self.handed_out_to
         return self.puts()
 
     def _lane_put(self, handed_out_to: int) -> Put:
@@ -339,6 +355,7 @@ class Progress:
         self.stash.not_stored()
 
     def removals(self) -> list[Put]:
+        """So that storage has nothing of it."""
         puts = [Put(self._space, _LANE_KEY.pack(self._queue_id, self._lane), None)]
         puts += [self._chunk_put(number, None) for number in self._stored_chunks]
         return puts + self.stash.removals()

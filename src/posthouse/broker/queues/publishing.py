@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues.streams import Stream
+from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.wave import WAVE_BYTES, Wave
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
@@ -77,7 +77,7 @@ class Publishing:
     def _advance(self) -> None:
         while self._line and self._preparing is None:
             wave = self._line[0]
-            missing = wave.missing_streams()
+            missing = wave.missing_topics()
             if missing or not all(self._schedule.is_ready(entry.due_ms) for entry in wave.scheduled):
                 self._preparing = asyncio.create_task(self._prepare(wave, missing))
                 self._preparing.add_done_callback(self._prepared)
@@ -85,9 +85,9 @@ class Publishing:
             self._line.popleft()
             wave.write()
 
-    async def _prepare(self, wave: Wave, missing: list[Stream]) -> None:
+    async def _prepare(self, wave: Wave, missing: list[BackingTopic]) -> None:
         if missing:
-            for created in await self._create_topics([stream.new for stream in missing]):
+            for created in await self._create_topics([backing.new for backing in missing]):
                 if isinstance(created, PosthouseError) and not isinstance(created, TopicExists):
                     raise created
         for entry in wave.scheduled:
@@ -113,8 +113,8 @@ class Publishing:
             await asyncio.wait([self._preparing])
             await asyncio.sleep(0)
 
-    def topic(self, stream: Stream) -> Topic | None:
-        return stream.find(self._topics)
+    def topic(self, backing: BackingTopic) -> Topic | None:
+        return backing.find(self._topics)
 
     def now_ms(self) -> int:
         return self._clock.now_ms()

@@ -4,25 +4,24 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.consumers import Consumer, Consumers
 from posthouse.broker.queues.dead_letters import Reason, publish_dead_letter
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
 from posthouse.broker.queues.excess import Excess
 from posthouse.broker.queues.expiring import Expiring
-from posthouse.broker.queues.handing_out import HandingOut
+from posthouse.broker.queues.handing_out import AT_ONCE, HandingOut
 from posthouse.broker.queues.key_order import KeyOrder
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.leases import Leases
 from posthouse.broker.queues.loading import Loading
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.polling import Polling
-from posthouse.broker.queues.progress import Progress
 from posthouse.broker.queues.recovery import find_expiries, unsettled_bytes
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.returns import Returns
 from posthouse.broker.queues.room import Room
-from posthouse.broker.queues.streams import Stream
-from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.references import NEVER
 
@@ -31,11 +30,8 @@ if TYPE_CHECKING:
     from posthouse.broker.queues.namespace import Namespace
     from posthouse.broker.queues.wave import Wave
 
-RETRY_SECONDS = 1.0
-"""What storage refused is tried again after so long."""
 
-
-class Queue:
+class Queue(LogQueue):
     """Owned by the event loop."""
 
     def __init__(
@@ -45,25 +41,10 @@ class Queue:
         queue_id: bytes,
         definition: QueueDefinition,
         log: Topic,
-        stream: Stream,
+        backing: BackingTopic,
         session: object | None = None,
     ) -> None:
-        self._host = host
-        self.namespace = namespace
-        self.id = queue_id
-        self.definition = definition
-        self.name = definition.name
-        self.session = session
-        """The only one that may use it, for an exclusive queue."""
-        self.log = log
-        self.stream = stream
-        """Where the default exchange writes what is for this queue alone."""
-        *lane_logs, self.stash = log.partition_ids()
-        bounds = host.storage.bounds
-        self.lanes = [
-            Lane(self, each, self.stash, Progress(queue_id, each.index, bounds(each).start), bounds(each).end)
-            for each in lane_logs
-        ]
+        super().__init__(host, namespace, queue_id, definition, log, backing, session)
         self._consumers = Consumers(single_active=definition.single_active)
         self._keys = KeyOrder() if definition.ordered_by_key else None
         self._loading = Loading(self, host)
@@ -75,17 +56,12 @@ class Queue:
         """Of all that is not settled, roughly: nobody knows the bytes of each record in a batch."""
         self.leased_bytes = 0
         self.room = Room(self)
-        self.used_at = host.clock.monotonic()
-        self.is_deleted = False
         self._leases = Leases(host.clock, self._leases_ended)
         self._polling = Polling()
-        self.retry_seconds = RETRY_SECONDS
 
     def loaded(self) -> None:
-        """Progress was taken in from storage."""
+        super().loaded()
         for lane in self.lanes:
-            bounds = self._host.storage.bounds(lane.log)
-            lane.progress.loaded(bounds.start, bounds.end)
             lane.load_stash()
             self._loading.begin_at(lane, lane.progress.floor)
 
@@ -98,19 +74,16 @@ class Queue:
         self._expiring.plan()
         self._excess.drop()
 
-    def topic_name(self, topic: TopicId) -> str:
-        return self._host.topic_name(topic)
-
     # What there is
 
     @property
     def message_count(self) -> int:
-        """Ready to be handed out."""
-        ready = self._ready
+        """Ready to be handed out, now or when they can be read again."""
+        ready, unreadable = self._ready, sum(lane.unreadable for lane in self.lanes)
         limit = self.definition.max_length
         if limit is not None and self.definition.overflow is Overflow.DROP_HEAD:
-            return min(ready, limit)  # the rest is on its way out
-        return ready
+            ready = min(ready, limit)  # the rest is on its way out
+        return ready + unreadable
 
     @property
     def _ready(self) -> int:
@@ -140,11 +113,7 @@ class Queue:
     def consumer_count(self) -> int:
         return len(self._consumers)
 
-    def lane_for(self, priority: int) -> Lane:
-        lanes = self.lanes
-        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
-
-    def expiry_of(self, now_ms: int, expires_in_ms: int | None) -> int:
+    def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
         """When a message that is published now goes; the earlier of what it says and what the queue says."""
         ttl = self.definition.message_ttl_ms
         if ttl is None:
@@ -161,8 +130,25 @@ class Queue:
         if not self.handing_out.is_planned:
             self.handing_out.plan()
         if lane.expiries.earliest is not None:
+            # One that waits for others of its key may wait for long, whoever has credit.
+            if len(self._consumers) and self._keys is None:
+                self._claim(lane, count)
             self._expiring.plan()
         self._excess.drop()
+
+    def _claim(self, lane: Lane, count: int) -> None:
+        """As many of those that have just arrived as there are consumers that wait for more than is ready."""
+        credit = self._consumers.credit
+        # A consumer that can take very many tells of no more than it takes at once.
+        claimed = count if credit >= AT_ONCE else min(count, credit - (self._ready - count))
+        if claimed > 0:
+            first = lane.end - count
+            lane.claim(first, first + claimed)
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether a consumer could take a message now."""
+        return self._consumers.have_credit
 
     # Messages go out
 
@@ -182,8 +168,8 @@ class Queue:
         self._excess.drop()
         self.handing_out.plan()
 
-    def touch(self) -> None:
-        self.used_at = self._host.clock.monotonic()
+    async def offer(self) -> None:
+        await self.handing_out.offer()
 
     def credit_raised(self) -> None:
         """A consumer can take more."""
@@ -302,7 +288,7 @@ class Queue:
         if self.definition.dead_letter_exchange is None or self.lanes[0].is_gone:
             self.ack(messages)
         else:
-            self._host.start(self.dead_letter(messages, reason))
+            self.namespace.effects.start(self.dead_letter(messages, reason))
 
     async def die(self, messages: Sequence[Message], reason: Reason) -> None:
         """The same for those that nobody holds: they are leased to be let go. Returns when that is done."""
@@ -345,7 +331,7 @@ class Queue:
         return count
 
     def progressed(self, lane: Lane) -> None:
-        self._host.settling.changed(lane)
+        super().progressed(lane)
         self.room.tell()
 
     def free_keys(self) -> None:
@@ -367,14 +353,9 @@ class Queue:
         self._expiring.stop()
 
     def close(self) -> None:
-        """It is deleted."""
-        self.stop()
+        super().close()
         self._leases.close()
         self._polling.wake()
-        for lane in self.lanes:
-            self._host.settling.forget(lane)
-            lane.leased.clear()
-            lane.is_gone = True
         self.room.tell_all()
 
     def cancel_consumers(self) -> None:

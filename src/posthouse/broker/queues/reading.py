@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.model.errors import (
     CorruptBatch,
     DataDamaged,
@@ -21,12 +21,11 @@ from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.compression import Codec
 from posthouse.records.raw import iter_raw
 from posthouse.records.record import body_of
-from posthouse.records.references import Reference, iter_references
+from posthouse.records.references import NEVER, Reference, iter_references
 from posthouse.storage.interface import Storage
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.lane import Lane
-    from posthouse.broker.queues.queue import Queue
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +48,20 @@ class LaneReader:
     """Reads the messages of one lane from a position on. A lane may have several, for different ends."""
 
     def __init__(
-        self, storage: Storage, topic_name: Callable[[TopicId], str], queue: "Queue", lane: "Lane", start: int
+        self,
+        storage: Storage,
+        topic_name: Callable[[TopicId], str],
+        queue: MessageSource,
+        lane: "Lane",
+        start: int,
+        pass_over: Callable[[int, int], None] = lambda first, end: None,
     ) -> None:
+        """`pass_over` is told which positions cannot be read: from the first to before the end."""
         self._storage = storage
         self._topic_name = topic_name
         self._queue = queue
         self._lane = lane
+        self._pass_over = pass_over
         self._runs: deque[tuple[int, Reference]] = deque()
         """What is known of what comes next: position and reference."""
         self._read_to = start
@@ -81,8 +88,11 @@ class LaneReader:
     async def next_run(self, end: int) -> tuple[int, Reference] | None:
         """Consecutive references from the next position on, which must be loaded or passed."""
         self._pass_settled()
-        if not self._runs and self._read_to < end:
-            await self._read_references()
+        while not self._runs and self._read_to < end:
+            before = self._read_to
+            await self._read_references()  # what cannot be read is passed over
+            if self._read_to <= before:
+                break
         if not self._runs or self._runs[0][0] >= end:
             return None
         position, run = self._runs.popleft()
@@ -111,24 +121,35 @@ class LaneReader:
             return
         except UnknownPartition:
             raise QueueGone(f"queue {self._queue.name!r} was deleted") from None
+        except DataDamaged as error:
+            if error.next_offset is None:
+                raise
+            end = min(error.next_offset, max(self._lane.end, self._read_to + 1))  # the rest is yet to arrive
+            self._skip(self._read_to, end, error)
+            self._read_to = end
+            return
         view = memoryview(found.data)
         runs, start = self._runs, self._read_to
+        reached = start
         for place, header in iter_headers(view):
             for position, run in iter_references(view[place : place + header.length], header):
                 if position + run.count <= start:
                     continue
+                if not self._lane.expires:
+                    run = run._replace(expires_ms=NEVER)
                 if position < start:
                     position, run = start, _split(run, start - position)[1]
+                if position > reached:
+                    self._lose(reached, position, "references are damaged")
+                reached = position + run.count
                 if runs and _follows(runs[-1], position, run):
                     before, last = runs[-1]
                     runs[-1] = before, last._replace(count=last.count + run.count, size=last.size + run.size)
                 else:
                     runs.append((position, run))
             self._read_to = header.next_offset
-        if not view:
-            self._read_to = found.bounds.end
-        elif runs and runs[0][0] > start:
-            self._lose(start, runs[0][0], "references are damaged")
+        if reached < self._read_to:
+            self._lose(reached, self._read_to, "references are damaged")
 
     async def load(self, position: int, run: Reference) -> list[Message]:
         """The messages of the first part of a run; the rest of it comes next."""
@@ -141,8 +162,15 @@ class LaneReader:
             if gone < run.count:
                 self._runs.appendleft((position + gone, _split(run, gone)[1]))
             return []
-        except (NotFound, DataDamaged) as error:
+        except NotFound as error:
             self._lose(position, position + run.count, str(error))
+            return []
+        except DataDamaged as error:
+            readable = run.count if error.next_offset is None else error.next_offset - run.first
+            skipped = min(max(readable, 1), run.count)
+            self._skip(position, position + skipped, error)
+            if skipped < run.count:
+                self._runs.appendleft((position + skipped, _split(run, skipped)[1]))
             return []
         end = run.first + run.count
         messages: list[Message] = []
@@ -204,6 +232,17 @@ class LaneReader:
             elif missing >= 0:
                 self._lose(missing, position, "the records are not there any more")
                 missing = -1
+
+    def _skip(self, first: int, end: int, error: DataDamaged) -> None:
+        """They are not lost: the file may be in its place again after a restart."""
+        log.error(
+            "queue %s: messages %d to %d cannot be read and stay in the queue: %s",
+            self._queue.name,
+            first,
+            end - 1,
+            error,
+        )
+        self._pass_over(first, end)
 
     def _lose(self, first: int, end: int, reason: str) -> None:
         if end <= self._lane.progress.floor:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.attributes import as_text
-from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.record_headers import ROUTING_KEY
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import CorruptBatch, RecordTooLarge
@@ -41,12 +41,12 @@ class Referrals:
         for lane, runs in self._lanes.items():
             lane.arrived(runs)
 
-    def add(self, namespace: "Namespace", target: Exchange | Queue, append: Append) -> None:
+    def add(self, namespace: "Namespace", target: Exchange | LogQueue, append: Append) -> None:
         """A batch that is about to be appended."""
         count = append.header.last_offset_delta + 1
         if not _can_hold(append):
             return
-        if isinstance(target, Queue):
+        if isinstance(target, LogQueue):
             self._refer((target,), append, 0, count, append.header.length)
         elif target.route_of_all is not None:
             self._refer(target.route_of_all, append, 0, count, append.header.length)
@@ -65,12 +65,12 @@ class Referrals:
             if queues:
                 self._refer(queues, append, record.offset - base, 1, size)
 
-    def _refer(self, queues: tuple[Queue, ...], append: Append, first: int, count: int, size: int) -> None:
+    def _refer(self, queues: tuple[LogQueue, ...], append: Append, first: int, count: int, size: int) -> None:
         partition, placed = append.partition, append if append.base_offset < 0 else None
         if placed is None:  # it has its place already, and need not be kept in memory for that
             first += append.base_offset
         for queue in queues:
-            expires_ms = queue.expiry_of(self._now_ms, None)
+            expires_ms = queue.time_of(self._now_ms, None)
             runs = self._lanes.setdefault(queue.lane_for(0), [])
             last = runs[-1] if runs else None
             if (

@@ -19,6 +19,6 @@ def dead_letter_rejected(
         return
     lane = queue.lane_for(envelope.priority)
     message = Message(
-        queue, lane, -1, lane.log, queue.stream.name, -1, now_ms, key, value, envelope.headers, NEVER
+        queue, lane, -1, lane.log, queue.backing.name, -1, now_ms, key, value, envelope.headers, NEVER
     )
     publish_dead_letter(queue, message, Reason.TOO_LONG, now_ms, wave)

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.reading import unpacked
-from posthouse.model.errors import CorruptBatch, DataDamaged, NotFound, OffsetOutOfRange, RecordTooLarge
+from posthouse.model.errors import CorruptBatch, NotFound, OffsetOutOfRange, RecordTooLarge
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import iter_headers
 from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.storage.interface import Storage
 
-_UNREADABLE = (OffsetOutOfRange, NotFound, DataDamaged, CorruptBatch, RecordTooLarge)
+_UNREADABLE = (OffsetOutOfRange, NotFound, CorruptBatch, RecordTooLarge)
 
 
 class Rereading:

@@ -2,6 +2,7 @@
 
 From time to time, in this order:
 
+    0  streams forget what is too old or too much for them
     1  every lane's progress is stored, so that its floor is durable
     2  reference logs and stashes are trimmed to what is above that
     3  references that are new are looked at: which records do they lead to?
@@ -15,10 +16,14 @@ while this goes on lead to records behind the ends that were taken before it beg
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
 from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.settling import Settling
@@ -30,13 +35,18 @@ from posthouse.broker.queues.stragglers import (
     rewrite,
     straggling_to,
 )
-from posthouse.broker.queues.streams import QUEUE_TOPIC
+from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
-from posthouse.model.errors import NotFound
+from posthouse.model.errors import DataDamaged, NotFound
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.storage.interface import Operation, Storage, Trim
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.namespace import Namespace
+
+log = logging.getLogger(__name__)
 
 _LANES_PER_TURN = 100
 """So many lanes are looked at before others get the event loop."""
@@ -46,6 +56,7 @@ _LANES_PER_TURN = 100
 class _Known:
     """What is known of a lane."""
 
+    queue: LogQueue
     floor: int
     """Surely durable."""
     trimmed_to: int
@@ -53,6 +64,8 @@ class _Known:
     """Nothing was looked at yet: there may be leftovers of the broker's last life."""
     needs: LaneNeeds = field(default_factory=LaneNeeds)
     straggling: Straggling | None = None
+    is_damaged: bool = False
+    """Some of its references cannot be read."""
 
 
 class QueueRetention:
@@ -64,8 +77,8 @@ class QueueRetention:
         topics: Topics,
         clock: Clock,
         settling: Settling,
-        sources: Mapping[str, object],
-        queues: Callable[[], Iterable[Queue]],
+        sources: Mapping[str, tuple["Namespace", object]],
+        queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
     ) -> None:
         self._storage = storage
@@ -76,13 +89,15 @@ class QueueRetention:
         self._queues = queues
         self._delete_forsaken = delete_forsaken
         self.is_read: Callable[[PartitionId], bool] = lambda partition: False
-        """Says whether a group reads the partition as a stream."""
+        """Says whether a group reads the partition as a Kafka topic."""
         self.held_back: Mapping[PartitionId, int] = {}
         """What retention would have let go when it last ran, but for `needed`: up to which offset."""
         self.limits = StragglerLimits()
         self._known: dict[Lane, _Known] = {}
         self._ends: dict[PartitionId, int] | None = None
         self._lowest: dict[PartitionId, int] = {}
+        self._uncut: set[LogQueue] = set()
+        """Streams that could not be cut the last time, because they cannot be read."""
         self._reclaiming = asyncio.Lock()
 
     def needed(self, partition: PartitionId) -> int | None:
@@ -102,9 +117,16 @@ class QueueRetention:
     async def reclaim(self) -> None:
         """Give back what no queue needs any more. Costs little where nothing has changed."""
         async with self._reclaiming:
+            await self._cut_streams([queue for queue in self._queues() if not queue.is_deleted])
+            # Nothing is waited for between these and the ends: a queue that is declared later has only
+            # messages that lie behind the ends.
             queues = [queue for queue in self._queues() if not queue.is_deleted]
             lanes = [lane for queue in queues for lane in queue.lanes]
-            self._known = {lane: self._known.get(lane) or self._new(lane) for lane in lanes}
+            self._known = {
+                lane: self._known.get(lane) or self._new(queue, lane)
+                for queue in queues
+                for lane in queue.lanes
+            }
             ends = self._ends_now()
             stored = await self._store(lanes)
             await self._trim(self._lane_trims() + self._stash_trims(queues, stored))
@@ -117,9 +139,24 @@ class QueueRetention:
                 await self._delete_forsaken(forsaken)
             await self._relieve(queues)
 
-    def _new(self, lane: Lane) -> _Known:
+    async def _cut_streams(self, queues: Iterable[LogQueue]) -> None:
+        """Streams let go by their own limits, and from then on need no more than other queues."""
+        uncut: set[LogQueue] = set()
+        for queue in queues:
+            if isinstance(queue, StreamQueue):
+                try:
+                    await queue.cut()
+                except NotFound:
+                    continue  # deleted meanwhile
+                except DataDamaged as error:
+                    if queue not in self._uncut:
+                        log.error("%s keeps what is too old or too much for it: %s", _told(queue), error)
+                    uncut.add(queue)
+        self._uncut = uncut
+
+    def _new(self, queue: LogQueue, lane: Lane) -> _Known:
         start = self._storage.bounds(lane.log).start
-        return _Known(start, start)
+        return _Known(queue, start, start)
 
     def _ends_now(self) -> dict[PartitionId, int]:
         """Before which offsets nothing new can be referred to: what is undecided may yet be."""
@@ -163,7 +200,7 @@ class QueueRetention:
         known = self._known.items()
         return [Trim(lane.log, each.floor) for lane, each in known if each.floor > each.trimmed_to]
 
-    def _stash_trims(self, queues: Iterable[Queue], stored: set[Lane]) -> list[Trim]:
+    def _stash_trims(self, queues: Iterable[LogQueue], stored: set[Lane]) -> list[Trim]:
         trims = []
         for queue in queues:
             if queue.is_deleted or stored.isdisjoint(queue.lanes):
@@ -185,16 +222,40 @@ class QueueRetention:
 
     async def _survey(self, ends: dict[PartitionId, int]) -> None:
         lowest: dict[PartitionId, int] = {}
+        damaged: set[str] = set()
         for number, (lane, known) in enumerate(self._known.items()):
             try:
                 await known.needs.follow(self._storage, lane.log, known.floor)
+                known.is_damaged = False
             except NotFound:
                 continue  # its queue was deleted
+            except DataDamaged as error:
+                self._warn(known, error)
+                damaged.add(known.queue.namespace.name)
             for partition, offset in known.needs.lowest(known.floor).items():
                 lowest[partition] = min(offset, lowest.get(partition, offset))
             if number % _LANES_PER_TURN == 0:
                 await asyncio.sleep(0)
+        if damaged:
+            lowest |= dict.fromkeys(self._partitions_for(damaged), 0)
         self._ends, self._lowest = ends, lowest
+
+    def _partitions_for(self, namespaces: set[str]) -> Iterator[PartitionId]:
+        """All that a queue of these namespaces may refer to: what does not come from another namespace."""
+        for topic in self._storage.topics.values():
+            source = self._sources.get(topic.name)
+            if not topic.is_internal and (source is None or source[0].name in namespaces):
+                yield from topic.partition_ids()
+
+    def _warn(self, known: _Known, error: DataDamaged) -> None:
+        if not known.is_damaged:
+            known.is_damaged = True
+            log.error(
+                "references of %s cannot be read, so everything that it may refer to is kept: put the file "
+                "back and restart, or delete the queue: %s",
+                _told(known.queue),
+                error,
+            )
 
     async def _consumed_trims(self, ends: Mapping[PartitionId, int]) -> list[Trim]:
         trims = []
@@ -210,7 +271,7 @@ class QueueRetention:
         return trims
 
     async def _expired_before(self, topic: Topic, partition: PartitionId) -> int:
-        """What a topic that a stream reads lets go by the broker's default, having no limit of its own."""
+        """What a topic that a group reads lets go by the broker's default, having no limit of its own."""
         default_ms = self._topics.defaults.retention_ms
         if topic.config.retention_ms >= 0 or default_ms < 0:
             return 0  # storage sees to that
@@ -228,19 +289,27 @@ class QueueRetention:
 
     # Stragglers
 
-    async def _relieve(self, queues: Iterable[Queue]) -> None:
+    async def _relieve(self, queues: Iterable[LogQueue]) -> None:
         now = self._clock.monotonic()
         for number, queue in enumerate(queues):
             if number % _LANES_PER_TURN == 0:
                 await asyncio.sleep(0)
-            for lane in queue.lanes:
-                end = self._due(lane, now)
-                room = self.limits.stashed - len(lane.progress.stash)
-                if end and room > 0 and not queue.is_deleted:
-                    most = min(self.limits.most, room)
-                    await put_aside(self._storage, queue.topic_name, queue, lane, end, most)
-            if not queue.is_deleted and is_sparse(self._storage, queue, self.limits):
-                await rewrite(self._storage, queue)
+            if not isinstance(queue, Queue):
+                continue  # a stream needs all that it has, where it is
+            try:
+                await self._relieve_queue(queue, now)
+            except DataDamaged as error:
+                log.warning("old messages of %s stay where they are: %s", _told(queue), error)
+
+    async def _relieve_queue(self, queue: Queue, now: float) -> None:
+        for lane in queue.lanes:
+            end = self._due(lane, now)
+            room = self.limits.stashed - len(lane.progress.stash)
+            if end and room > 0 and not queue.is_deleted:
+                most = min(self.limits.most, room)
+                await put_aside(self._storage, queue.topic_name, queue, lane, end, most)
+        if not queue.is_deleted and is_sparse(self._storage, queue, self.limits):
+            await rewrite(self._storage, queue)
 
     def _due(self, lane: Lane, now: float) -> int:
         """Up to where messages have held much back for too long; 0, where none have."""
@@ -272,3 +341,7 @@ class QueueRetention:
                 if self._storage.size(partition) * share >= self.limits.size:
                     overdue[partition] = wanted
         return overdue
+
+
+def _told(queue: LogQueue) -> str:
+    return f"queue {queue.name!r} (vhost {queue.namespace.name!r})"

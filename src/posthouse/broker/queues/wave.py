@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.backing_topics import BackingTopic, partition_for
+from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.broker.queues.packing import Packing
-from posthouse.broker.queues.streams import Stream, partition_for
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
@@ -20,6 +20,7 @@ from posthouse.storage.interface import Operation, Outcome, Put, Refer, Run
 if TYPE_CHECKING:
     from posthouse.broker.queues.envelope import Envelope
     from posthouse.broker.queues.lane import Lane
+    from posthouse.broker.queues.log_queue import LogQueue
     from posthouse.broker.queues.queue import Queue
 
 OnEnd = Callable[[PosthouseError | None], None]
@@ -31,7 +32,7 @@ WAVE_BYTES = 1024 * 1024
 class Writer(Protocol):
     """What a wave asks of the one that collects waves."""
 
-    def topic(self, stream: Stream) -> Topic | None: ...
+    def topic(self, backing: BackingTopic) -> Topic | None: ...
 
     def now_ms(self) -> int: ...
 
@@ -50,7 +51,7 @@ class Writer(Protocol):
 class Wave:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._entries: list[tuple[Stream, tuple[Queue, ...], bytes, bytes, Envelope]] = []
+        self._entries: list[tuple[BackingTopic, tuple[LogQueue, ...], bytes, bytes, Envelope]] = []
         self._settled: list[Message] = []
         self._puts: list[Put] = []
         self.scheduled: list[Scheduled] = []
@@ -62,9 +63,14 @@ class Wave:
         self._expected: dict[Queue, tuple[int, int]] = {}
 
     def add(
-        self, stream: Stream, queues: "tuple[Queue, ...]", key: bytes, value: bytes, envelope: "Envelope"
+        self,
+        backing: BackingTopic,
+        queues: "tuple[LogQueue, ...]",
+        key: bytes,
+        value: bytes,
+        envelope: "Envelope",
     ) -> None:
-        self._entries.append((stream, queues, key, value, envelope))
+        self._entries.append((backing, queues, key, value, envelope))
         self.size += len(value)
 
     def schedule(self, entry: Scheduled) -> None:
@@ -112,16 +118,16 @@ class Wave:
         for queue, (count, size) in expected.items():
             queue.room.expect(-count, -size)
 
-    def missing_streams(self) -> list[Stream]:
+    def missing_topics(self) -> list[BackingTopic]:
         """Whose topics have to be made before this can be written."""
-        missing: dict[str, Stream] = {}
-        last: Stream | None = None
+        missing: dict[str, BackingTopic] = {}
+        last: BackingTopic | None = None
         for entry in self._entries:
-            stream = entry[0]
-            if stream is not last:
-                last = stream
-                if self._writer.topic(stream) is None:
-                    missing[stream.name] = stream
+            backing = entry[0]
+            if backing is not last:
+                last = backing
+                if self._writer.topic(backing) is None:
+                    missing[backing.name] = backing
         return list(missing.values())
 
     def write(self) -> None:
@@ -133,6 +139,7 @@ class Wave:
             operations += self._settlements()
             operations += self._puts
             if not produced and not operations:
+                self._settled_for_good()
                 self._end(None)
                 return
             self._writer.append(produced, operations).add_done_callback(self._written)
@@ -146,19 +153,19 @@ class Wave:
         addition.
         """
         now = self._writer.now_ms()
-        packings: dict[tuple[Stream, int], Packing] = {}
+        packings: dict[tuple[BackingTopic, int], Packing] = {}
         finished: list[Packing] = []
-        last_stream = last_queues = last_expires_in = None
+        last_backing = last_queues = last_expires_in = None
         last_priority = 0
         packing: Packing | None = None
         runs: list[Run] = []
         topic: Topic | None = None
-        for stream, queues, key, value, envelope in self._entries:
-            if stream is not last_stream or topic is None or topic.partitions > 1 or packing is None:
-                topic = stream.topic
+        for backing, queues, key, value, envelope in self._entries:
+            if backing is not last_backing or topic is None or topic.partitions > 1 or packing is None:
+                topic = backing.topic
                 assert topic is not None, "missing topics were made before"
-                last_stream = stream
-                place = stream, partition_for(topic, key)
+                last_backing = backing
+                place = backing, partition_for(topic, key)
                 following = packings.get(place)
                 if following is None:
                     following = packings[place] = Packing(topic, place[1])
@@ -166,7 +173,7 @@ class Wave:
                     packing, last_queues = following, None
             if not packing.has_room(len(value) + len(envelope.headers) + len(key)):
                 finished.append(packing)
-                packing = packings[stream, packing.partition] = Packing(packing.topic, packing.partition)
+                packing = packings[backing, packing.partition] = Packing(packing.topic, packing.partition)
                 last_queues = None
             if (
                 queues is not last_queues
@@ -187,12 +194,17 @@ class Wave:
         return [packing.produced() for packing in finished]
 
     def _new_runs(
-        self, packing: Packing, queues: "tuple[Queue, ...]", expires_in: int | None, priority: int, now: int
+        self,
+        packing: Packing,
+        queues: "tuple[LogQueue, ...]",
+        expires_in: int | None,
+        priority: int,
+        now: int,
     ) -> list[Run]:
-        """One for all queues in which the messages expire at the same time."""
+        """One for all queues in which the messages expire at the same time, and one for all streams."""
         runs: dict[int, Run] = {}
         for queue in queues:
-            expires_ms = queue.expiry_of(now, expires_in)
+            expires_ms = queue.time_of(now, expires_in)
             run = runs.get(expires_ms)
             if run is None:
                 run = runs[expires_ms] = packing.new_run(expires_ms)
@@ -227,7 +239,7 @@ class Wave:
             raise error
 
     def _settled_for_good(self) -> None:
-        settled: dict[Queue, list[Message]] = {}
+        settled: dict[MessageSource, list[Message]] = {}
         for message in self._taken_back:
             settled.setdefault(message.queue, []).append(message)
         for queue, messages in settled.items():

@@ -25,7 +25,7 @@ Condition = tuple[str, Hashable]
 
 MATCH = "x-match"
 PRESENT = object()
-_MODES = ("all", "any", "all-with-x", "any-with-x")
+MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class HeadersMatcher:
 
 def _wish(arguments: Mapping[str, object]) -> _Wish:
     mode = arguments.get(MATCH, "all")
-    if mode not in _MODES:
-        raise InvalidDefinition(f"{MATCH} is one of {', '.join(_MODES)}, not {mode!r}")
+    if mode not in MATCH_MODES:
+        raise InvalidDefinition(f"{MATCH} is one of {', '.join(MATCH_MODES)}, not {mode!r}")
     with_x = str(mode).endswith("-with-x")
     conditions = tuple(
         (name, PRESENT if value is None else comparable(value))

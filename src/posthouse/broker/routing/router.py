@@ -128,6 +128,17 @@ class Router(Generic[Q]):
             return [] if exchange is None else [each.binding for each in exchange.bound.values()]
         return [each.binding for exchange in self._exchanges.values() for each in exchange.bound.values()]
 
+    def leading_to(self, queue: str) -> set[str]:
+        """The exchanges but the default whose messages may come to the queue, be it by an alternate."""
+        found: set[str] = set()
+        names = ["", *(binding.source for binding in self.bindings(destination=queue))]
+        for name in names:
+            if name not in found:
+                found.add(name)
+                names += [binding.source for binding in self.bindings(destination=name, to_exchange=True)]
+                names += [each.name for each in self._exchanges.values() if each.definition.alternate == name]
+        return found - {""}
+
     def route(self, exchange: Exchange, key: bytes, headers: Headers | None = None) -> tuple[Q, ...]:
         """The same tuple for the same queues, until the topology changes.
 

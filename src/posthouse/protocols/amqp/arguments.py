@@ -3,13 +3,17 @@
 One table for queues. The words for what is wrong are RabbitMQ's.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
 from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.routing.headers import MATCH_MODES
+from posthouse.protocols.amqp.codec.errors import octets
 from posthouse.protocols.amqp.codec.tables import Timestamp
+from posthouse.protocols.amqp.codec.types import TYPE_NAMES, TYPED_NUMBERS
 from posthouse.protocols.amqp.errors import precondition_failed
 
 Arguments = Mapping[str, object]
@@ -19,18 +23,33 @@ Check = Callable[[object], str | None]
 _LONGEST_MS: Final = 315_360_000_000
 """Ten years: RabbitMQ takes no longer times."""
 _MAX_PRIORITY: Final = 255
-_QUEUE_TYPES: Final = ("classic", "quorum")
+QUEUE_TYPE: Final = "x-queue-type"
+CLASSIC: Final = "classic"
+QUORUM: Final = "quorum"
 STREAM: Final = "stream"
+_QUEUE_TYPES: Final = (CLASSIC, QUORUM, STREAM)
+_LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
+_AGE = re.compile(r"([0-9]{1,12})([YMDhms])\Z")
+_DAY_MS: Final = 86_400_000
+_UNITS_MS: Final = {
+    "Y": 365 * _DAY_MS,
+    "M": 30 * _DAY_MS,
+    "D": _DAY_MS,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1000,
+}
 
 
 def type_name(value: object) -> str:
-    """As AMQP calls it. Integers have many widths there; which one it was is not known any more."""
+    """As RabbitMQ calls it. Numbers that were stored, or came in other tables, are the widest."""
     return next(name for kind, name in _TYPE_NAMES if isinstance(value, kind))
 
 
 _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
     (bool, "bool"),
     (Timestamp, "timestamp"),
+    *((number, TYPE_NAMES[code]) for code, number in TYPED_NUMBERS.items()),
     (int, "long"),
     (float, "double"),
     (Decimal, "decimal"),
@@ -82,6 +101,18 @@ def _anything(value: object) -> None:
     return None
 
 
+def age_ms(text: str) -> int | None:
+    """Milliseconds of a time such as 7D or 1h; None where it is none."""
+    found = _AGE.match(text)
+    if found is None or not int(found[1]):
+        return None
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _age(value: object) -> str | None:
+    return _text(value) or ("invalid_max_age" if age_ms(str(value)) is None else None)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueArgument:
     """`field` is the one of QueueDefinition that it sets; without, it is accepted and means nothing here."""
@@ -104,11 +135,14 @@ QUEUE_ARGUMENTS: Final[Mapping[str, QueueArgument]] = {
     "x-single-active-consumer": QueueArgument(_boolean, "single_active"),
     "x-delivery-limit": QueueArgument(_at_least(0), "delivery_limit"),
     "x-ordered-by-key": QueueArgument(_boolean, "ordered_by_key"),
-    "x-queue-type": QueueArgument(_one_of(_QUEUE_TYPES, "\"unsupported queue type '{}'\"")),
+    "x-max-age": QueueArgument(_age, "max_age_ms"),
+    "x-stream-max-segment-size-bytes": QueueArgument(_at_least(0), "segment_bytes"),
+    "x-initial-cluster-size": QueueArgument(_at_least(1)),
+    QUEUE_TYPE: QueueArgument(_one_of(_QUEUE_TYPES, "\"unsupported queue type '{}'\"")),
     "x-queue-mode": QueueArgument(_one_of(("default", "lazy"), "\"unsupported queue mode '{}'\"")),
     "x-queue-version": QueueArgument(_at_least(0)),
-    "x-queue-master-locator": QueueArgument(_text),
-    "x-queue-leader-locator": QueueArgument(_text),
+    "x-queue-master-locator": QueueArgument(_anything),
+    "x-queue-leader-locator": QueueArgument(_one_of(_LOCATORS, "invalid_queue_locator_arg")),
     "x-quorum-initial-group-size": QueueArgument(_at_least(1)),
     "x-dead-letter-strategy": QueueArgument(
         _one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy")
@@ -120,7 +154,34 @@ QUEUE_ARGUMENTS: Final[Mapping[str, QueueArgument]] = {
 """Others are ignored, as RabbitMQ ignores them."""
 
 
+_OF_STREAMS: Final = frozenset(
+    {"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-stream-offset"}
+)
+_STREAMS_TAKE: Final = _OF_STREAMS | {
+    QUEUE_TYPE,
+    "x-max-length-bytes",
+    "x-queue-leader-locator",
+    "x-consumer-timeout",
+}
+_NOT_FOR: Final[Mapping[str, frozenset[str]]] = {
+    CLASSIC: _OF_STREAMS,
+    QUORUM: _OF_STREAMS | {"x-max-priority"},
+    STREAM: frozenset(QUEUE_ARGUMENTS) - _STREAMS_TAKE | {"x-priority"},
+}
+"""Arguments of queues and consumers that a type of queue does not have, and RabbitMQ refuses."""
+
+
+def check_type_has(queue_type: object, arguments: Arguments, subject: str) -> None:
+    """Raises where an argument is one of other types of queues."""
+    for name in _NOT_FOR.get(str(queue_type), frozenset()):
+        if name in arguments:
+            raise precondition_failed(
+                f"invalid arg '{name}' for {subject} of queue type rabbit_{queue_type}_queue"
+            )
+
+
 def check_queue_arguments(arguments: Arguments, subject: str) -> None:
+    check_type_has(arguments.get(QUEUE_TYPE, CLASSIC), arguments, subject)
     for name, argument in QUEUE_ARGUMENTS.items():
         if name in arguments and (wrong := argument.check(arguments[name])) is not None:
             raise invalid(name, subject, wrong)
@@ -140,9 +201,32 @@ def consumer_priority(arguments: Arguments, subject: str) -> int:
     return priority
 
 
+def check_match(arguments: Arguments) -> None:
+    """Of a binding to a headers exchange."""
+    mode = arguments.get("x-match", "all")
+    if not isinstance(mode, str):
+        raise precondition_failed(
+            f"Invalid x-match field type {type_name(mode)} (value {shown(mode)}); expected longstr"
+        )
+    if mode not in MATCH_MODES:
+        raise precondition_failed(
+            f"Invalid x-match field value {octets(mode.encode())}; "
+            "expected all, any, all-with-x, or any-with-x"
+        )
+
+
+def shown(value: object) -> str:
+    """As Erlang shows the simple ones."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "undefined" if value is None else str(value)
+
+
 def exchange_name(arguments: Arguments, name: str, subject: str) -> str | None:
     """The exchange that an argument names, None if it is not given."""
-    value = arguments.get(name)
-    if value is not None and not isinstance(value, str):
+    if name not in arguments:
+        return None
+    value = arguments[name]
+    if not isinstance(value, str):
         raise precondition_failed(f"invalid type '{type_name(value)}' for arg '{name}' in {subject}")
     return value

@@ -1,9 +1,12 @@
 """A channel: its consumers, its unacknowledged deliveries, and in which mode it publishes."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from pamqp.base import Frame as Command
 
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import Message
-from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.confirms import Confirms
@@ -41,6 +44,7 @@ class Channel:
         self.outbox = session.outbox
         self.deliveries = Deliveries()
         self.consumers: dict[str, ChannelConsumer] = {}
+        """While there is a shared prefetch, the one that has waited longest for a delivery first."""
         self.reply_consumer: ReplyConsumer | None = None
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -53,12 +57,20 @@ class Channel:
         self.is_exhausted = False
         """A queue has asked and found that the channel can take no more."""
         self.is_flowing = True
-        """Whether the client wants deliveries at all."""
+        """Whether anything is delivered: not any more when the channel or the broker closes."""
         self.is_closed = False
         """The client has been told to close it, or has closed it."""
 
     def answer(self, command: Command) -> bytes:
         return encode.method(self.number, command)
+
+    def after_effects(self, answer: bytes) -> bytes | Coroutine[Any, Any, bytes]:
+        """The answer when what was set off has happened: a queue may go with its last consumer."""
+        return self._after_effects(answer) if self.namespace.effects else answer
+
+    async def _after_effects(self, answer: bytes) -> bytes:
+        await self.namespace.effects.done()
+        return answer
 
     # What a client may name
 
@@ -74,7 +86,7 @@ class Channel:
             raise Refused(ReplyCode.NOT_FOUND, "no previously declared queue")
         return self.last_queue
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str) -> LogQueue:
         name = self.queue_name(name)
         with speaking_of(self.subject("queue", name)):
             return self.namespace.queue(name, self.session)
@@ -88,14 +100,25 @@ class Channel:
     @property
     def credit(self) -> int:
         """How many more deliveries may wait for their acknowledgement."""
-        deliveries = self.deliveries
-        waiting = len(deliveries.held)
-        credit = self.session.limits.max_unacked - waiting
+        credit = self.session.limits.max_unacked - len(self.deliveries.held)
         if self.shared_prefetch:
-            credit = min(credit, self.shared_prefetch - waiting + deliveries.gotten)
+            credit = min(credit, self.shared_credit)
         if credit <= 0:
             self.is_exhausted = True
         return credit
+
+    @property
+    def shared_credit(self) -> int:
+        """The same of the shared prefetch alone, which consumers without acknowledgements wait for, too."""
+        credit = self.shared_prefetch - len(self.deliveries.held) + self.deliveries.gotten
+        if credit <= 0:
+            self.is_exhausted = True
+        return credit
+
+    def has_served(self, consumer: ChannelConsumer) -> None:
+        """Others come first when there is credit again: one busy queue must not starve the rest."""
+        if self.consumers.pop(consumer.tag, None) is not None:
+            self.consumers[consumer.tag] = consumer
 
     def ack(self, tag: int, multiple: bool) -> None:
         deliveries = self.deliveries
@@ -115,9 +138,9 @@ class Channel:
             deliveries.gotten -= 1
         else:
             consumer.unacked -= 1
-            self.session.settlements.raised[queue] = None
             if self.is_exhausted:
                 self.raise_credit()
+            self.session.settlements.raised[queue] = None
 
     def _ack_several(self, taken: list[Delivery]) -> None:
         if self.transaction is not None:

@@ -38,7 +38,7 @@ class Channels:
             self._session.settlements.flush()
             channel.close()
             del self.by_number[number]
-            return encode.method(number, Methods.CloseOk())
+            return channel.after_effects(encode.method(number, Methods.CloseOk()))
         if isinstance(method, Methods.Open):
             raise channel_error("second 'channel.open' seen")
         raise command_invalid("unimplemented method")

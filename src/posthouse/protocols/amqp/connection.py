@@ -20,7 +20,7 @@ from posthouse.broker.queues.publishing import Publishing
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
-from posthouse.protocols.amqp.codec.framing import PROTOCOL
+from posthouse.protocols.amqp.codec.framing import PROTOCOL, PROTOCOLS
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
 from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
@@ -213,7 +213,7 @@ class AmqpConnection(asyncio.Protocol):
     # Coming
 
     def greeted(self, header: bytes) -> None:
-        if header == PROTOCOL:
+        if header in PROTOCOLS:
             negotiation = self._conversation.negotiation
             self._outbox.send(encode.method(0, negotiation.begin()))
             if not negotiation.mechanisms:
@@ -311,6 +311,11 @@ class AmqpConnection(asyncio.Protocol):
             self.regulate()
 
     def tick(self) -> bool:
+        seconds = self._outbox.untaken_seconds()
+        if seconds >= self._limits.stalled_seconds:
+            log.warning("closing the AMQP connection from %s: it read nothing for %d s", self.peer, seconds)
+            self.abort()
+            return False
         self.regulate()
         if self._outbox.is_memory_short:
             self._conversation.deliver_again()

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from pamqp.commands import Basic
 
-from posthouse.broker.queues.message import Message
-from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.mapping.changes import with_delivery_count
 
@@ -36,7 +35,16 @@ class ChannelConsumer:
         "unacked",
     )
 
-    def __init__(self, channel: "Channel", queue: Queue, tag: str, *, no_ack: bool, prefetch: int) -> None:
+    def __init__(
+        self,
+        channel: "Channel",
+        queue: MessageSource,
+        tag: str,
+        *,
+        no_ack: bool,
+        prefetch: int,
+        counts_deliveries: bool = False,
+    ) -> None:
         self.channel = channel
         self.queue = queue
         self.tag = tag
@@ -45,7 +53,7 @@ class ChannelConsumer:
         self.prefetch = prefetch
         """As the channel had it when this began; 0 for no limit of its own."""
         self.unacked = 0
-        self.counts_deliveries = queue.definition.arguments.get("x-queue-type") == "quorum"
+        self.counts_deliveries = counts_deliveries
         self.is_active = False
         """Not before the client has been told of it."""
 
@@ -64,11 +72,20 @@ class ChannelConsumer:
         if channel.outbox.is_memory_short:
             most = _AT_ONCE_SHORT
         if self.no_ack:
-            return most
+            return most if not channel.shared_prefetch or channel.shared_credit > 0 else 0
         credit = channel.credit
         if self.prefetch and self.prefetch - self.unacked < credit:
             credit = self.prefetch - self.unacked
         return credit if credit < most else most
+
+    @property
+    def limiter(self) -> "Channel | None":
+        """The channel, whose limits hold for all of its consumers together."""
+        return None if self.no_ack and not self.channel.shared_prefetch else self.channel
+
+    @property
+    def is_counted(self) -> bool:
+        return not self.no_ack
 
     def deliver(self, messages: Sequence[Message]) -> None:
         # One loop with everything in locals: this runs for every message that goes out.
@@ -106,6 +123,8 @@ class ChannelConsumer:
         channel.outbox.send_all(frames)
         if (throttle := channel.session.throttle).is_on:
             throttle.delivered(sum(map(len, frames)))
+        if channel.shared_prefetch:
+            channel.has_served(self)
         if no_ack:
             self.queue.ack(messages)
         else:

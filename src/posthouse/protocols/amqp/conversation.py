@@ -21,14 +21,15 @@ from posthouse.protocols.amqp.channels import Channels
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
-from posthouse.protocols.amqp.codec.events import ACK, METHOD, PROTOCOL_HEADER, PUBLISH, Event
-from posthouse.protocols.amqp.codec.framing import BASIC_ACK, BASIC_PUBLISH
+from posthouse.protocols.amqp.codec.events import ACK, METHOD, OVERSIZED, PROTOCOL_HEADER, PUBLISH, Event
+from posthouse.protocols.amqp.codec.framing import BASIC_ACK, BASIC_PUBLISH, CHANNEL_CLOSE
 from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import (
     INTERNAL,
     Refused,
     ReplyCode,
     channel_error,
+    precondition_failed,
     refused_frame,
     translated,
 )
@@ -186,6 +187,9 @@ class Conversation:
                         self._method(number, event[2])
                     else:
                         self._connection_method(event[2])
+                elif kind == OVERSIZED:
+                    index = BASIC_PUBLISH
+                    self._refuse_oversized(number, event[2])
                 elif kind == PROTOCOL_HEADER:
                     self._host.greeted(event[2])
                 elif kind == FAULT:
@@ -204,6 +208,11 @@ class Conversation:
         """Left over from before a close, or never opened."""
         if number not in self._by_number and not self.is_over:
             raise channel_error("expected 'channel.open'")
+
+    def _refuse_oversized(self, number: int, size: int) -> None:
+        self._without_channel(number)
+        most = self._shared.limits.max_body
+        raise precondition_failed(f"message size {size} is larger than configured max size {most}")
 
     def _refuse(self, number: int, error: Exception, index: int) -> None:
         if isinstance(error, Refused):
@@ -229,6 +238,7 @@ class Conversation:
         if answer is None:
             return
         if isinstance(answer, bytes):
+            # Changes are written down in answers that are waited for: see `_answered`.
             self._outbox.send(answer)
         else:
             self._hold(number, answer, method.index)
@@ -247,11 +257,19 @@ class Conversation:
     async def _answered(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
         try:
             frame = await answer
+            if frame is not None and self.session is not None:
+                await self._shared.access.audit.written(self.session.guard.last_change)
         except Exception as error:  # noqa: BLE001 - told apart in one place
             self._refuse(number, error, index)
         else:
-            if frame is not None and (number in self._by_number or (number == 0 and not self.is_over)):
+            if frame is not None and self._is_awaited(number, index):
                 self._outbox.send(frame)
+
+    def _is_awaited(self, number: int, index: int) -> bool:
+        """Whether the client still waits for an answer on this channel."""
+        if number == 0:
+            return not self.is_over
+        return number in self._by_number or index == CHANNEL_CLOSE
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._task = None
@@ -367,6 +385,7 @@ class Conversation:
             session, self.session = self.session, None
             try:
                 await session.namespace.session_ended(session)
+                await session.namespace.effects.done()
             except PosthouseError as error:
                 log.warning("the exclusive queues of a connection could not be deleted: %s", error)
 

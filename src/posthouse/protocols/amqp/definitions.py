@@ -8,35 +8,33 @@ from pamqp.commands import Exchange, Queue
 from posthouse.broker.queues.definition import Overflow, QueueDefinition
 from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKind
 from posthouse.protocols.amqp.arguments import (
+    CLASSIC,
     QUEUE_ARGUMENTS,
+    QUEUE_TYPE,
+    QUORUM,
     STREAM,
     Arguments,
+    age_ms,
     check_queue_arguments,
     exchange_name,
     type_name,
 )
-from posthouse.protocols.amqp.errors import Refused, command_invalid, not_implemented, precondition_failed
+from posthouse.protocols.amqp.errors import Refused, command_invalid, precondition_failed
 
-QUEUE_TYPE: Final = "x-queue-type"
-_CLASSIC: Final = "classic"
-_QUORUM: Final = "quorum"
 DELAYED: Final = "x-delayed-message"
 _DELAYED_KIND: Final = "x-delayed-type"
+_REPLICATED: Final = (QUORUM, STREAM)
+"""What RabbitMQ's clusters keep several copies of."""
 _ALTERNATE: Final = "alternate-exchange"
 
-_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": Overflow}
+_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": Overflow, "max_age_ms": age_ms}
+_LARGEST_SEGMENT: Final = 3_000_000_000
 
 
 def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDefinition:
     arguments: Arguments = declare.arguments or {}
     exchange_name(arguments, "x-dead-letter-exchange", subject)
-    if arguments.get(QUEUE_TYPE) == STREAM:
-        raise not_implemented(
-            "queues of type stream; read the topic as a stream instead, with a Kafka client"
-        )
     check_queue_arguments(arguments, subject)
-    if arguments.get(QUEUE_TYPE) == _QUORUM:
-        _check_quorum(declare, subject)
     fields: dict[str, Any] = {}
     for argument, value in arguments.items():
         known = QUEUE_ARGUMENTS.get(argument)
@@ -47,6 +45,7 @@ def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDe
         durable=bool(declare.durable) and not declare.exclusive,
         exclusive=bool(declare.exclusive),
         auto_delete=bool(declare.auto_delete),
+        is_stream=arguments.get(QUEUE_TYPE) == STREAM,
         arguments=dict(arguments),
         **fields,
     )
@@ -56,19 +55,26 @@ def _as_it_is(value: object) -> object:
     return value
 
 
-def _check_quorum(declare: Queue.Declare, subject: str) -> None:
-    """What RabbitMQ's quorum queues cannot be. Ours could, but programs move back and forth."""
+def check_may_be_unnamed(declare: Queue.Declare) -> None:
+    """Raises where the broker is to make up a name, and RabbitMQ would not."""
+    queue_type = (declare.arguments or {}).get(QUEUE_TYPE)
+    if queue_type in _REPLICATED:
+        raise precondition_failed(f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue")
+
+
+def check_properties(definition: QueueDefinition, subject: str) -> None:
+    """What RabbitMQ's quorum queues and streams cannot be. Ours could, but programs move back and forth."""
+    if definition.arguments.get(QUEUE_TYPE) not in _REPLICATED:
+        return
     for refused, word in (
-        (declare.auto_delete, "auto-delete"),
-        (declare.exclusive, "exclusive-owner"),
-        (not declare.durable, "non-durable"),
+        (definition.auto_delete, "auto-delete"),
+        (definition.exclusive, "exclusive-owner"),
+        (not definition.durable, "non-durable"),
     ):
         if refused:
             raise precondition_failed(f"invalid property '{word}' for {subject}")
-    if "x-max-priority" in (declare.arguments or {}):
-        raise precondition_failed(
-            f"invalid arg 'x-max-priority' for {subject} of queue type rabbit_quorum_queue"
-        )
+    if definition.segment_bytes is not None and definition.segment_bytes > _LARGEST_SEGMENT:
+        raise precondition_failed("Exceeded max value for x-stream-max-segment-size-bytes")
 
 
 def check_same_queue(known: QueueDefinition, wanted: QueueDefinition, subject: str) -> None:
@@ -76,7 +82,7 @@ def check_same_queue(known: QueueDefinition, wanted: QueueDefinition, subject: s
     _check_same("auto_delete", known.auto_delete, wanted.auto_delete, subject)
     for name in QUEUE_ARGUMENTS:
         current, received = known.arguments.get(name), wanted.arguments.get(name)
-        if name == QUEUE_TYPE and {current, received} == {None, _CLASSIC}:
+        if name == QUEUE_TYPE and {current, received} == {None, CLASSIC}:
             continue
         _check_same_argument(name, current, received, subject)
 

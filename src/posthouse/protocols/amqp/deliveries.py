@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from posthouse.broker.queues.message import Message
-from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.protocols.amqp.errors import Refused, precondition_failed
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ def unknown_tag(tag: int) -> Refused:
     return precondition_failed(f"unknown delivery tag {tag}")
 
 
-def by_queue(deliveries: Iterable[Delivery]) -> dict[Queue, list[Message]]:
-    queues: dict[Queue, list[Message]] = {}
+def by_queue(deliveries: Iterable[Delivery]) -> dict[MessageSource, list[Message]]:
+    queues: dict[MessageSource, list[Message]] = {}
     for _, message, _ in deliveries:
         queues.setdefault(message.queue, []).append(message)
     return queues

@@ -18,7 +18,6 @@ from posthouse.settings import Address
 
 PROTOCOL: Final = "amqp"
 _GUEST: Final = "guest"
-_LONGEST_RECORDED: Final = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ class Entrance:
         if not self.is_required:
             return
         try:
-            await self._access.log_in(user, secret)
+            await self._access.log_in(user, secret, self._client.peer)
         except LoginFailed as failure:
             self._record(user, "update-secret", failure)
             await asyncio.sleep(self._failure_seconds)
@@ -115,7 +114,9 @@ class Entrance:
             check_name(user)
         except InvalidCredential as error:
             raise LoginFailed(str(error)) from None
-        return Principal(user) if mechanism == EXTERNAL else await self._access.log_in(user, password)
+        if mechanism == EXTERNAL:
+            return Principal(user)
+        return await self._access.log_in(user, password, self._client.peer)
 
     def _enter(self, principal: Principal) -> None:
         name, sessions = principal.name, self._access.sessions
@@ -136,4 +137,4 @@ class Entrance:
         self._sent_away(Refused(ReplyCode.CONNECTION_FORCED, reason))
 
     def _record(self, user: str, mechanism: str, failure: LoginFailed | None = None) -> None:
-        self._access.record_login(user[:_LONGEST_RECORDED], self._client.peer, PROTOCOL, mechanism, failure)
+        self._access.record_login(user, self._client.peer, PROTOCOL, mechanism, failure)

@@ -128,6 +128,11 @@ def not_implemented(explanation: str) -> Refused:
     return Refused(ReplyCode.NOT_IMPLEMENTED, explanation)
 
 
+def not_supported(what: str, subject: str) -> Refused:
+    """By streams, which keep their messages."""
+    return not_implemented(f"{what} not supported by stream queues {subject}")
+
+
 def channel_error(explanation: str) -> Refused:
     return Refused(ReplyCode.CHANNEL_ERROR, explanation)
 

@@ -22,6 +22,8 @@ class AmqpLimits:
     """Bytes of a message."""
     max_unacked: int = 100_000
     """Deliveries of a channel that wait for their acknowledgement, whatever prefetch it asked for."""
+    max_own_queues: int = 1000
+    """Exclusive queues with names of the broker, of a user who needs no permission for them and has none."""
     max_transaction: int = 128 * MIB
     """Bytes of the messages of a transaction, which are in memory until it is committed."""
     handshake_seconds: float = 10.0
@@ -38,5 +40,8 @@ class AmqpLimits:
     """How long whoever has a wrong password waits to be told so."""
     refusal_seconds: float = 1.0
     """How long a client that is refused without a word, or has lost us, waits until its socket is closed."""
+    stalled_seconds: int = 30
+    """How long a client may take nothing of what waits for it, as with RabbitMQ. Heartbeats that it sends do
+    not help: one that does not read would hold its messages for ever."""
     storage_retry_seconds: float = 1.0
     """How long a connection whose messages found no space is blocked until it may try again."""

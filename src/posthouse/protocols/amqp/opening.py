@@ -66,6 +66,7 @@ class Opening:
             throttle=throttle,
             envelopes=shared.envelopes,
             shown=shared.shown(namespace),
+            stream_offsets=shared.stream_offsets,
             reply_tos=shared.reply_tos,
             names=shared.names,
         )

@@ -29,6 +29,11 @@ class Outbox:
         self._size = 0
         self._owed = 0
         """Bytes of answers since it is congested."""
+        self._written = 0
+        """Bytes that the transport was given so far."""
+        self._taken = 0
+        """How many of these had left when that was last looked at."""
+        self._untaken_seconds = 0
         self._is_gathering = False
         self.is_congested = False
         self.is_closed = False
@@ -53,6 +58,15 @@ class Outbox:
     @property
     def unsent(self) -> int:
         return self._size + self._transport.get_write_buffer_size()
+
+    def untaken_seconds(self) -> int:
+        """For how long the client has taken nothing of what waits for it. To be asked once a second."""
+        waiting = self._transport.get_write_buffer_size()
+        taken = self._written - waiting
+        is_untaken = waiting > 0 and taken == self._taken
+        self._untaken_seconds = self._untaken_seconds + 1 if is_untaken else 0
+        self._taken = taken
+        return self._untaken_seconds
 
     @property
     def is_overfull(self) -> bool:
@@ -101,6 +115,7 @@ class Outbox:
         if self.is_closed:
             return
         self.was_used = True
+        self._written += size
         if size > _LARGE * len(frames):
             self._transport.writelines(frames)
         else:  # one buffer of many small frames costs less than many buffers

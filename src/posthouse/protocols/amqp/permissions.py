@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from posthouse.broker.access.acls import ANY_NAME
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.queues.backing_topics import BackingTopic
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_name, topic_prefixes
-from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.streams import Stream
 from posthouse.broker.routing.exchange import Exchange
-from posthouse.protocols.amqp.errors import Refused, access_refused, not_allowed
+from posthouse.protocols.amqp.errors import Refused, access_refused, not_allowed, precondition_failed
 from posthouse.protocols.amqp.server_names import GENERATED
 
 if TYPE_CHECKING:
@@ -51,6 +51,29 @@ def check_queue(channel: "Channel", operation: Operation, name: str) -> None:
         _check(channel, operation, "queue", name)
 
 
+def check_own_queue(channel: "Channel", name: str) -> None:
+    """It needs no permission, so somebody who has none could have as many as they like."""
+    session = channel.session
+    if not session.is_guarded:
+        return
+    if session.own_queues_left <= 0:
+        there = sum(queue.session is session for queue in channel.namespace.queues.values())
+        session.own_queues_left = session.limits.max_own_queues - there
+    if session.own_queues_left > 0:
+        session.own_queues_left -= 1
+    elif not session.guard.may(Operation.CREATE, Kind.TOPIC, topic_name(session.vhost, name)):
+        raise precondition_failed(
+            f"cannot declare {channel.subject('queue', name)}: the connection has "
+            f"{session.limits.max_own_queues} exclusive queues, all that it may have without permission"
+        )
+
+
+def note_purge(channel: "Channel", name: str) -> None:
+    """All messages of the queue go, and to read them is the only permission that this takes."""
+    session = channel.session
+    session.guard.note("purge", f"{Kind.TOPIC}:{topic_name(session.vhost, name)}")
+
+
 def check_onward(channel: "Channel", exchange: str, key: str | None = None) -> None:
     """Messages will go on to the exchange by themselves, with the key if one is given, or with any."""
     if exchange:
@@ -63,22 +86,22 @@ def check_onward(channel: "Channel", exchange: str, key: str | None = None) -> N
 
 def check_publish(channel: "Channel", exchange: Exchange, key: bytes, more_keys: Sequence[bytes]) -> None:
     """For every message, where it is asked for at all: one look into what the guard remembers."""
-    stream = exchange.data
-    if stream is None:
+    backing = exchange.data
+    if backing is None:
         _check_key(channel, key)
         for each in more_keys:
             _check_key(channel, each)
     else:
-        assert isinstance(stream, Stream)
-        if not channel.session.guard.may(_WRITE, _TOPIC, stream.name):
+        assert isinstance(backing, BackingTopic)
+        if not channel.session.guard.may(_WRITE, _TOPIC, backing.name):
             check_exchange(channel, _WRITE, exchange.name)
 
 
 def _check_key(channel: "Channel", key: bytes) -> None:
-    """The default exchange has no stream of its own: it is the queue that is written to."""
+    """The default exchange has no topic of its own: it is the queue that is written to."""
     name = key.decode(errors="replace")
     queue = channel.namespace.queues.get(name)
-    if queue is None or not channel.session.guard.may(_WRITE, _TOPIC, queue.stream.name):
+    if queue is None or not channel.session.guard.may(_WRITE, _TOPIC, queue.backing.name):
         check_queue(channel, _WRITE, name)
 
 
@@ -88,7 +111,7 @@ def _check(channel: "Channel", operation: Operation, kind: str, name: str) -> No
         raise _refused(channel, operation, kind, name)
 
 
-def _is_own(channel: "Channel", queue: Queue) -> bool:
+def _is_own(channel: "Channel", queue: LogQueue) -> bool:
     return (
         queue.session is channel.session and queue.definition.exclusive and queue.name.startswith(GENERATED)
     )

@@ -9,6 +9,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.deliveries import Deliveries as Shown
 from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
@@ -40,8 +41,11 @@ class Session:
     envelopes: Envelopes
     shown: Shown
     """Messages as AMQP consumers see them."""
+    stream_offsets: StreamOffsets
     reply_tos: ReplyTos
     names: ServerNames
+    own_queues_left: int = 0
+    """So many of its own may be declared before those that are still there are counted."""
     is_answering: bool = False
     """Whether the client waits for an answer that takes time."""
     _notices: list[tuple["Channel", bytes]] = field(default_factory=list, init=False)
@@ -49,6 +53,14 @@ class Session:
     @property
     def vhost(self) -> str:
         return self.namespace.name
+
+    async def settled(self, queue: str | None = None) -> None:
+        """Wait for the publishes of this connection, and for effects under way: it is to see them.
+
+        With a queue, also for what goes on in that one, or may lead to it.
+        """
+        await self.unfinished.drained()
+        await self.namespace.effects.done(queue)
 
     def can(self, capability: str) -> bool:
         return self.capabilities.get(capability) is True

@@ -1,13 +1,12 @@
 """Acknowledgements of one turn, gathered for each queue: clients send them one by one, and many."""
 
-from posthouse.broker.queues.message import Message
-from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.message import Message, MessageSource
 
 
 class Settlements:
     def __init__(self) -> None:
-        self.acked: dict[Queue, list[Message]] = {}
-        self.raised: dict[Queue, None] = {}
+        self.acked: dict[MessageSource, list[Message]] = {}
+        self.raised: dict[MessageSource, None] = {}
         """Queues that have a consumer which can take more."""
 
     def flush(self) -> None:

@@ -8,6 +8,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.deliveries import Deliveries
 from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import RandomBytes, ServerNames
 from posthouse.protocols.budget import Budget
@@ -36,6 +37,7 @@ class Shared:
         self.names = ServerNames(random)
         self.reply_tos = ReplyTos(self.names)
         self.envelopes = Envelopes()
+        self.stream_offsets = StreamOffsets()
         self._shown: dict[str, Deliveries] = {}
 
     def shown(self, namespace: Namespace) -> Deliveries:

@@ -126,9 +126,9 @@ async function mandatory({ channel, name }) {
 
 async function confirms({ channel, name }) {
   await channel.assertQueue(name, { ...exclusive, maxLength: 2, arguments: { "x-overflow": "reject-publish" } });
-  const outcomes = [];
-  for (const body of numbers(4)) channel.sendToQueue(name, Buffer.from(body), {}, (error) => outcomes.push(!error));
-  await channel.waitForConfirms().catch(() => {});
+  const confirmed = (body) =>
+    new Promise((resolve) => channel.sendToQueue(name, Buffer.from(body), {}, (error) => resolve(!error)));
+  const outcomes = await Promise.all(numbers(4).map(confirmed));
   assert.deepEqual(outcomes.sort(), [false, false, true, true]);
 }
 

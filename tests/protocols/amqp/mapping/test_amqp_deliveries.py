@@ -139,7 +139,7 @@ class TestFromElsewhere:
 
 class TestDeaths:
     def test_of_a_message(self) -> None:
-        values = Amqp(content_type="text/plain", headers={"n": 1, "x-death": "forged"}, message_id="m")
+        values = Amqp(content_type="text/plain", headers={"n": 1}, message_id="m")
         older = {**DEATH, "queue": "first", "reason": "maxlen", "count": 1, "time": 1_600_000_000}
         exchange, raw = delivered(dead(values, DEATH, older))
         found = parse(raw)
@@ -167,6 +167,20 @@ class TestDeaths:
         deaths = found.headers["x-death"]
         assert isinstance(deaths, list)
         assert type(deaths[0]["time"]) is Timestamp
+
+    def test_of_a_message_whose_publisher_tells_of_deaths(self) -> None:
+        told: Any = {"x-death": "forged", "x-first-death-queue": "told"}
+        found = parse(delivered(dead(Amqp(headers=told), DEATH)).properties)
+        deaths: Any = found.headers["x-death"]
+        assert [(death["queue"], death["count"]) for death in deaths] == [("work", 2)]
+        assert found.headers["x-first-death-queue"] == "told"
+        assert "x-first-death-reason" not in found.headers
+        assert found.headers["x-last-death-queue"] == "work"
+
+    def test_of_which_only_a_part_is_told(self) -> None:
+        part = {"queue": "q", "reason": "expired", "count": 1, "expiration": None}
+        found = parse(delivered(dead(Amqp(headers={"x-death": []}), part)).properties)
+        assert found.headers["x-death"] == [{"queue": "q", "reason": "expired", "count": 1}]
 
     def test_count_is_a_long(self) -> None:
         raw = delivered(dead(Amqp(), DEATH)).properties

@@ -4,11 +4,11 @@ from posthouse.protocols.amqp.codec.commands import decode_command
 from posthouse.protocols.amqp.codec.errors import (
     CHANNEL_ERROR,
     FRAME_ERROR,
-    SYNTAX_ERROR,
     UNEXPECTED_FRAME,
     FrameError,
+    undecodable,
 )
-from posthouse.protocols.amqp.codec.events import ACK, IMMEDIATE, MANDATORY, METHOD, PUBLISH, Event
+from posthouse.protocols.amqp.codec.events import ACK, IMMEDIATE, MANDATORY, METHOD, OVERSIZED, PUBLISH, Event
 from posthouse.protocols.amqp.codec.framing import (
     BASIC_ACK,
     BASIC_CLASS,
@@ -23,6 +23,11 @@ _FULL_BODIES = 4
 # A publish of 17 bytes begins a message, on any of 65,535 channels that nobody has opened.
 _MAX_UNDER_WAY = 2048
 _HEADER_SIZE = CONTENT_HEADER.size + 2
+
+# As RabbitMQ says it.
+_NO_METHOD = "expected method frame, got non method frame instead"
+_NO_HEADER = f"expected content header for class {BASIC_CLASS}, got non content header frame instead"
+_NO_BODY = "expected content body, got non content body frame instead"
 
 
 class _Message:
@@ -66,8 +71,8 @@ class Assembly:
             raise FrameError(FRAME_ERROR, "a method frame without a method")
         index = int.from_bytes(payload[:4])
         if channel in self.unusual:
-            if self.unusual[channel] is not None:
-                raise _unexpected("the rest of a message is due, not a method", index)
+            if (message := self.unusual[channel]) is not None:
+                raise _unexpected(_NO_BODY if message.properties else _NO_HEADER)
             if index not in (CHANNEL_CLOSE, CHANNEL_CLOSE_OK):
                 return None
             if index == CHANNEL_CLOSE_OK:
@@ -88,30 +93,33 @@ class Assembly:
             end = key_at + payload[key_at - 1]
             flags = payload[end] & (MANDATORY | IMMEDIATE)
         except IndexError:
-            raise FrameError(
-                SYNTAX_ERROR, "Basic.Publish: its arguments are cut off", BASIC_PUBLISH
-            ) from None
+            raise undecodable(payload[4:], BASIC_PUBLISH) from None
         if end + 1 != len(payload):
-            raise FrameError(SYNTAX_ERROR, "Basic.Publish: bytes behind its arguments", BASIC_PUBLISH)
+            raise undecodable(payload[4:], BASIC_PUBLISH)
         if len(self.unusual) >= _MAX_UNDER_WAY:
             # Not a channel's error: the rest of such a stream is not worth looking at.
             raise FrameError(FRAME_ERROR, "messages on too many channels at once", BASIC_PUBLISH)
         self.unusual[channel] = _Message(payload[7 : key_at - 1], payload[key_at:end], flags)
 
     def header(self, channel: int, payload: bytes) -> Event | None:
-        message = self._expecting(channel, "a content header")
+        message = self._expecting(channel)
         if message is None:
             return None
         if message.properties:
-            raise _unexpected("the body of a message is due, not another header")
+            raise _unexpected(_NO_BODY)
         if len(payload) < _HEADER_SIZE:
-            raise FrameError(FRAME_ERROR, "a content header that is cut off", BASIC_PUBLISH)
+            raise FrameError(FRAME_ERROR, "a content header that is cut off")
         kind, size = CONTENT_HEADER.unpack_from(payload)
-        if kind >> 16 != BASIC_CLASS or kind & 0xFFFF:
-            raise _unexpected(f"a content header of class {kind >> 16} and weight {kind & 0xFFFF}")
+        if kind >> 16 != BASIC_CLASS:
+            raise _unexpected(
+                f"expected content header for class {BASIC_CLASS}, got one for class {kind >> 16} instead"
+            )
+        if kind & 0xFFFF:  # its weight
+            raise _unexpected(_NO_HEADER)
         if size > self.max_body:
-            text = f"a message of {size} bytes, where {self.max_body} are allowed"
-            raise FrameError(FRAME_ERROR, text, BASIC_PUBLISH)
+            # Of the channel, not of the connection: its other channels go on, and its body is passed over.
+            self.unusual[channel] = None
+            return (OVERSIZED, channel, size)
         message.properties = payload[CONTENT_HEADER.size :]
         message.remaining = size
         if size:
@@ -120,11 +128,11 @@ class Assembly:
         return message.event(channel, b"")
 
     def body(self, channel: int, data: bytes, start: int, end: int) -> Event | None:
-        message = self._expecting(channel, "a content body")
+        message = self._expecting(channel)
         if message is None:
             return None
         if not message.properties:
-            raise _unexpected("the header of a message is due, not its body")
+            raise _unexpected(_NO_HEADER)
         size = end - start
         if size > message.remaining:
             raise FrameError(FRAME_ERROR, "a body is longer than its header says", BASIC_PUBLISH)
@@ -142,12 +150,12 @@ class Assembly:
             raise FrameError(FRAME_ERROR, "too many large messages at once", BASIC_PUBLISH)
         return None
 
-    def _expecting(self, channel: int, what: str) -> _Message | None:
+    def _expecting(self, channel: int) -> _Message | None:
         try:
             return self.unusual[channel]
         except KeyError:
-            raise FrameError(UNEXPECTED_FRAME, f"{what} without a publish on channel {channel}") from None
+            raise FrameError(UNEXPECTED_FRAME, _NO_METHOD) from None
 
 
-def _unexpected(text: str, index: int = BASIC_PUBLISH) -> FrameError:
-    return FrameError(UNEXPECTED_FRAME, text, index)
+def _unexpected(text: str) -> FrameError:
+    return FrameError(UNEXPECTED_FRAME, text, BASIC_PUBLISH)

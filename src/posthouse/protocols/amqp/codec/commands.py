@@ -10,12 +10,18 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, NamedTuple
 
-from pamqp.commands import INDEX_MAPPING
+from pamqp.commands import INDEX_MAPPING, Basic, Exchange, Queue
 
-from posthouse.protocols.amqp.codec.errors import NOT_IMPLEMENTED, SYNTAX_ERROR, FrameError
+from posthouse.protocols.amqp.codec.access import OLD_METHODS
+from posthouse.protocols.amqp.codec.errors import NOT_IMPLEMENTED, FrameError, undecodable
 from posthouse.protocols.amqp.codec.events import Command
 from posthouse.protocols.amqp.codec.framing import END, FRAME, METHOD_FRAME
-from posthouse.protocols.amqp.codec.tables import MalformedTable, decode_table, encode_table
+from posthouse.protocols.amqp.codec.tables import (
+    MalformedTable,
+    decode_table,
+    decode_typed_table,
+    encode_table,
+)
 
 _INDEX = Struct(">I")
 _NUMBERS: Final = {
@@ -24,6 +30,10 @@ _NUMBERS: Final = {
     "long": Struct(">I"),
     "longlong": Struct(">Q"),
 }
+
+
+_WITH_TYPES: Final = frozenset((Queue.Declare, Exchange.Declare, Basic.Consume))
+"""Their arguments are refused by type."""
 
 
 class _Argument(NamedTuple):
@@ -94,8 +104,9 @@ def _bits(names: tuple[str, ...]) -> _Argument:
     return _Argument(names, read, write, are_bits=True)
 
 
-def _table(name: str) -> _Argument:
-    return _Argument((name,), decode_table, lambda value: encode_table(value or {}))
+def _table(name: str, kind: type[Command]) -> _Argument:
+    decode = decode_typed_table if kind in _WITH_TYPES else decode_table
+    return _Argument((name,), decode, lambda value: encode_table(value or {}))
 
 
 def _layout(kind: type[Command]) -> _Layout:
@@ -110,7 +121,7 @@ def _layout(kind: type[Command]) -> _Layout:
             arguments.append(_bits(bits))
             bits = ()
         if form == "table":
-            arguments.append(_table(name))
+            arguments.append(_table(name, kind))
         elif form == "shortstr":
             arguments.append(_Argument((name,), _read_short_string, _write_short_string))
         elif form == "longstr":
@@ -122,7 +133,7 @@ def _layout(kind: type[Command]) -> _Layout:
     return _Layout(kind, tuple(arguments))
 
 
-_LAYOUTS: Final = {index: _layout(kind) for index, kind in INDEX_MAPPING.items()}
+_LAYOUTS: Final = {index: _layout(kind) for index, kind in {**INDEX_MAPPING, **OLD_METHODS}.items()}
 
 
 def decode_command(payload: bytes) -> Command:
@@ -138,12 +149,10 @@ def decode_command(payload: bytes) -> Command:
             value, pos = argument.read(payload, pos)
             for name, each in zip(argument.names, value if argument.are_bits else (value,), strict=True):
                 setattr(command, name, each)
-    except (IndexError, StructError, UnicodeDecodeError, MalformedTable) as error:
-        reason = str(error) if isinstance(error, ValueError) else "its arguments are cut off"
-        raise FrameError(SYNTAX_ERROR, f"{layout.kind.name}: {reason}", index) from None
+    except (IndexError, StructError, UnicodeDecodeError, MalformedTable):
+        raise undecodable(payload[4:], index) from None
     if pos != len(payload):
-        excess = len(payload) - pos
-        raise FrameError(SYNTAX_ERROR, f"{layout.kind.name}: {excess} bytes behind its arguments", index)
+        raise undecodable(payload[4:], index)
     return command
 
 

@@ -23,6 +23,7 @@ from posthouse.protocols.amqp.codec.framing import (
     METHOD_FRAME,
     OVERHEAD,
     PROTOCOL,
+    PROTOCOLS,
 )
 
 DEFAULT_MAX_BODY: Final = 128 * 1024 * 1024
@@ -243,7 +244,7 @@ class Decoder:
         if self._stage is _Stage.NEW and len(data) >= len(PROTOCOL):
             pos = len(PROTOCOL)
             events.append((PROTOCOL_HEADER, 0, data[:pos]))
-            if data[:pos] == PROTOCOL:
+            if data[:pos] in PROTOCOLS:
                 self._stage = _Stage.OPEN
                 return self._frames(data, pos, events)
             self._stage = _Stage.DEAF

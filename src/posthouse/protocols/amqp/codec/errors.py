@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from posthouse.protocols.amqp.codec.events import Event
 
 FRAME_ERROR = 501
-SYNTAX_ERROR = 502
 COMMAND_INVALID = 503
 CHANNEL_ERROR = 504
 UNEXPECTED_FRAME = 505
 NOT_IMPLEMENTED = 540
+
+_SHOWN = 128
 
 
 class FrameError(Exception):
@@ -19,15 +20,25 @@ class FrameError(Exception):
     that were complete in the same chunk before the fault: they count.
     """
 
-    def __init__(self, code: int, text: str, index: int = 0) -> None:
+    def __init__(self, code: int, text: str, index: int = 0, *, is_lost: bool | None = None) -> None:
         super().__init__(f"{code}: {text}")
         self.code = code
         self.text = text
         self.class_id = index >> 16
         self.method_id = index & 0xFFFF
         self.events: Sequence[Event] = ()
-
-    @property
-    def is_lost(self) -> bool:
+        self.is_lost = code == FRAME_ERROR if is_lost is None else is_lost
         """Whether nobody can say where the next frame begins."""
-        return self.code == FRAME_ERROR
+
+
+def undecodable(arguments: bytes, index: int) -> FrameError:
+    """A whole frame with a method that is known and arguments that are not its own. In RabbitMQ's words."""
+    return FrameError(FRAME_ERROR, f"cannot decode {octets(arguments)}", index, is_lost=False)
+
+
+def octets(data: bytes) -> str:
+    """As Erlang shows them. A reply text has room for 255 characters at most."""
+    data = data[:_SHOWN]
+    if data and all(32 <= each < 127 and each not in b'"\\' for each in data):
+        return f'<<"{data.decode()}">>'
+    return f"<<{','.join(map(str, data))}>>"

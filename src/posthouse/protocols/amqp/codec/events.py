@@ -5,6 +5,7 @@
     (METHOD, channel, command)            every other method
     (HEARTBEAT, 0)
     (PROTOCOL_HEADER, 0, eight bytes)     the first of any connection
+    (OVERSIZED, channel, bytes)           a publish whose body is larger than allowed, and is discarded
 
 Properties are as they were in the content header: flags, then values.
 """
@@ -21,6 +22,7 @@ ACK: Final = 1
 METHOD: Final = 2
 HEARTBEAT: Final = 3
 PROTOCOL_HEADER: Final = 4
+OVERSIZED: Final = 5
 
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
@@ -30,4 +32,5 @@ Ack: TypeAlias = tuple[Literal[1], int, int, bool]
 Method: TypeAlias = tuple[Literal[2], int, Command]
 Heartbeat: TypeAlias = tuple[Literal[3], int]
 ProtocolHeader: TypeAlias = tuple[Literal[4], int, bytes]
-Event: TypeAlias = Publish | Ack | Method | Heartbeat | ProtocolHeader
+Oversized: TypeAlias = tuple[Literal[5], int, int]
+Event: TypeAlias = Publish | Ack | Method | Heartbeat | ProtocolHeader | Oversized

@@ -40,3 +40,5 @@ BASIC_CONTENT: Final = BASIC_CLASS << 16
 CONTENT_HEADER: Final = Struct(">IQ")
 
 PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
+PROTOCOLS: Final = frozenset((PROTOCOL, b"AMQP\x01\x01\x00\x09"))
+"""The second one is that of AMQP 0-9, which 0-9-1 can stand for: older libraries send it."""

@@ -14,6 +14,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeAlias
 
+from posthouse.protocols.amqp.codec.types import TYPED_NUMBERS
+
 Table: TypeAlias = dict[str, object]
 """bool, int, Timestamp, float, Decimal, None, str, bytes (or a string that is not UTF-8), list, dict."""
 
@@ -77,6 +79,23 @@ def table_entries(data: bytes, pos: int) -> list[tuple[bytes, bytes]]:
     if pos != end or end > len(data):
         raise _beyond_end()
     return entries
+
+
+def value_types(data: bytes, pos: int) -> dict[str, int]:
+    """The bytes that stand for the types of a table's values, by name."""
+    return {name.decode(errors="replace"): entry[1 + len(name)] for name, entry in table_entries(data, pos)}
+
+
+def decode_typed_table(data: bytes, pos: int = 0) -> tuple[Table, int]:
+    """`decode_table`, with numbers that remember their type."""
+    table, end = decode_table(data, pos)
+    for name, kind in value_types(data, pos).items():
+        number = TYPED_NUMBERS.get(kind)
+        if number is not None:
+            value = table[name]
+            assert isinstance(value, int | float)
+            table[name] = number(value)
+    return table, end
 
 
 def check_table(data: bytes, pos: int) -> int:

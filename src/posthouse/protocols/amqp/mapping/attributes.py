@@ -2,6 +2,7 @@
 
 from posthouse.broker.queues.attributes import Attributes
 from posthouse.model.errors import CorruptBatch
+from posthouse.protocols.amqp.mapping.deaths import told_deaths
 from posthouse.protocols.amqp.mapping.envelopes import copy_keys
 from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import parse
@@ -17,10 +18,13 @@ def read_attributes(headers: bytes) -> Attributes | None:
         for name, value in decode_section(headers):
             if name == PROPERTIES:
                 properties = parse(value or b"")
+                expiration = properties.expiration
                 return Attributes(
                     headers=properties.headers,
                     priority=properties.priority or 0,
                     more_keys=copy_keys(properties.headers),
+                    deaths=told_deaths(properties.headers),
+                    expiration=None if expiration is None else expiration.decode(errors="replace"),
                 )
     except (CorruptBatch, PropertyError):
         return None

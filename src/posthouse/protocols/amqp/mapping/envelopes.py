@@ -1,18 +1,29 @@
 """What the broker has to know of a published message, out of its properties."""
 
+import re
 from typing import Final
 
 from posthouse.broker.queues.envelope import Envelope
-from posthouse.protocols.amqp.codec.tables import Table
+from posthouse.protocols.amqp.codec.tables import Table, value_types
+from posthouse.protocols.amqp.codec.types import TYPE_NAMES
 from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers, with_delay_negated
 from posthouse.protocols.amqp.mapping.errors import InvalidProperty
-from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, PERSISTENT, Properties, parse
+from posthouse.protocols.amqp.mapping.properties import (
+    NO_PROPERTIES,
+    PERSISTENT,
+    Flag,
+    Properties,
+    parse,
+    spans,
+)
 from posthouse.protocols.amqp.mapping.readable import EXCHANGE, PROPERTIES, readable_headers
 from posthouse.records.header_section import encode_section
 
 MAX_CACHED: Final = 4096
 LONGEST_CACHED: Final = 512
 MAX_EXPIRATION_MS: Final = 10 * 365 * 24 * 3600 * 1000
+
+_INTEGER: Final = re.compile(rb"[+-]?[0-9]+")
 
 COPY_KEYS: Final = "CC"
 _HIDDEN_KEYS: Final = "BCC"
@@ -43,6 +54,9 @@ class Envelopes:
 def envelope_of(exchange: bytes, properties: bytes) -> Envelope:
     parsed = parse(properties)
     headers = parsed.headers
+    for name in (COPY_KEYS, _HIDDEN_KEYS):
+        if name in headers and not isinstance(headers[name], list):
+            raise InvalidProperty(_no_array(name, properties))
     more_keys = (*copy_keys(headers), *_keys(headers, _HIDDEN_KEYS))
     if _HIDDEN_KEYS in headers:
         properties = set_headers(properties, {_HIDDEN_KEYS: REMOVE})
@@ -78,21 +92,37 @@ def copy_keys(headers: Table) -> tuple[bytes, ...]:
 
 
 def _keys(headers: Table, name: str) -> tuple[bytes, ...]:
-    if name not in headers:
+    """Whatever is no string does not count, as with RabbitMQ."""
+    keys = headers.get(name)
+    if not isinstance(keys, list):
         return ()
-    keys = headers[name]
-    if not isinstance(keys, list) or not all(isinstance(key, str | bytes) for key in keys):
-        raise InvalidProperty(f"header '{name}' must be an array of strings")
-    return tuple(key.encode() if isinstance(key, str) else key for key in keys)
+    return tuple(key.encode() for key in keys if isinstance(key, str))
+
+
+def _no_array(name: str, properties: bytes) -> str:
+    kind = value_types(properties, spans(properties)[Flag.HEADERS][0])[name]
+    return f'invalid message: {{unacceptable_type_in_header,"{name}",{TYPE_NAMES[kind]}}}'
 
 
 def _expiration(properties: Properties) -> int | None:
     text = properties.expiration
     if text is None:
         return None
-    if not text.isdigit() or (expiration := int(text)) > MAX_EXPIRATION_MS:
-        raise InvalidProperty(f"invalid expiration '{text.decode(errors='replace')}'")
-    return expiration
+    if text.isdigit() and (expiration := int(text)) <= MAX_EXPIRATION_MS:
+        return expiration
+    # A sign is allowed, as with RabbitMQ, and so are its words.
+    found = _INTEGER.match(text)
+    if found is None:
+        wrong = "no_integer"
+    elif found.end() < len(text):
+        wrong = f'{{leftover_string,"{text[found.end() :].decode(errors="replace")}"}}'
+    elif (expiration := int(text)) < 0:
+        wrong = f"{{value_negative,{expiration}}}"
+    elif expiration > MAX_EXPIRATION_MS:
+        wrong = f"{{value_too_large,{expiration}}}"
+    else:
+        return expiration
+    raise InvalidProperty(f"invalid expiration '{text.decode(errors='replace')}': {wrong}")
 
 
 def _delay(headers: Table) -> int:

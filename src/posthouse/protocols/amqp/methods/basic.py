@@ -4,15 +4,31 @@ from pamqp.commands import Basic
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.model.errors import AccessRefused, InUse
-from posthouse.protocols.amqp.arguments import consumer_priority
+from posthouse.protocols.amqp.arguments import (
+    CLASSIC,
+    QUEUE_TYPE,
+    QUORUM,
+    STREAM,
+    check_type_has,
+    consumer_priority,
+)
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.consumer import ChannelConsumer
-from posthouse.protocols.amqp.errors import access_refused, not_allowed, not_implemented, precondition_failed
+from posthouse.protocols.amqp.errors import (
+    access_refused,
+    not_allowed,
+    not_found,
+    not_implemented,
+    not_supported,
+    precondition_failed,
+)
 from posthouse.protocols.amqp.methods.answers import Answer
 from posthouse.protocols.amqp.permissions import check_queue
 from posthouse.protocols.amqp.reply_to import REPLY_TO
+from posthouse.protocols.amqp.stream_consumer import StreamConsumer, start_of
 
 
 def qos(channel: Channel, method: Basic.Qos) -> bytes:
@@ -36,8 +52,20 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
     check_queue(channel, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     subject = channel.subject("queue", queue.name)
+    queue_type = queue.definition.arguments.get(QUEUE_TYPE, CLASSIC)
+    if isinstance(queue, StreamQueue):
+        return _consume_stream(channel, method, tag, queue, subject)
+    assert isinstance(queue, Queue)
+    check_type_has(queue_type, method.arguments or {}, subject)
     priority = consumer_priority(method.arguments or {}, subject)
-    consumer = ChannelConsumer(channel, queue, tag, no_ack=bool(method.no_ack), prefetch=channel.prefetch)
+    consumer = ChannelConsumer(
+        channel,
+        queue,
+        tag,
+        no_ack=bool(method.no_ack),
+        prefetch=channel.prefetch,
+        counts_deliveries=queue_type == QUORUM,
+    )
     try:
         queue.subscribe(consumer, exclusive=bool(method.exclusive), priority=priority)
     except (AccessRefused, InUse):
@@ -53,14 +81,42 @@ async def _begin(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -
     consumer is lost to some of them.
     """
     await channel.session.unfinished.drained()
-    if channel.is_closed:
-        return
+    if not channel.is_closed:
+        await _offer(channel, consumer, nowait=nowait)
+
+
+async def _offer(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -> None:
     with channel.outbox.gathering():
         if not nowait:
             channel.outbox.send(channel.answer(Basic.ConsumeOk(consumer.tag)))
         if consumer.tag in channel.consumers:  # its queue may be gone already
             consumer.is_active = True
-            await consumer.queue.handing_out.offer()
+            await consumer.queue.offer()
+
+
+async def _consume_stream(
+    channel: Channel, method: Basic.Consume, tag: str, queue: StreamQueue, subject: str
+) -> None:
+    """Any number of consumers may read a stream at the same time, also those that want to be alone."""
+    arguments = method.arguments or {}
+    if not channel.prefetch:
+        raise precondition_failed(f"consumer prefetch count is not set for '{subject}'")
+    if method.no_ack:
+        raise not_supported("automatic acknowledgement", subject)
+    if channel.shared_prefetch:
+        raise not_implemented(f"{subject} does not support global qos")
+    check_type_has(STREAM, arguments, subject)
+    await channel.session.unfinished.drained()
+    start = await start_of(queue, arguments, subject)
+    if channel.is_closed:
+        return
+    if queue.is_deleted:
+        raise not_found(subject)
+    reading = queue.reading(start)
+    consumer = StreamConsumer(channel, reading, tag, no_ack=False, prefetch=channel.prefetch)
+    channel.consumers[tag] = consumer
+    reading.subscribe(consumer)
+    await _offer(channel, consumer, nowait=bool(method.nowait))
 
 
 def _consume_replies(channel: Channel, method: Basic.Consume, tag: str) -> bytes | None:
@@ -72,10 +128,12 @@ def _consume_replies(channel: Channel, method: Basic.Consume, tag: str) -> bytes
     return None if method.nowait else channel.answer(Basic.ConsumeOk(tag))
 
 
-def cancel(channel: Channel, method: Basic.Cancel) -> bytes | None:
+def cancel(channel: Channel, method: Basic.Cancel) -> Answer:
     tag = method.consumer_tag or ""
     channel.cancel(tag)
-    return None if method.nowait else channel.answer(Basic.CancelOk(tag))
+    if method.nowait:
+        return None
+    return channel.after_effects(channel.answer(Basic.CancelOk(tag)))
 
 
 def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
@@ -85,6 +143,8 @@ def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
 def get(channel: Channel, method: Basic.Get) -> Answer:
     check_queue(channel, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
+    if not isinstance(queue, Queue):
+        raise not_supported("basic.get", channel.subject("queue", queue.name))
     most = channel.session.limits.max_unacked
     if not method.no_ack and len(channel.deliveries.held) >= most:
         raise precondition_failed(
@@ -95,7 +155,7 @@ def get(channel: Channel, method: Basic.Get) -> Answer:
 
 async def _get(channel: Channel, queue: Queue, *, no_ack: bool) -> bytes | None:
     session = channel.session
-    await session.unfinished.drained()
+    await session.settled(queue.name)
     message = await queue.get()
     if message is None:
         return channel.answer(Basic.GetEmpty())

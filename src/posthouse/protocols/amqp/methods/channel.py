@@ -3,11 +3,11 @@
 from pamqp.commands import Channel as Methods
 
 from posthouse.protocols.amqp.channel import Channel
+from posthouse.protocols.amqp.errors import not_implemented
 
 
 def flow(channel: Channel, method: Methods.Flow) -> bytes:
-    """Whether the client wants deliveries. RabbitMQ refuses to stop them; the standard does not."""
-    channel.is_flowing = bool(method.active)
-    if channel.is_flowing:
-        channel.raise_credit()
-    return channel.answer(Methods.FlowOk(channel.is_flowing))
+    """Clients cannot stop deliveries, as with RabbitMQ: that is what the prefetch is for."""
+    if not method.active:
+        raise not_implemented("active=false")
+    return channel.answer(Methods.FlowOk(True))

@@ -3,8 +3,10 @@
 from pamqp.commands import Exchange
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
+from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.model.errors import UnknownExchange
+from posthouse.protocols.amqp.arguments import check_match
+from posthouse.protocols.amqp.blocking_bindings import check_blocking
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.definitions import check_same_exchange, exchange_definition
 from posthouse.protocols.amqp.errors import access_refused, speaking_of
@@ -14,6 +16,17 @@ from posthouse.protocols.amqp.permissions import check_exchange, check_onward
 
 
 def declare(channel: Channel, method: Exchange.Declare) -> Answer:
+    return _declare_later(channel, method) if channel.namespace.effects else _declare(channel, method)
+
+
+async def _declare_later(channel: Channel, method: Exchange.Declare) -> bytes | None:
+    """It may be on its way out."""
+    await channel.namespace.effects.done()
+    answer = _declare(channel, method)
+    return answer if answer is None or isinstance(answer, bytes) else await answer
+
+
+def _declare(channel: Channel, method: Exchange.Declare) -> Answer:
     method.exchange = name = stripped(method.exchange)
     subject = channel.subject("exchange", name)
     if method.passive:
@@ -28,7 +41,7 @@ def declare(channel: Channel, method: Exchange.Declare) -> Answer:
     except UnknownExchange:
         check_not_reserved("exchange", name)
         _check_new(channel, definition)
-        return _declare(channel, definition, nowait=method.nowait)
+        return _make(channel, definition, nowait=method.nowait)
     check_exchange(channel, Operation.DESCRIBE, name)
     check_same_exchange(known.definition, definition, subject)
     return None if method.nowait else channel.answer(Exchange.DeclareOk())
@@ -41,7 +54,7 @@ def _check_new(channel: Channel, definition: ExchangeDefinition) -> None:
         check_onward(channel, definition.alternate)
 
 
-async def _declare(channel: Channel, definition: ExchangeDefinition, *, nowait: bool) -> bytes | None:
+async def _make(channel: Channel, definition: ExchangeDefinition, *, nowait: bool) -> bytes | None:
     with speaking_of(channel.subject("exchange", definition.name)):
         await channel.namespace.declare_exchange(definition)
     return None if nowait else channel.answer(Exchange.DeclareOk())
@@ -54,7 +67,7 @@ async def delete(channel: Channel, method: Exchange.Delete) -> bytes | None:
     check_exchange(channel, Operation.DELETE, name)
     if name.startswith("amq."):
         raise access_refused(f"deletion of system {subject} not allowed")
-    await channel.session.unfinished.drained()
+    await channel.session.settled()
     with speaking_of(subject):
         await channel.namespace.delete_exchange(name, if_unused=bool(method.if_unused))
     return None if method.nowait else channel.answer(Exchange.DeleteOk())
@@ -62,8 +75,10 @@ async def delete(channel: Channel, method: Exchange.Delete) -> bytes | None:
 
 async def bind(channel: Channel, method: Exchange.Bind) -> bytes | None:
     binding = _binding(channel, method)
-    channel.exchange(binding.source)
+    if channel.exchange(binding.source).definition.kind is ExchangeKind.HEADERS:
+        check_match(binding.arguments)
     channel.exchange(binding.destination)
+    check_blocking(channel, binding)
     await channel.namespace.bind(binding)
     return None if method.nowait else channel.answer(Exchange.BindOk())
 

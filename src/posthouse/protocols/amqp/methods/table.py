@@ -5,10 +5,12 @@ from typing import Final
 from pamqp.base import Frame as Command
 from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
 
-from posthouse.protocols.amqp.methods import basic, channel, confirm, exchange, queue, tx
+from posthouse.protocols.amqp.codec.access import Request
+from posthouse.protocols.amqp.methods import access, basic, channel, confirm, exchange, queue, tx
 from posthouse.protocols.amqp.methods.answers import Handler
 
 HANDLERS: Final[dict[type[Command], Handler]] = {
+    Request: access.request,
     Channel.Flow: channel.flow,
     Exchange.Declare: exchange.declare,
     Exchange.Delete: exchange.delete,

@@ -14,9 +14,19 @@ QUEUE_TOPIC = {
     "segment.bytes": str(64 * 1024 * 1024),
 }
 """Of topics that exist only because there is a queue of that name."""
+_LEAST_SEGMENT = 1024 * 1024
+_LARGEST_SEGMENT = 2**31 - 1
 
 
-class Stream:
+def queue_topic_config(segment_bytes: int | None) -> dict[str, str]:
+    """`QUEUE_TOPIC`, with the segments that a stream asks for as far as a topic can have them."""
+    if segment_bytes is None:
+        return QUEUE_TOPIC
+    size = min(max(segment_bytes, _LEAST_SEGMENT), _LARGEST_SEGMENT)
+    return {**QUEUE_TOPIC, "segment.bytes": str(size)}
+
+
+class BackingTopic:
     """A topic by name; there is one when the first message was written."""
 
     __slots__ = ("name", "new", "topic")

@@ -1,0 +1,74 @@
+"""Effects of requests that take a moment: dead letters, and auto-delete queues whose last consumer left.
+
+An answer that comes before its effect misleads: a queue is still there after its last consumer was cancelled,
+a dead letter not yet. So methods that show them wait for the effects that are under way at that time.
+
+A queue that is too long, or whose messages expire, may be at work all the time. That is done in short steps.
+Only requests for that queue, or for one that its dead letters may come to, wait for the step under way.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from posthouse.broker.queues.host import QueuesHost
+    from posthouse.broker.queues.queue import Queue
+
+_ROUNDS: Final = 4
+"""An effect may have another one: a dead letter that has no room where it goes to is one again."""
+_SECONDS: Final = 1.0
+"""A disk may be slow; no request waits for longer than this."""
+
+
+class Effects:
+    """Of one namespace. Owned by the event loop."""
+
+    def __init__(self, host: "QueuesHost") -> None:
+        self._host = host
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._steps: dict[asyncio.Task[None], Queue] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any request has to wait, not only those that ask for a certain queue."""
+        return bool(self._under_way)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it in the background; what goes wrong is logged."""
+        task = self._host.start(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    def start_step(self, work: Coroutine[Any, Any, None], queue: "Queue") -> asyncio.Task[None]:
+        """The same for one step of what may go on for long in this queue."""
+        task = self._host.start(work)
+        self._steps[task] = queue
+        task.add_done_callback(self._steps.pop)
+        return task
+
+    async def done(self, queue: str | None = None) -> None:
+        """Return when those that are under way have ended, or failed; steps, where they concern `queue`."""
+        deadline = asyncio.get_running_loop().time() + _SECONDS
+        for _ in range(_ROUNDS):
+            under_way = self._under_way | self._steps_for(queue)
+            seconds = deadline - asyncio.get_running_loop().time()
+            if not under_way or seconds <= 0:
+                return
+            await asyncio.wait(under_way, timeout=seconds)
+
+    def _steps_for(self, name: str | None) -> set[asyncio.Task[None]]:
+        if name is None or not self._steps:
+            return set()
+        leading: set[str] | None = None
+        steps = set()
+        for task, queue in self._steps.items():
+            exchange, key = queue.definition.dead_letter_exchange, queue.definition.dead_letter_key
+            if queue.name == name or (exchange == "" and key in (None, name)):
+                steps.add(task)
+            elif exchange:
+                if leading is None:
+                    leading = queue.namespace.router.leading_to(name)
+                if exchange in leading:
+                    steps.add(task)
+        return steps
