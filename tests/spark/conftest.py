@@ -1,7 +1,6 @@
 """One Spark for all tests of a process, and a broker for each."""
 
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,26 +15,38 @@ from pyspark.sql import SparkSession  # noqa: E402
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores; a task may fail twice before its job does."""
-    from posthouse.spark.session import session
+    from tests.spark.sessions import make_session
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    made = session(
-        "posthouse tests",
-        master="local[2,3]",
-        conf={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.python.filterPushdown.enabled": "true",
-            "spark.driver.memory": "1g",
-        },
-    )
+    made = make_session()
     yield made
     made.stop()
 
 
 @pytest.fixture
+def classic() -> None:
+    """For tests that look at what Spark Connect does not show, such as the Spark context."""
+    if os.environ.get("POSTHOUSE_SPARK_SESSION") == "connect":
+        pytest.skip("Spark Connect does not show this")
+
+
+@pytest.fixture
+def tuned() -> None:
+    """For tests of our own session and its settings."""
+    if os.environ.get("POSTHOUSE_SPARK_SESSION", "tuned") != "tuned":
+        pytest.skip("only for posthouse.spark.session")
+
+
+@pytest.fixture
+def untuned() -> None:
+    """For tests that only show something on sessions which are not ours."""
+    if os.environ.get("POSTHOUSE_SPARK_SESSION", "tuned") == "tuned":
+        pytest.skip("only for sessions with nothing set")
+
+
+@pytest.fixture
 def broker() -> Iterator[ThreadBroker]:
-    with running_broker() as running:
+    # Many records here are of long ago, and a busy machine takes its time: none may be deleted meanwhile.
+    with running_broker(retention_check_seconds=86_400) as running:
         yield running
 
 

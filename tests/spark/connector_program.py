@@ -30,9 +30,13 @@ WAYS: dict[str, dict[str, str]] = {
     "pieces": {"subscribe": "t", "minPartitions": "5"},
 }
 
+# PySpark has them, and they are a hundred megabytes.
+BROUGHT = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
+
 
 def main(bootstrap: str, connector: str) -> None:
-    spark = session("connector", master="local[2]", conf={"spark.jars.packages": connector})
+    conf = {"spark.jars.packages": connector, "spark.jars.excludes": ",".join(BROUGHT)}
+    spark = session("connector", master="local[2]", conf=conf)
     print(json.dumps({name: differences(spark, bootstrap, way) for name, way in WAYS.items()}))
     spark.stop()
 

@@ -9,6 +9,7 @@ import pytest
 
 from posthouse.client import Client
 from posthouse.testing import ThreadBroker
+from tests.surroundings import HOME
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 
@@ -17,7 +18,7 @@ PROGRAM = Path(__file__).with_name("connector_program.py")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_same_as_sparks_own(broker: ThreadBroker, client: Client) -> None:
     client.create_topic("t", partitions=2, settings={"retention.ms": "-1"})
     with client.producer("t") as producer:
@@ -27,7 +28,10 @@ def test_the_same_as_sparks_own(broker: ThreadBroker, client: Client) -> None:
             value = None if number == 7 else b"%d" % number
             producer.send(value, key, headers, timestamp=1_000_000 + number * 500, partition=number % 2)
     run = subprocess.run(
-        [sys.executable, str(PROGRAM), broker.kafka, CONNECTOR], capture_output=True, text=True, timeout=230
+        [sys.executable, str(PROGRAM), broker.kafka, CONNECTOR],
+        capture_output=True,
+        text=True,
+        timeout=390,
     )
     if run.returncode and "unresolved dependency" in run.stderr:
         pytest.skip(f"{CONNECTOR} cannot be had")
@@ -35,3 +39,4 @@ def test_the_same_as_sparks_own(broker: ThreadBroker, client: Client) -> None:
     found = json.loads(run.stdout.splitlines()[-1])
     assert len(found) == 8
     assert not any(found.values()), found
+    assert list((HOME / ".ivy2.5.2" / "jars").glob("*kafka*.jar")), "a cache of our own"

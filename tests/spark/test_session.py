@@ -44,6 +44,7 @@ def test_where_checkpoints_are_may_be_said() -> None:
     assert CHECKPOINTS in recommended_settings("spark://host:7077", local_checkpoints=True)
 
 
+@pytest.mark.usefixtures("tuned")
 def test_the_session_has_them_and_knows_the_source(spark: SparkSession) -> None:
     for name, value in recommended_settings("local[2]").items():
         if name != "spark.sql.shuffle.partitions":
@@ -54,6 +55,7 @@ def test_the_session_has_them_and_knows_the_source(spark: SparkSession) -> None:
     assert session("again") is spark or session("again").sparkContext is spark.sparkContext
 
 
+@pytest.mark.usefixtures("tuned")
 def test_workers_run_this_python_with_everything_imported(spark: SparkSession) -> None:
     def look(_: object) -> tuple[str, bool, str]:
         import sys

@@ -17,6 +17,9 @@ from posthouse.client import Client
 from posthouse.client.cluster import Cluster
 from posthouse.client.partitioner import partition_of
 from posthouse.client.together import fence_sequence
+from posthouse.records.batch import BatchHeader, iter_headers
+from posthouse.records.compression import Codec
+from posthouse.spark.options import LATEST
 from posthouse.testing import ThreadBroker
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -58,6 +61,19 @@ def consume(broker: ThreadBroker, *topics: str) -> list[confluent_kafka.Message]
 
 def numbers(broker: ThreadBroker, topic: str) -> list[int]:
     return sorted(int(message.value() or b"") for message in consume(broker, topic))
+
+
+def batches(client: Client, topic: str) -> list[BatchHeader]:
+    """Those with records, as the log has them."""
+    info = client.topic(topic)
+    ends = client.find_offsets([(info, range(info.partitions))], LATEST)
+    return [
+        header
+        for (_, index), end in ends.items()
+        for fetched in client.range_of(info, index, 0, end)
+        for _, header in iter_headers(fetched.data)
+        if not header.is_control
+    ]
 
 
 def save(frame: DataFrame, broker: ThreadBroker, **options: str) -> None:
@@ -112,10 +128,14 @@ def test_partitions_and_codecs(spark: SparkSession, broker: ThreadBroker, client
     found = consume(broker, "keyed")
     assert sorted(int(message.value() or b"") for message in found) == list(range(500))
     assert all(message.partition() == partition_of(message.key() or b"", 5) for message in found)
+    assert {(each.codec, each.is_transactional) for each in batches(client, "keyed")} == {(Codec.ZSTD, True)}
     save(count_up(spark, 100), broker, topic="spread", delivery="at-least-once")
     spread = consume(broker, "spread")
     assert {message.partition() for message in spread} == {0, 1}, "each task has begun with another"
     assert numbers(broker, "spread") == list(range(100))
+    assert {(each.codec, each.is_transactional) for each in batches(client, "spread")} == {
+        (Codec.NONE, False)
+    }
 
 
 def test_a_row_without_a_topic(spark: SparkSession, broker: ThreadBroker) -> None:

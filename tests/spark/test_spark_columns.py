@@ -139,6 +139,17 @@ def test_a_schema_may_leave_columns_out_and_reorder_them(names: list[str]) -> No
     assert given.to_pylist() == [{name: row[name] for name in names} for row in rows]
 
 
+@kernels
+def test_columns_that_are_left_out_are_not_decoded(kernel: Kernel) -> None:
+    batch = built([Record(0, NOW, b"k" * 1000, b"v" * 1000, (("h", b"h" * 1000),))])
+    size = {}
+    for name in ("offset", "key", "value", "headers"):
+        decoder = Decoder(pa.schema([WHOLE.field(name)]), "t", 0, kernel=kernel)
+        assert list(decoder.add(batch, parse_header(batch))) == []
+        size[name] = decoder._buffers.bytes
+    assert size == {"offset": 0, "key": 1000, "value": 1000, "headers": 1001}
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("colour", BinaryType()), ("offset", IntegerType()), ("value", StringType()), ("timestamp", LongType())],

@@ -28,8 +28,6 @@ _ALWAYS = {
     # Otherwise Spark measures every row on its way to Python, which costs more than sending it. Batches are
     # limited by their rows instead (spark.sql.execution.arrow.maxRecordsPerBatch).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",
-    # Lets the source read only the topics, partitions, offsets and times that a batch query asks for.
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

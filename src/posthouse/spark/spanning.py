@@ -23,17 +23,6 @@ class ArchivePiece(InputPartition):
     slice: ArchiveSlice
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Which times are wanted, in ms: files without any are passed over, the rest is for Spark to check."""
-
-    since: int | None = None
-    until: int | None = None
-
-
-ALL_TIMES = Times()
-
-
 class Archive:
     """What an archive has of the topics that are read, as its manifest said when this was made."""
 
@@ -71,14 +60,8 @@ class Archive:
         if first < wanted.end:
             yield OffsetRange(place, first, wanted.end), False
 
-    def pieces(self, part: OffsetRange, times: Times) -> list[ArchivePiece]:
-        wanted = Wanted(
-            partition=part.place.partition,
-            first=part.first,
-            end=part.end,
-            since=times.since,
-            until=times.until,
-        )
+    def pieces(self, part: OffsetRange) -> list[ArchivePiece]:
+        wanted = Wanted(partition=part.place.partition, first=part.first, end=part.end)
         return [ArchivePiece(each) for each in self._plan.slices(self._ids[part.place.topic], wanted)]
 
     def _covered(self, place: Place) -> list[OffsetRange]:
@@ -96,5 +79,5 @@ def read_archived(
     part, is_archived = next(archive.divided(wanted))
     if not is_archived:
         return wanted.first, iter(())
-    pieces = archive.pieces(part, ALL_TIMES)
+    pieces = archive.pieces(part)
     return part.end, (batch for piece in pieces for batch in piece.slice.read(schema))

@@ -95,13 +95,6 @@ class Survey:
         # Nothing is as young as the time: all there is lies before it.
         return found | self._find(topics, [place for place, offset in found.items() if offset < 0], LATEST)
 
-    def from_time(
-        self, timestamp: int, topics: Mapping[str, TopicInfo], places: Collection[Place]
-    ) -> Offsets:
-        """The first offset of each that can be of that time or later; the end where none is."""
-        found = self._by_time(dict.fromkeys(places, timestamp), topics)
-        return found | self._find(topics, [place for place, offset in found.items() if offset < 0], LATEST)
-
     def _by_offset(
         self, option: str, given: Offsets, topics: Mapping[str, TopicInfo], places: Collection[Place]
     ) -> Offsets:

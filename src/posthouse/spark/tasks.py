@@ -23,7 +23,7 @@ from posthouse.spark.errors import DataLoss
 from posthouse.spark.offsets import Place
 from posthouse.spark.options import EARLIEST, SourceOptions
 from posthouse.spark.planning import OffsetRange, split
-from posthouse.spark.spanning import ALL_TIMES, Archive, ArchivePiece, Times, read_archived
+from posthouse.spark.spanning import Archive, ArchivePiece, read_archived
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,6 @@ def pieces(
     ranges: Iterable[OffsetRange],
     topics: Mapping[str, TopicInfo],
     archive: Archive | None,
-    times: Times = ALL_TIMES,
 ) -> list[InputPartition]:
     """The tasks that read these ranges."""
     planned: list[InputPartition] = []
@@ -51,7 +50,7 @@ def pieces(
     for each in ranges:
         for part, is_archived in archive.divided(each) if archive else [(each, False)]:
             if is_archived and archive:
-                planned += archive.pieces(part, times)
+                planned += archive.pieces(part)
             else:
                 live.append(part)
     cut = split(

@@ -122,7 +122,7 @@ def test_an_open_transaction_holds_the_archive_back(
 
 
 def test_lost_records_are_said(client: Client, writer: Producer, archiver: Archiver) -> None:
-    client.create_topic("orders", partitions=1, settings={"segment.bytes": "200"})
+    client.create_topic("orders", partitions=1, settings={"internal.segment.bytes": "200"})
     fill(writer, "orders", 10, partitions=1)
     archiver.run(["orders"])
     for _ in range(10):
@@ -145,7 +145,7 @@ def test_a_read_spans_archive_and_log_while_the_broker_lets_go(spark: SparkSessi
         running_broker(retention_check_seconds=0.05) as broker,
         Client(broker.kafka) as client,
     ):
-        settings = {"retention.ms": "-1", "retention.local.bytes": "0", "segment.bytes": "500"}
+        settings = {"retention.ms": "-1", "retention.local.bytes": "0", "internal.segment.bytes": "500"}
         client.create_topic("orders", partitions=2, settings=settings)
         writer = Producer({"bootstrap.servers": broker.kafka, "log_level": 0})
         archiver = Archiver(spark, broker.kafka, place)

@@ -17,7 +17,8 @@ from posthouse.spark.archive import ArchivePlan, Archiver, read_archive
 from posthouse.testing import ThreadBroker, running_broker
 from tests.cli.programs import PROGRAM, environment, inside, one_sentence
 
-pytestmark = pytest.mark.xdist_group("spark")
+# The command makes a session of its own, or takes the one that there is; Spark Connect has another kind.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("classic")]
 
 WHEN = 1_700_000_000_000
 
@@ -107,7 +108,7 @@ def running(kafka: str, place: str, *more: str) -> Iterator[subprocess.Popen[str
 
 def test_a_run_that_is_killed_while_it_writes(spark: SparkSession, place: str) -> None:
     """By kill -9, with a broker that lets go of all it may: nothing is lost, and the next run has all."""
-    settings = {"retention.ms": "-1", "retention.local.bytes": "0", "segment.bytes": "10000"}
+    settings = {"retention.ms": "-1", "retention.local.bytes": "0", "internal.segment.bytes": "10000"}
     with running_broker(retention_check_seconds=0.05) as broker, Client(broker.kafka) as client:
         client.create_topic("orders", partitions=2, settings=settings)
         produce(client, "orders", 20_000)

@@ -1,7 +1,10 @@
 """Declarative pipelines: what Spark's program is given, and a real run of it."""
 
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from posthouse.spark.pipelines import declared
 from posthouse.spark.pipelines.declared import DeclarativeFailed, run_declared
 from posthouse.spark.pipelines.programs import find_program
 from posthouse.testing import running_broker
+from tests.spark.pages import examples
+from tests.spark.sessions import prepare_shell
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -21,32 +26,13 @@ libraries:
   - glob:
       include: transformations/**
 """
-TABLES = """
-import os
-
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
-
-spark = SparkSession.active()
-
-
-@dp.table
-def raw():
-    return (
-        spark.readStream.format("posthouse")
-        .option("kafka.bootstrap.servers", os.environ["POSTHOUSE_BOOTSTRAP"])
-        .option("subscribe", "t")
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-"""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(storage=tmp_path / "storage" / "pipelines"))
     (tmp_path / "transformations").mkdir()
-    (tmp_path / "transformations" / "tables.py").write_text(TABLES)
+    (tmp_path / "transformations" / "tables.py").write_text(examples()["pipelines.md"][1])
     return tmp_path
 
 
@@ -97,16 +83,45 @@ def test_failures_are_sentences(project: Path, stand_in: Path, monkeypatch: pyte
         run_declared(find_program(project), bootstrap="b:1", master=None)
 
 
-@pytest.mark.timeout(240)
-def test_spark_runs_it(project: Path) -> None:
+@pytest.fixture
+def filled() -> Iterator[str]:
+    """A broker with a hundred orders."""
     pytest.importorskip("grpc_status")
     with running_broker() as broker, Client(broker.kafka) as client:
-        with client.producer("t") as producer:
+        with client.producer("orders") as producer:
             for number in range(100):
                 producer.send(b"%d" % number)
-        run_declared(find_program(project), bootstrap=broker.kafka, master="local[2]")
+        yield broker.kafka
+
+
+def numbers(table: Path) -> list[int]:
     import pyarrow.dataset
 
-    files = [str(file) for file in (project / "storage" / "warehouse" / "raw").glob("part-*")]
-    values = pyarrow.dataset.dataset(files).to_table()["value"].to_pylist()
-    assert sorted(map(int, values)) == list(range(100))
+    files = [str(file) for file in table.glob("part-*")]
+    return sorted(map(int, pyarrow.dataset.dataset(files).to_table()["value"].to_pylist()))
+
+
+@pytest.mark.timeout(240)
+def test_spark_runs_it(project: Path, filled: str) -> None:
+    run_declared(find_program(project), bootstrap=filled, master="local[2]")
+    assert numbers(project / "storage" / "warehouse" / "raw_orders") == list(range(100))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("untuned")
+def test_spark_runs_it_with_nothing_set(project: Path, filled: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment["POSTHOUSE_BOOTSTRAP"] = filled
+    prepare_shell(environment)
+    program = Path(sys.executable).with_name("spark-pipelines")
+    run = subprocess.run(
+        [str(program), "--remote", "local[2]", "run"],
+        cwd=project,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-5000:]
+    assert numbers(project / "spark-warehouse" / "raw_orders") == list(range(100))

@@ -14,7 +14,8 @@ from posthouse.client.reading import Message
 from posthouse.testing import ThreadBroker
 from tests.cli.programs import inside
 
-pytestmark = pytest.mark.xdist_group("spark")
+# The command makes a session of its own, or takes the one that there is; Spark Connect has another kind.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("classic")]
 
 START = 1_790_000_000_000
 """Some time, a multiple of ten seconds."""

@@ -21,6 +21,7 @@ START = 1_790_000_040_000
 """The beginning of some minute."""
 
 
+@pytest.mark.usefixtures("classic")
 def test_the_numbers_and_the_command(
     spark: SparkSession, broker: ThreadBroker, client: Client, tmp_path: Path
 ) -> None:
