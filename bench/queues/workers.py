@@ -2,7 +2,7 @@
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from typing import Generic, ParamSpec, TypeVar
@@ -91,6 +91,17 @@ class Worker(Generic[T]):
             self._process.terminate()
             self._process.join()
         self._pipe.close()
+
+
+def wait_for_all(workers: Sequence[Worker[T]], tallies: Sequence[Tally]) -> None:
+    """Until each worker has set its tally. If one of them fails, all are ended."""
+    try:
+        for worker, tally in zip(workers, tallies, strict=True):
+            worker.wait_for(tally)
+    except BaseException:
+        for worker in workers:
+            worker.end()
+        raise
 
 
 def _run(pipe: Pipe, function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> None:

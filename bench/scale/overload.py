@@ -68,7 +68,7 @@ class Scene(Protocol):
         """How a well-behaved client fares, by what it asks for."""
 
     def fill(self, broker: Broker, demand: Demand, is_over: Tally) -> list[Worker[Flooded]]:
-        """Producers that behave."""
+        """Producers that behave; connected when this returns, as those of the other two."""
 
     def flood(self, broker: Broker, demand: Demand, is_over: Tally) -> list[Worker[Flooded]]:
         """Producers that do not."""

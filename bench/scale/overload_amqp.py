@@ -9,7 +9,7 @@ from bench.queues.connection import Connection
 from bench.queues.loads import ACK_EVERY, PREFETCH, acks
 from bench.queues.pacing import Latencies, Pace
 from bench.queues.scanning import Confirms, Deliveries
-from bench.queues.workers import Tally, Worker
+from bench.queues.workers import Tally, Worker, wait_for_all
 from bench.scale.brokers import Broker
 from bench.scale.flooding import Demand, Flooded, flood
 
@@ -64,23 +64,29 @@ class AmqpScene:
         return self._flood(broker, "overload", demand, is_over)
 
     def _flood(self, broker: Broker, name: str, demand: Demand, is_over: Tally) -> list[Worker[Flooded]]:
-        return [
-            Worker(publish, broker.amqp, f"{name}-{number}", demand, is_over)
-            for number in range(self._publishers)
+        ready = [Tally() for _ in range(self._publishers)]
+        publishers = [
+            Worker(publish, broker.amqp, f"{name}-{number}", demand, is_ready, is_over)
+            for number, is_ready in enumerate(ready)
         ]
+        wait_for_all(publishers, ready)
+        return publishers
 
     def offend(self, broker: Broker, is_over: Tally) -> list[Worker[int]]:
         """They consume what was published at capacity."""
-        return [
-            Worker(stall, broker.amqp, "capacity-0", self._stalled, is_over),
-            Worker(forget_acks, broker.amqp, "capacity-1", self._forgetful, is_over),
+        ready = [Tally(), Tally()]
+        consumers = [
+            Worker(stall, broker.amqp, "capacity-0", self._stalled, ready[0], is_over),
+            Worker(forget_acks, broker.amqp, "capacity-1", self._forgetful, ready[1], is_over),
         ]
+        wait_for_all(consumers, ready)
+        return consumers
 
     def lost(self, broker: Broker, producer: int, acknowledged: int) -> int:
         return lost(broker.amqp, f"overload-{producer}", acknowledged)
 
 
-def publish(port: int, queue: str, demand: Demand, is_over: Tally) -> Flooded:
+def publish(port: int, queue: str, demand: Demand, is_ready: Tally, is_over: Tally) -> Flooded:
     """Messages that say their number. Runs in a process of its own."""
     connection = Connection(port)
     try:
@@ -103,12 +109,13 @@ def publish(port: int, queue: str, demand: Demand, is_over: Tally) -> Flooded:
             confirms.feed(received)
             return confirms.count - before
 
+        is_ready.value = 1
         return flood(connection.socket, demand, piece, hear, lambda: sent - confirms.count, is_over)
     finally:
         connection.socket.close()
 
 
-def stall(port: int, queue: str, consumers: int, is_over: Tally) -> int:
+def stall(port: int, queue: str, consumers: int, is_ready: Tally, is_over: Tally) -> int:
     """Consumers that take nothing. How many connections were lost; each was made anew."""
     poll = select.poll()
     open_ones: dict[int, socket.socket] = {}
@@ -123,6 +130,7 @@ def stall(port: int, queue: str, consumers: int, is_over: Tally) -> int:
     try:
         for _ in range(consumers):
             consume()
+        is_ready.value = 1
         while not is_over.value:
             for handle, event in poll.poll(50):
                 if event & _ERRORS:
@@ -137,9 +145,10 @@ def stall(port: int, queue: str, consumers: int, is_over: Tally) -> int:
     return gone
 
 
-def forget_acks(port: int, queue: str, consumers: int, is_over: Tally) -> int:
+def forget_acks(port: int, queue: str, consumers: int, is_ready: Tally, is_over: Tally) -> int:
     """Consumers that take everything and acknowledge nothing. How many connections were lost."""
     open_ones = [consuming(port, queue) for _ in range(consumers)]
+    is_ready.value = 1
     gone = 0
     while open_ones and not is_over.value:
         for connection in select.select(open_ones, [], [], 0.05)[0]:

@@ -7,7 +7,7 @@ from itertools import count
 
 from bench import wire
 from bench.queues.pacing import Latencies
-from bench.queues.workers import Tally, Worker
+from bench.queues.workers import Tally, Worker, wait_for_all
 from bench.scale.asking import NotDone, connected, fetch, fetch_request, make_topics
 from bench.scale.brokers import Broker
 from bench.scale.flooding import Demand, Flooded, flood
@@ -61,14 +61,20 @@ class KafkaScene:
     def _flood(
         self, broker: Broker, topics: list[bytes], demand: Demand, is_over: Tally
     ) -> list[Worker[Flooded]]:
-        return [
-            Worker(produce, broker.kafka, topic, number, demand, is_over)
+        ready = [Tally() for _ in topics]
+        producers = [
+            Worker(produce, broker.kafka, topic, number, demand, ready[number], is_over)
             for number, topic in enumerate(topics)
         ]
+        wait_for_all(producers, ready)
+        return producers
 
     def offend(self, broker: Broker, is_over: Tally) -> list[Worker[int]]:
         """They read what was written at capacity."""
-        return [Worker(stall, broker.kafka, self._at_capacity[0], self._consumers, is_over)]
+        is_ready = Tally()
+        consumers = [Worker(stall, broker.kafka, self._at_capacity[0], self._consumers, is_ready, is_over)]
+        wait_for_all(consumers, [is_ready])
+        return consumers
 
     def lost(self, broker: Broker, producer: int, acknowledged: int) -> int:
         return lost(broker.kafka, self._at_overload[producer], producer, acknowledged)
@@ -87,7 +93,9 @@ def _batch(number: int) -> bytearray:
     return builder.build()
 
 
-def produce(port: int, topic: bytes, producer: int, demand: Demand, is_over: Tally) -> Flooded:
+def produce(
+    port: int, topic: bytes, producer: int, demand: Demand, is_ready: Tally, is_over: Tally
+) -> Flooded:
     """Runs in a process of its own."""
     frames = [memoryview(wire.produce_frame(topic, 0, batch)) for batch in batches(producer)]
     numbers = count()
@@ -106,10 +114,11 @@ def produce(port: int, topic: bytes, producer: int, demand: Demand, is_over: Tal
         return found
 
     with socket.create_connection(("127.0.0.1", port)) as connection:
+        is_ready.value = 1
         return flood(connection, demand, piece, hear, lambda: sent - answered, is_over)
 
 
-def stall(port: int, topic: bytes, consumers: int, is_over: Tally) -> int:
+def stall(port: int, topic: bytes, consumers: int, is_ready: Tally, is_over: Tally) -> int:
     """Consumers that ask for much and take nothing. How many connections were lost; each was made anew."""
     request = wire.frame(
         FETCH, encode_fetch_request(fetch_request(topic, 0, wait_ms=500, max_bytes=ASKED_FOR))
@@ -129,6 +138,7 @@ def stall(port: int, topic: bytes, consumers: int, is_over: Tally) -> int:
     try:
         for _ in range(consumers):
             connect()
+        is_ready.value = 1
         while not is_over.value:
             for handle, event in poll.poll(50):
                 if event & _ERRORS:
