@@ -1,16 +1,24 @@
 # Everything runs from a private virtual environment that make builds by itself.
-PYTHON ?= python3
+# Variables are given on the command line (make run DATA=...); what the shell or a home directory has changes nothing
+# but how a registry of packages is reached.
+PYTHON := python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-DATA   ?= ./data
-KAFKA  ?= 127.0.0.1:9092
-AMQP   ?= 127.0.0.1:5672
+DATA   := ./data
+KAFKA  := 127.0.0.1:9092
+AMQP   := 127.0.0.1:5672
+
+unexport PYTHONHOME PYTHONINSPECT PYTHONOPTIMIZE PYTHONPATH PYTHONPLATLIBDIR PYTHONSAFEPATH PYTHONSTARTUP PYTHONUSERBASE
+unexport PYTHONWARNINGS PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD MYPYPATH MYPY_CACHE_DIR RUFF_CONFIG
+unexport PIP_BREAK_SYSTEM_PACKAGES PIP_CONSTRAINT PIP_DRY_RUN PIP_EDITABLE PIP_IGNORE_INSTALLED PIP_NO_BINARY
+unexport PIP_NO_BUILD_ISOLATION PIP_NO_DEPS PIP_ONLY_BINARY PIP_PRE PIP_PREFIX PIP_PYTHON PIP_REPORT PIP_REQUIREMENT
+unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 
 # A change of one of these needs a new installation.
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers pytest explore torture torture-spark simulate fuzz bench bench-queues bench-hostile bench-scale bench-spark conformance demo codec clean
+.PHONY: help run test lint types layers pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +26,7 @@ help:            ## show this list
 $(BIN)/.runtime: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@cp tools/pip.conf $(VENV)/pip.conf
 	@echo "installing posthouse into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
@@ -25,6 +34,7 @@ $(BIN)/.runtime: $(BUILT_FROM)
 $(BIN)/.dev: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@cp tools/pip.conf $(VENV)/pip.conf
 	@echo "installing posthouse and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(BIN)/.runtime $@
@@ -36,6 +46,7 @@ $(BIN)/.fuzz: $(BIN)/.dev
 $(BIN)/.demo: $(BUILT_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit("Posthouse needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@cp tools/pip.conf $(VENV)/pip.conf
 	@echo "installing posthouse with Spark into $(VENV) (some 600 MB) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
 	@touch $(BIN)/.runtime $@
@@ -58,8 +69,25 @@ types: $(BIN)/.dev
 layers: $(BIN)/.dev
 	$(BIN)/lint-imports
 
+# Quix Streams wants a confluent-kafka that has no share consumers yet, so it has an environment of its own.
+build/quix/.installed: Makefile
+	@test -x build/quix/bin/python || $(PYTHON) -m venv build/quix
+	@build/quix/bin/python -m pip install --quiet --disable-pip-version-check 'quixstreams>=3.28,<4'
+	@touch $@
+
+frameworks: $(BIN)/.dev build/quix/.installed  ## applications of FastStream, Faust, Quix Streams and others
+	$(BIN)/pytest tests/frameworks
+
+# Three workers for two cores: tests with Spark and with real clients wait most of the time.
 pytest: $(BIN)/.dev
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup --durations 25
+
+test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time
+	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java
+
+SPARK_TESTS :=
+test-spark-versions: $(BIN)/.dev  ## the Spark tests on every kind of session, with the oldest and the newest PySpark
+	$(BIN)/python -m tests.spark $(SPARK_TESTS)
 
 explore: ROUNDS ?= 20
 explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS times (20)
@@ -112,6 +140,9 @@ bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.
 
 conformance: $(BIN)/.dev  ## the test suites of Kafka and AMQP clients against this broker
 	$(BIN)/python -m tools.conformance $(CONFORMANCE)
+
+as-rabbitmq: $(BIN)/.dev  ## the tests that must hold of RabbitMQ, too, against RabbitMQ (if it is installed)
+	$(BIN)/python -m tools.as_rabbitmq
 
 codec: $(BIN)/.dev  ## regenerate the Kafka codec from kio's schemas
 	$(BIN)/python -m tools.kafka_codec

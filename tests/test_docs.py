@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.model.inert_settings import INERT_SETTINGS
 from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
 from posthouse.settings import Settings
 
@@ -30,6 +31,13 @@ def test_every_topic_setting_is_documented(name: str) -> None:
     line = row(name)
     assert CONFIG_KEYS[name].doc in line
     assert f"`{TopicConfig().text(name)}`" in line
+
+
+@pytest.mark.parametrize("name", INERT_SETTINGS)
+def test_every_topic_setting_without_effect_is_documented(name: str) -> None:
+    line = row(name)
+    assert INERT_SETTINGS[name].doc in line
+    assert f"`{INERT_SETTINGS[name].default}`" in line
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from bench.queues.fan_out import fan_out
 from bench.queues.figures import Row
 from bench.queues.floor import floor
 from bench.queues.latency import latency
+from bench.queues.many_queues import many_queues
 from bench.queues.peers import AMQP_PEERS, RABBITMQ, REDIS_PEERS, Peer
 
 SCENARIOS: dict[str, Callable[[Stage], Iterator[Row]]] = {
@@ -24,6 +25,7 @@ SCENARIOS: dict[str, Callable[[Stage], Iterator[Row]]] = {
     "enqueueing": enqueueing,
     "fan-out": fan_out,
     "latency": latency,
+    "many-queues": many_queues,
     "backlog": backlog,
 }
 _AMQP = {peer.name.lower(): peer for peer in AMQP_PEERS}
@@ -39,6 +41,7 @@ def main() -> None:
         seconds=arguments.seconds,
         backlog=arguments.backlog,
         rabbitmq_backlog=min(arguments.rabbitmq_backlog, arguments.backlog),
+        queues=arguments.queues,
         peers=_chosen(arguments.peers),
         backlog_peers=_chosen(arguments.backlog_peers or arguments.peers),
         redis_peers=REDIS_PEERS if _REDIS in arguments.peers else (),
@@ -72,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", type=int, nargs="+", default=full.sizes, help="of messages, in bytes")
     parser.add_argument("--rounds", type=int, default=full.rounds)
     parser.add_argument("--seconds", type=float, default=full.seconds, help="of latency and backlog")
+    parser.add_argument("--queues", type=int, default=full.queues, help="that are declared and deleted")
     parser.add_argument("--backlog", type=int, default=full.backlog, help="messages that wait")
     parser.add_argument(
         "--rabbitmq-backlog", type=int, default=full.rabbitmq_backlog, help="the same, for RabbitMQ"

@@ -47,6 +47,22 @@ class Connection:
         """How many messages are ready in a queue. Whatever was sent before on this channel is done then."""
         return self._declare(name, _PASSIVE)
 
+    def delete_queue(self, name: str) -> None:
+        arguments = b"\0\0" + frames.short(name) + b"\0"
+        self._call(frames.QUEUE_DELETE, arguments, frames.QUEUE_DELETE_OK)
+
+    def publish(self, queue: str, body: bytes) -> None:
+        """One message, which is confirmed when this returns: call `confirm` before."""
+        self.socket.sendall(frames.publish("", queue, body, self.frame_max))
+        self._receive(frames.ACK)
+
+    def get(self, queue: str) -> bytes:
+        """The body of the next message, which needs no acknowledgement."""
+        self._call(frames.GET, b"\0\0" + frames.short(queue) + b"\1", frames.GET_OK)
+        _, head = self._frame()
+        size = int.from_bytes(head[4:12], "big")
+        return self._frame()[1] if size else b""
+
     def purge(self, name: str) -> None:
         arguments = b"\0\0" + frames.short(name) + b"\0"
         self._call(frames.QUEUE_PURGE, arguments, frames.QUEUE_PURGE_OK)

@@ -25,6 +25,8 @@ class Plan:
     """Of every measurement that is not a count of messages."""
     backlog: int = 10_000_000
     rabbitmq_backlog: int = 2_000_000
+    queues: int = 1_000
+    """That are declared, used and deleted one after the other."""
     peers: tuple[Peer, ...] = AMQP_PEERS
     backlog_peers: tuple[Peer, ...] = AMQP_PEERS
     redis_peers: tuple[Peer, ...] = REDIS_PEERS

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import os
-import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from posthouse.broker.broker import Broker
+from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
@@ -45,6 +45,7 @@ class App:
         self, settings: Settings, *, clock: Clock | None = None, storage: Storage | None = None
     ) -> None:
         settings.check()
+        settings = _affordable(settings)
         clock = clock or SystemClock()
         self.settings = settings
         self.broker = Broker(storage or _storage(settings, clock), settings, clock, ConsumerProtocol())
@@ -57,6 +58,9 @@ class App:
             total=settings.max_connections,
             per_address=settings.max_connections_per_address,
             seconds_to_wait=settings.offender_wait_seconds,
+        )
+        self.broker.dynamic_settings.limit_connections = lambda limits: gate.limit(
+            total=limits.total, per_address=limits.per_address
         )
         budget = self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
         dispatcher, access = Dispatcher(self.broker), self.broker.access
@@ -133,6 +137,24 @@ class App:
         await self.broker.stop()
 
 
+def _affordable(settings: Settings) -> Settings:
+    """No more connections and open segments than the system allows descriptors for."""
+    limit = allowed_descriptors()
+    shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
+    if shared.connections < settings.max_connections:
+        log.warning(
+            "max_connections is %d, but the system allows this process %d open files: %d clients may be "
+            "connected at once. Allow more (ulimit -n, or LimitNOFILE of systemd), or lower max_connections",
+            *(settings.max_connections, limit, shared.connections),
+        )
+    return replace(
+        settings,
+        max_connections=shared.connections,
+        max_connections_per_address=min(settings.max_connections_per_address, shared.connections),
+        open_files=shared.files,
+    )
+
+
 def _affordable_bytes() -> int:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(memory // 4, _MOST_INFLIGHT)
@@ -149,5 +171,5 @@ def _storage(settings: Settings, clock: Clock) -> Storage:
         clock=clock,
         defaults=settings.topic_defaults(),
         journal_bytes=settings.journal_bytes,
-        open_files=settings.open_files or resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2,
+        open_files=settings.open_files,
     )

@@ -132,6 +132,12 @@ class Settings:
     admin_password_file: Path | None = _setting(
         None, Path, "File with the password that the first of the superusers gets when the broker starts."
     )
+    scram_min_iterations: int = _setting(
+        4096,
+        int,
+        "The fewest iterations that a new SCRAM password may have; 4096 is what Kafka's tools use unless "
+        "they are told otherwise.",
+    )
     allow_cleartext_passwords: bool = _setting(
         False, _boolean, "Let users send their passwords over the network without TLS."
     )
@@ -140,6 +146,12 @@ class Settings:
         _path_or_off,
         "File of the audit log, in the data directory unless its path is absolute; off for none. "
         "Not written in memory, or while nobody has to log in.",
+    )
+    client_metrics: Path | None = _setting(
+        None,
+        _path_or_off,
+        "File for the metrics that Kafka clients push, as lines of JSON; in the data directory unless its "
+        "path is absolute. Off keeps only the last of each client, in memory.",
     )
     namespaces: tuple[str, ...] = _setting(
         ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, with commas between."
@@ -159,10 +171,18 @@ class Settings:
         64 * MIB, int, "Size of one journal file; also how much is written between two checkpoints."
     )
     open_files: int = _setting(
-        0, int, "How many segment files are kept open; 0 takes half of what the system allows."
+        0,
+        int,
+        "How many segment files are kept open; 0 takes what the clients leave, up to half of what the system "
+        "allows.",
     )
     max_request_bytes: int = _setting(100 * MIB, int, "The largest request that is read.")
-    max_connections: int = _setting(10_000, int, "How many clients may be connected at once.")
+    max_connections: int = _setting(
+        10_000,
+        int,
+        "How many clients may be connected at once; fewer where the system does not allow as many open "
+        "files.",
+    )
     max_connections_per_address: int = _setting(
         0, int, "How many clients of one network address may be connected at once; 0 sets no limit."
     )
@@ -258,6 +278,8 @@ class Settings:
     def _check_access(self) -> None:
         if self.must_log_in and not self.superusers:
             raise InvalidConfig("without superusers nobody could permit anything to anybody")
+        if not 4096 <= self.scram_min_iterations <= 100_000:
+            raise InvalidConfig("scram_min_iterations must be from 4096 to 100000")
         for name in ("max_connections", "max_connections_per_address", "max_connections_per_user"):
             if getattr(self, name) < (1 if name == "max_connections" else 0):
                 raise InvalidConfig(f"{name} must not be {getattr(self, name)}")
@@ -265,6 +287,10 @@ class Settings:
     @property
     def must_log_in(self) -> bool:
         return self.authentication is Authentication.REQUIRED
+
+    @property
+    def client_metrics_path(self) -> Path | None:
+        return None if self.client_metrics is None else self.data / self.client_metrics
 
     @property
     def audit_path(self) -> Path | None:

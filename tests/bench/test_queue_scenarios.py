@@ -14,6 +14,7 @@ from bench.queues.fan_out import fan_out
 from bench.queues.figures import Row
 from bench.queues.floor import DISK, floor
 from bench.queues.latency import latency
+from bench.queues.many_queues import many_queues
 from bench.queues.peers import AMQP_PEERS, POSTHOUSE
 
 TINY = Plan(
@@ -22,6 +23,7 @@ TINY = Plan(
     rounds=1,
     seconds=0.3,
     backlog=3000,
+    queues=5,
     peers=AMQP_PEERS[:1],
     backlog_peers=AMQP_PEERS[:1],
     redis_peers=(),
@@ -36,6 +38,7 @@ TINY = Plan(
         (fan_out, 6, {POSTHOUSE}),
         (latency, 9, {POSTHOUSE}),
         (backlog, 6, {POSTHOUSE}),
+        (many_queues, 4, {POSTHOUSE}),
     ],
 )
 def test_a_scenario_has_its_rows(

@@ -1,6 +1,7 @@
 """Topics: who may be called what, and that nobody leaves a change half done."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,7 +16,8 @@ from posthouse.model.errors import (
     UnknownTopic,
 )
 from posthouse.model.topic_config import TopicConfig
-from posthouse.storage.interface import Storage
+from posthouse.model.topics import Topic
+from posthouse.storage.interface import Put, Storage
 from posthouse.storage.memory import MemoryStorage
 
 
@@ -27,10 +29,10 @@ class SlowStorage(MemoryStorage):
         self.began = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def create_topics(self, topics) -> None:  # type: ignore[no-untyped-def]
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self.began.set()
         await self.go_on.wait()
-        await super().create_topics(topics)
+        await super().create_topics(topics, state)
 
 
 def topics_of(storage: Storage) -> Topics:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.appending import Appended, Appending, Produced
+from posthouse.broker.dynamic_settings import DynamicSettings
+from posthouse.broker.groups.config import default_config
+from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
@@ -17,9 +20,13 @@ from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.referrals import check_referable
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
+from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.shares.shares import Shares
+from posthouse.broker.telemetry.clients import ClientMetrics
+from posthouse.broker.telemetry.export import MetricsFile
+from posthouse.broker.telemetry.subscriptions import Subscriptions
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.member import Writer
@@ -64,7 +71,13 @@ class Broker:
         self.settings = settings
         self.access = AccessControl(storage, settings, clock)
         self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
-        self.groups = Groups(storage, self.topics, settings, clock, member_metadata)
+        self.recent_deletions = RecentDeletions(clock)
+        self.metrics_subscriptions = Subscriptions(storage)
+        self._metrics_file = MetricsFile(settings.client_metrics_path)
+        self.client_metrics = ClientMetrics(self.metrics_subscriptions, clock, self._metrics_file.write)
+        self.group_configs = GroupConfigs(storage, default_config(settings))
+        self.dynamic_settings = DynamicSettings(storage, settings, self.topics, self.group_configs)
+        self.groups = Groups(storage, self.topics, settings, clock, member_metadata, self.group_configs)
         self._long_poll = LongPoll(storage.bounds)
         self._reading_turns = ReadingTurns()
         self._unpacking = Unpacking()
@@ -77,7 +90,13 @@ class Broker:
         )
         self.groups.offsets.unstable = self._is_unstable
         self.shares = Shares(
-            storage, self.topics, settings, clock, self.wait_for_records, self.groups.__contains__
+            storage,
+            self.topics,
+            settings,
+            clock,
+            self.group_configs,
+            self.wait_for_records,
+            self.groups.__contains__,
         )
         self.groups.offsets.is_share_group = self.shares.__contains__
         self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
@@ -104,6 +123,7 @@ class Broker:
         try:
             await self._load()
         except BaseException:
+            self._metrics_file.close()
             self.access.close()
             await self._storage.close()
             raise
@@ -116,12 +136,21 @@ class Broker:
 
     async def _load(self) -> None:
         await self.access.start()
+        if self.access.secret is not None:
+            secret = self.access.secret
+            self.transactions.producer_ids.bind(secret.key("producer ids"), secret.store)
         self.topics.load()
+        self.metrics_subscriptions.load()
+        self._metrics_file.open()
+        self.group_configs.load()
+        await self.dynamic_settings.load()
         self.groups.load()
-        self.transactions.load()
+        await self.transactions.load()
         self.shares.load()
         await self.namespaces.load()
         await self._schedule.load()
+        if self._storage.has_lost_commits:
+            await self._storage.forget_lost_commits()
 
     async def stop(self) -> None:
         await self._transaction_timer.stop()
@@ -135,6 +164,7 @@ class Broker:
         await self.publishing.close()
         await self.namespaces.close()
         await self.transactions.close()
+        self._metrics_file.close()
         self.access.close()
         self._unpacking.close()
         await self._storage.close()
@@ -342,6 +372,7 @@ class Broker:
         return created
 
     async def delete_topics(self, topics: Sequence[Topic]) -> None:
+        self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
         await self.groups.forget_topics([topic.id for topic in topics])
         await self.shares.forget_topics([topic.id for topic in topics])

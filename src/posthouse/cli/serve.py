@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -16,6 +15,7 @@ from posthouse.app import App
 from posthouse.cli.collector import Collector
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
+from posthouse.descriptors import allow_many_descriptors
 from posthouse.settings import Address, Settings
 
 log = logging.getLogger("posthouse")
@@ -28,7 +28,7 @@ def run(settings: Settings, *, hints: bool) -> None:
     """Serve until a signal comes."""
     configure_logging(settings.log_format, settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    _allow_many_files()
+    allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, hints))
 
@@ -92,9 +92,3 @@ def _hints(settings: Settings, listeners: Mapping[str, Address]) -> str:
         f"  {program} pipeline init orders\n"
         f"  {program} pipeline run orders\n"
     )
-
-
-def _allow_many_files() -> None:
-    """Every connection and every open segment takes a descriptor; the usual limit is meant for desktops."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

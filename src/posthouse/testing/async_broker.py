@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from posthouse.app import App
+from posthouse.descriptors import allow_many_descriptors
 from posthouse.settings import Address, Authentication, Settings
 
 _ANY_PORT = Address("127.0.0.1", 0)
@@ -98,6 +99,7 @@ class AsyncBroker:
 
 
 async def _started(settings: Settings) -> App:
+    allow_many_descriptors()
     app = App(settings)
     await app.start()
     return app

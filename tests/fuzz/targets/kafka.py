@@ -1,8 +1,10 @@
 """Kafka's headers, every request in every version, the responses that our client reads, and what consumers
 tell each other."""
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from struct import Struct
 
 from posthouse.broker.groups.patterns import TopicPattern
@@ -18,8 +20,10 @@ from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError
 from posthouse.protocols.kafka.codec.registry import APIS, Api
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
+from posthouse.protocols.kafka.otlp import MalformedMetrics, decode_metrics
 from tests.fuzz.kafka_samples import samples
 from tests.fuzz.target import Target
+from tests.protocols.kafka import otlp_writer
 
 _CHOICE = Struct(">hh")
 _MAX_FRAME = 100_000
@@ -176,7 +180,19 @@ def _frame_seeds() -> Iterable[bytes]:
     )
 
 
+def pushed_metrics(data: bytes) -> None:
+    with suppress(MalformedMetrics):
+        json.dumps([asdict(point) for point in decode_metrics(data, 0).points], allow_nan=False)
+
+
+def _metrics_seeds() -> Iterator[bytes]:
+    resource = otlp_writer.field(1, otlp_writer.attribute("rack", otlp_writer.field(1, "a")))
+    yield otlp_writer.metrics(otlp_writer.gauge("g", 2.5, "ms"), resource=resource)
+    yield otlp_writer.metrics(otlp_writer.total("s", -3), otlp_writer.histogram("h", 4, 8.0))
+
+
 TARGETS = (
+    Target(name="client-metrics", run=pushed_metrics, seeds=_metrics_seeds),
     Target(name="kafka-header", run=header, seeds=_header_seeds, longest=512),
     Target(name="kafka-request", run=request, seeds=_request_seeds),
     Target(name="kafka-response", run=response, seeds=_response_seeds),

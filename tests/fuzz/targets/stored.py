@@ -7,6 +7,8 @@ from struct import Struct
 from crc32c import crc32c
 
 from posthouse.broker.groups import offsets
+from posthouse.broker.groups.streams_store import decoded_topology, put_topology
+from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology, Topology
 from posthouse.broker.queues.definition import Overflow, QueueDefinition, decode_definition
 from posthouse.broker.queues.progress import CHUNK, Progress
 from posthouse.broker.queues.stash import KEY_SIZE
@@ -23,11 +25,16 @@ from posthouse.broker.schedule import bucket, entry
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, decode_transaction
 from posthouse.model.errors import BadRequest, DataDamaged
-from posthouse.model.ids import PartitionId, TopicId
-from posthouse.storage import index, journal
+from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.records.spans import filler
+from posthouse.storage import index, journal, journal_reader
 from posthouse.storage.disk import Disk
 from posthouse.storage.interface import Put
+from posthouse.storage.producer_rows import load, partition_key, rows
 from posthouse.storage.producers import ProducerTable
+from posthouse.storage.segment import HEADER_BYTES
+from posthouse.storage.segment_header import MAGIC as SEGMENT_MAGIC
+from posthouse.storage.segment_header import Identity, start_of
 from tests.fuzz.target import Target
 
 _PARTITION = PartitionId(TopicId(bytes(16)), 0)
@@ -53,6 +60,7 @@ def _queues() -> Iterator[bytes]:
     arguments = {"x-max-length": 5, "b": b"\xff", "list": [1, None, 2.5]}
     limited = QueueDefinition(name="é", max_length=5, overflow=Overflow.BLOCK, arguments=arguments)
     yield limited.encode()
+    yield QueueDefinition(name="s", is_stream=True, max_age_ms=10, segment_bytes=5).encode()
 
 
 def _exchanges() -> Iterator[bytes]:
@@ -64,6 +72,18 @@ def _exchanges() -> Iterator[bytes]:
 def _bindings() -> Iterator[bytes]:
     arguments = {"x-match": "any", "n": 5, "d": 0.5}
     yield encode_binding(Binding(source="e", destination="q", key=b"a.*", arguments=arguments))
+
+
+def _topologies() -> Iterator[bytes]:
+    count = Subtopology(
+        id="1",
+        sources=("t",),
+        repartition_sources=(InternalTopic(name="r"),),
+        repartition_sinks=("s",),
+        changelogs=(InternalTopic(name="c", configs={"cleanup.policy": "compact"}),),
+        copartitioned=(frozenset({"t", "r"}),),
+    )
+    yield _value(put_topology(GroupId("g"), Topology(epoch=0, subtopologies=(count,))))
 
 
 def namespace(data: bytes) -> None:
@@ -141,16 +161,28 @@ def _progress() -> Iterator[bytes]:
 
 
 def producers(data: bytes) -> None:
+    """The first byte says which kind of row it is."""
+    partition = PartitionId(TopicId(bytes(16)), 0)
+    rest = (b"", bytes(8), b"a" + bytes(8))[data[0] % 3] if data else b""
     with suppress(DataDamaged):
-        encoded = ProducerTable.decode(data).encode()
-        assert ProducerTable.decode(encoded).encode() == encoded
+        table = ProducerTable()
+        load(table, partition_key(partition) + rest, data[1:])
+        table.is_stored_whole = True  # so that all of it is stored
+        stored = rows(partition, table.take_changes())
+        again = ProducerTable()
+        for key, value in stored.items():
+            if value is not None:
+                load(again, key, value)
+        assert again.active() == table.active()
 
 
 def _producers() -> Iterator[bytes]:
-    yield ProducerTable().encode()
-    producer = Struct(">IqhqqB").pack(1, 5, 0, 1_700_000_000_000, -1, 1) + Struct(">iiq").pack(0, 9, 100)
-    yield producer + bytes(4)
-    yield producer + b"\0\0\0\x02" + Struct(">qqqqqq").pack(5, 3, 9, 5, 20, 30)
+    producer = Struct(">qhqqB").pack(5, 0, 1_700_000_000_000, -1, 1) + Struct(">iiq").pack(0, 9, 100)
+    yield bytes(9)
+    yield b"\0\0\0\0\x01" + producer + bytes(4)
+    yield b"\0\0\0\0\x01" + producer + b"\0\0\0\x02" + Struct(">qqqqqq").pack(5, 3, 9, 5, 20, 30)
+    yield b"\x01" + producer + producer
+    yield b"\x02" + Struct(">qq").pack(5, 3)
 
 
 def scheduled(data: bytes) -> None:
@@ -189,13 +221,13 @@ def _buckets() -> Iterator[bytes]:
 
 def sparse_index(data: bytes) -> None:
     """Also with a checksum that is right: the first block is given one."""
-    index.decode_blocks(data, 4096, _SEGMENT_SIZE)
+    index.decode_blocks(data, 4096, _SEGMENT_SIZE, 0)
     if len(data) >= 28:
         block = bytearray(data)
         block[:4] = index.MAGIC
         size = 28 + 24 * int.from_bytes(block[8:12])
         block[4:8] = crc32c(memoryview(block)[8:size]).to_bytes(4, "big")
-        found, _ = index.decode_blocks(bytes(block), 4096, _SEGMENT_SIZE)
+        found, _ = index.decode_blocks(bytes(block), 4096, _SEGMENT_SIZE, 0)
         assert len(found.entries()) <= len(data) // 24
         found.position_of(5)
         found.position_of_time(5)
@@ -203,9 +235,26 @@ def sparse_index(data: bytes) -> None:
 
 
 def _indexes() -> Iterator[bytes]:
-    first = index.encode_block([(0, 0, index.NO_TIME), (50, 4096, 1000)], 8192, 2000)
+    first = index.encode_block([(0, 0, index.NO_TIME), (50, 4096, 1000)], 8192, 2000, 0)
     yield first
-    yield first + index.encode_block([(90, 8192, 2000)], 12_000, 2500)
+    yield first + index.encode_block([(90, 8192, 2000)], 12_000, 2500, 0)
+
+
+def segment_header(data: bytes) -> None:
+    """As it is, and with the checksum that it should have."""
+    path = f"topics/{bytes(16).hex()}/0-{0:020d}.log"
+    start_of(data).misplaced(path, has_header=True)
+    if len(data) >= HEADER_BYTES:
+        fixed = bytearray(data[:HEADER_BYTES])
+        fixed[4:8] = crc32c(memoryview(fixed)[8:]).to_bytes(4, "big")
+        found = start_of(fixed).misplaced(path)
+        assert found is None or isinstance(found, str) or start_of(found.header()).identity == found
+
+
+def _headers() -> Iterator[bytes]:
+    yield Identity(PartitionId(TopicId(bytes(16)), 0), 0, 0).header()
+    yield Identity(PartitionId(TopicId(b"t" * 16), 7), 4711, 3).header()
+    yield filler(0, 10)[0]
 
 
 class _OneFile:
@@ -240,7 +289,9 @@ def journal_file(data: bytes) -> None:
 
 def _read(data: bytes) -> int:
     disk: Disk = _OneFile(data)  # type: ignore[assignment]
-    return sum(isinstance(each, journal.Frame) for each in journal.read_journal(disk, "journal", None))
+    return sum(
+        isinstance(each, journal_reader.Frame) for each in journal_reader.read_journal(disk, "journal", None)
+    )
 
 
 def _frame(number: int, operations: bytes) -> bytes:
@@ -261,6 +312,11 @@ def _journals() -> Iterator[bytes]:
 
 TARGETS = (
     Target(
+        name="streams-topology",
+        run=_definition(decoded_topology, lambda known: _value(put_topology(GroupId("g"), known))),
+        seeds=_topologies,
+    ),
+    Target(
         name="queue-definition", run=_definition(decode_definition, QueueDefinition.encode), seeds=_queues
     ),
     Target(name="exchange-definition", run=_definition(decode_exchange, encode_exchange), seeds=_exchanges),
@@ -272,6 +328,9 @@ TARGETS = (
     Target(name="producer-table", run=producers, seeds=_producers),
     Target(name="scheduled-message", run=scheduled, seeds=_scheduled),
     Target(name="schedule-bucket", run=schedule_bucket, seeds=_buckets, longest=200),
+    Target(
+        name="segment-header", run=segment_header, seeds=_headers, dictionary=(SEGMENT_MAGIC,), longest=200
+    ),
     Target(name="segment-index", run=sparse_index, seeds=_indexes, dictionary=(index.MAGIC,)),
     Target(name="journal", run=journal_file, seeds=_journals, dictionary=(journal.FRAME_MAGIC,)),
 )

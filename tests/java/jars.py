@@ -1,0 +1,112 @@
+"""Kafka's own Java clients: fetched by Maven into a repository of their own, compiled programs beside them.
+
+Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
+A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+CACHE = Path(__file__).parents[2] / "build" / "java"
+
+CLIENTS = ("org.apache.kafka:kafka-clients",)
+STREAMS = (*CLIENTS, "org.apache.kafka:kafka-streams")
+CONNECT = (*CLIENTS, "org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file")
+
+_FETCH_SECONDS = 100
+_TOOLS = ("java", "javac", "mvn")
+_DEPENDENCY = """\
+    <dependency>
+      <groupId>{group}</groupId>
+      <artifactId>{artifact}</artifactId>
+      <version>{version}</version>
+    </dependency>
+"""
+_POM = """\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>posthouse</groupId>
+  <artifactId>java-tests</artifactId>
+  <version>1</version>
+  <dependencies>
+{dependencies}  </dependencies>
+</project>
+"""
+
+
+class Unavailable(Exception):
+    """Java, Maven or the jars are not to be had here."""
+
+
+def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
+    """The directory with the jars of `artifacts` and all that they need. Raises Unavailable."""
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise Unavailable(f"there is no {', '.join(missing)} on this machine")
+    directory = cache / f"{name}-{KAFKA_VERSION}"
+    mark = directory / "complete"
+    if mark.exists():
+        return directory
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    (directory / "pom.xml").write_text(_POM.format(dependencies="".join(map(_dependency, artifacts))))
+    settings = cache / "settings.xml"
+    settings.write_text("<settings/>\n")
+    command = ["mvn", "--batch-mode", "--quiet", "--settings", str(settings)]
+    command += [f"-Dmaven.repo.local={cache / 'repository'}", f"-DoutputDirectory={directory}"]
+    try:
+        run = subprocess.run(
+            [*command, "dependency:copy-dependencies"],
+            cwd=directory,
+            env=_surroundings(cache),
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"Maven did not fetch {', '.join(artifacts)} in {_FETCH_SECONDS} s") from None
+    if run.returncode:
+        raise Unavailable(
+            f"Maven cannot fetch {', '.join(artifacts)}: {run.stdout[-500:]}{run.stderr[-500:]}"
+        )
+    mark.touch()
+    return directory
+
+
+def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
+    """The class path to run the program with."""
+    classes = cache / "classes"
+    classes.mkdir(parents=True, exist_ok=True)
+    path = f"{jars}/*"
+    built = classes / f"{source.stem}.class"
+    if not built.exists() or built.stat().st_mtime < source.stat().st_mtime:
+        command = ["javac", "-nowarn", "-cp", path, "-d", str(classes), str(source)]
+        run = subprocess.run(command, capture_output=True, text=True, env=_surroundings(cache), check=False)
+        assert run.returncode == 0, run.stderr
+    return f"{classes}:{path}"
+
+
+def java(class_path: str, main: str, *arguments: str) -> list[str]:
+    """The command that runs a program, small and quick to start."""
+    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    return ["java", *options, "-cp", class_path, main, *arguments]
+
+
+def _dependency(artifact: str) -> str:
+    group, name = artifact.split(":")
+    return _DEPENDENCY.format(group=group, artifact=name, version=KAFKA_VERSION)
+
+
+def _surroundings(cache: Path) -> dict[str, str]:
+    """Without what a user has set up for Java and Maven."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAVEN_", "JAVA_", "JDK_"))
+    }
+    home = cache / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    return kept | {"MAVEN_SKIP_RC": "1", "MAVEN_OPTS": f"-Duser.home={home}", "HOME": str(home)}
