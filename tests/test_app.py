@@ -10,7 +10,7 @@ from posthouse.app import App
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidConfig, StorageClosed
 from posthouse.settings import Address, Authentication, Settings
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.testing import AsyncBroker
 
 ANY_PORT = Address("127.0.0.1", 0)

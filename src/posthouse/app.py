@@ -18,8 +18,8 @@ from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.listener import Connection, Listener
 from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Address, Settings
-from posthouse.storage.interface import Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.memory.engine import MemoryStorage
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def _storage(settings: Settings, clock: Clock) -> Storage:
     if settings.memory:
         return MemoryStorage(clock)
     # Not needed by brokers in memory, which tests start in large numbers.
-    from posthouse.storage.engine import FileStorage
+    from posthouse.storage.files.engine import FileStorage
 
     return FileStorage(
         settings.data,

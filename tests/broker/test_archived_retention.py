@@ -14,8 +14,8 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.ids import ARCHIVE_GROUP, GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
-from posthouse.storage.interface import Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.memory.engine import MemoryStorage
 from tests.storage.batches import make_batch
 from tests.storage.stores import file_storage
 

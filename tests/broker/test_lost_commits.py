@@ -10,11 +10,11 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.broker.transactions.producer_ids import END, LOST, ProducerIds
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.model.errors import ProducerFenced, Unavailable
-from posthouse.storage.disk import OsDisk
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.journal import FRAME_HEADER, journal_files
-from posthouse.storage.journal_reader import frames_in
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.journal.journal import FRAME_HEADER, journal_files
+from posthouse.storage.files.journal.reader import frames_in
+from posthouse.storage.files.system.disk import OsDisk
+from posthouse.storage.memory.engine import MemoryStorage
 from tests.broker.queues.rig import running, values_of
 from tests.broker.transactions.producers import Bench, Client
 from tests.storage.stores import crash_copy, file_storage

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from posthouse.broker.reading_turns import ReadingTurns, reaches_end
 from posthouse.records.builder import BatchBuilder
-from posthouse.storage.interface import Bounds, Slice
+from posthouse.storage.bounds import Bounds, Slice
 
 LARGE = 4 * 1024 * 1024
 

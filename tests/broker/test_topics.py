@@ -17,8 +17,9 @@ from posthouse.model.errors import (
 )
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Put, Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Put
 
 
 class SlowStorage(MemoryStorage):

@@ -15,7 +15,7 @@ from posthouse.records.batch import iter_headers
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
 from posthouse.settings import Settings
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 
 @pytest.fixture

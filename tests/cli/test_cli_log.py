@@ -12,11 +12,11 @@ import pytest
 
 from posthouse.client import Client
 from posthouse.records.compression import Codec
-from posthouse.storage.disk import OsDisk
-from posthouse.storage.journal import FRAME_HEADER, journal_files
-from posthouse.storage.journal_reader import frames_in
-from posthouse.storage.segment import HEADER_BYTES
-from posthouse.storage.verify import Finding, Verification
+from posthouse.storage.files.journal.journal import FRAME_HEADER, journal_files
+from posthouse.storage.files.journal.reader import frames_in
+from posthouse.storage.files.segments.segment import HEADER_BYTES
+from posthouse.storage.files.system.disk import OsDisk
+from posthouse.storage.files.verify import Finding, Verification
 from posthouse.testing import running_broker
 from tests.cli.programs import inside, one_sentence, posthouse
 

@@ -56,4 +56,6 @@ def test_lines_that_anybody_can_cause_are_limited_and_counted() -> None:
 
 
 def test_what_the_broker_says_of_itself_is_not() -> None:
-    assert len(flood(FloodFilter(), 1500, at=1000.0, name="posthouse.storage.recovery")) == 1500
+    assert (
+        len(flood(FloodFilter(), 1500, at=1000.0, name="posthouse.storage.files.recovery.recovery")) == 1500
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.model.topic_config import Durability
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
 from tests.simulation.disk import Disk
 from tests.simulation.faults import KINDS
 from tests.simulation.machine import Machine

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from posthouse.storage.disk import Buffer
+from posthouse.storage.files.system.disk import Buffer
 from tests.simulation.world import PowerCut, World
 
 SECTOR = 512
@@ -88,7 +88,7 @@ class _Change:
 
 
 class Disk:
-    """See `posthouse.storage.disk.Disk`. One of it outlives all processes."""
+    """See `posthouse.storage.files.system.disk.Disk`. One of it outlives all processes."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -14,9 +14,9 @@ from posthouse.broker.groups import groups
 from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.model.topic_config import Durability
 from posthouse.settings import Address, Settings
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
+from tests.simulation.data_directory import DataDirectory
 from tests.simulation.disk import Disk
-from tests.simulation.home import Home
 from tests.simulation.listener import Listener
 from tests.simulation.loop import Failure, Loop
 from tests.simulation.network import Network
@@ -97,7 +97,7 @@ class Machine:
         loop.workers = workers
         self.disk.on_change = self._changed
         settings = Settings(
-            data=Home.directory,
+            data=DataDirectory.directory,
             kafka=Address("127.0.0.1", KAFKA_PORT),
             amqp=Address("127.0.0.1", AMQP_PORT),
             connection_buffer_bytes=self.limits.connection_buffer_bytes,
@@ -113,7 +113,7 @@ class Machine:
             open_files=self.limits.open_files,
             checkpoint_seconds=self.limits.checkpoint_seconds,
             disk=self.disk,
-            home=Home(self.disk, self._databases, self._files),
+            data_directory=DataDirectory(self.disk, self._databases, self._files),
             workers=workers,
             random_bytes=self.random_bytes,
         )

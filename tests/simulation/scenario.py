@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posthouse.model.errors import PosthouseError
-from posthouse.storage.disk import SyncFailed
+from posthouse.storage.files.system.disk import SyncFailed
 from tests.checker.history import History
 from tests.checker.judge import check
 from tests.checker.report import Report
@@ -29,7 +29,7 @@ from tests.simulation.workload import TOPICS, Workload, partitions_of
 from tests.simulation.world import NS, Process, World
 
 LIMIT_SECONDS = 900
-_RECOVERY = "posthouse.storage.tails"
+_RECOVERY = "posthouse.storage.files.recovery.tails"
 """It logs damage alone. No fault here damages anything, and what a power cut takes is no damage."""
 SHOWN = 8
 """How many of a seed's problems are worth a line: one has many consequences."""

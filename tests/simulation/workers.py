@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from posthouse.storage.workers import Turn
+from posthouse.storage.files.system.workers import Turn
 from tests.simulation.world import Entry, Process, World
 
 P = ParamSpec("P")
@@ -22,7 +22,7 @@ Work = Callable[[], None]
 
 
 class Workers:
-    """See `posthouse.storage.workers.Workers`."""
+    """See `posthouse.storage.files.system.workers.Workers`."""
 
     def __init__(self, process: Process, random: Random, slowest_ns: int) -> None:
         self.process = process

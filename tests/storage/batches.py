@@ -8,7 +8,8 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers, parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.record import iter_records
-from posthouse.storage.interface import Append, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append
 
 TINY = {"segment.bytes": "400", "index.interval.bytes": "64"}
 """Three or four small batches to a segment, an index entry for nearly every one."""

@@ -11,7 +11,8 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
 from posthouse.records.control import build_marker, is_commit
 from posthouse.records.record import Record, iter_records
-from posthouse.storage.interface import Append, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append
 from tests.storage.batches import make_topic
 
 COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"}

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.verify import Verification
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.verify import Verification
 from tests.storage.compacted import compacted_topic, put, read_records
 from tests.storage.faults import FaultyDisk
 from tests.storage.stores import file_storage

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from posthouse.model.clock import ManualClock
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 
 @pytest.fixture

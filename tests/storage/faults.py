@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
-from posthouse.storage.disk import Buffer, OsDisk
+from posthouse.storage.files.system.disk import Buffer, OsDisk
 
 
 class FaultyDisk(OsDisk):

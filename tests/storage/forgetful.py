@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Sequence
 
-from posthouse.storage.disk import Buffer
+from posthouse.storage.files.system.disk import Buffer
 
 SECTOR = 512
 

@@ -1,7 +1,7 @@
 """Partitions to be filled by tests of any storage."""
 
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 from tests.storage.batches import make_topic
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId
-from posthouse.storage.disk import Disk
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.system.disk import Disk
 from tests.storage.batches import append, read_all
 
 JOURNAL_BYTES = 64 * 1024
@@ -66,7 +66,7 @@ async def crash_copy(storage: FileStorage, target: Path) -> Path:
         storage._flusher.run(copy)
         copied.wait()
 
-    await storage._clerk.do(stop_both)
+    await storage._background.do(stop_both)
     return target
 
 

@@ -7,7 +7,9 @@ from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.records.compression import Codec
-from posthouse.storage.interface import Operation, Storage, TimestampedOffset
+from posthouse.storage.bounds import TimestampedOffset
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation
 from tests.storage.batches import make_topic
 from tests.storage.compacted import Pair, Writer, batches, compacted_topic, marker, put, read_records, slices
 

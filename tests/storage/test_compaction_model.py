@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from posthouse.model.clock import ManualClock
 from posthouse.records.compression import Codec
 from posthouse.records.record import Record
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Append, Bounds, TimestampedOffset, Trim
-from posthouse.storage.verify import Verification
+from posthouse.storage.bounds import Bounds, TimestampedOffset
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.verify import Verification
+from posthouse.storage.operations import Append, Trim
 from tests.storage.compacted import Writer, compacted_topic, marker, put, read_committed, read_records
 from tests.storage.stores import crash_copy
 

@@ -12,7 +12,7 @@ from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.records.batch import BatchHeader, parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import build_marker, is_commit
-from posthouse.storage.producer_rows import load, partition_key, partition_of, rows
+from posthouse.storage.files.catalog.producer_rows import load, partition_key, partition_of, rows
 from posthouse.storage.producers import (
     NOT_OPEN,
     REMEMBERED_BATCHES,

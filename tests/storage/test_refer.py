@@ -10,17 +10,10 @@ from posthouse.model.ids import PartitionId
 from posthouse.records.batch import iter_headers, parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.references import NEVER, Reference, iter_references
-from posthouse.storage.interface import (
-    Append,
-    OperationRefused,
-    Outcome,
-    Put,
-    Refer,
-    Run,
-    Space,
-    Storage,
-    Trim,
-)
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append, Put, Refer, Run, Trim
+from posthouse.storage.outcomes import OperationRefused, Outcome
+from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.faults import FaultyDisk
 from tests.storage.stores import crash_copy, file_storage, opened

@@ -8,7 +8,10 @@ import pytest
 from posthouse.model.errors import OffsetOutOfRange, StorageClosed, UnknownPartition
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
-from posthouse.storage.interface import Bounds, Outcome, Storage, TimestampedOffset, Trim
+from posthouse.storage.bounds import Bounds, TimestampedOffset
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Trim
+from posthouse.storage.outcomes import Outcome
 from tests.storage.batches import append, make_topic, read_all, values_in
 from tests.storage.partitions import partition_in
 

@@ -3,7 +3,8 @@
 import asyncio
 
 from posthouse.model.errors import OffsetOutOfRange
-from posthouse.storage.interface import Storage, Trim
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Trim
 from tests.storage.batches import append, make_topic, read_all, values_in
 from tests.storage.partitions import partition_in
 

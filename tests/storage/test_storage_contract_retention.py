@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from posthouse.model.clock import ManualClock
-from posthouse.storage.interface import Bounds, Outcome, Storage, Trim
+from posthouse.storage.bounds import Bounds
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Trim
+from posthouse.storage.outcomes import Outcome
 from tests.storage.batches import append, read_all
 from tests.storage.partitions import partition_in
 

@@ -14,17 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import OffsetOutOfRange
 from posthouse.model.ids import PartitionId
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import (
-    Append,
-    Bounds,
-    Operation,
-    Outcome,
-    Put,
-    Space,
-    TimestampedOffset,
-    Trim,
-)
+from posthouse.storage.bounds import Bounds, TimestampedOffset
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.operations import Append, Operation, Put, Trim
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic, read_all, values_in
 from tests.storage.stores import crash_copy
 

@@ -24,8 +24,8 @@ from posthouse.app import App
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import PosthouseError
 from posthouse.settings import Address, Settings
-from posthouse.storage.disk import Disk, OsDisk
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.system.disk import Disk, OsDisk
 
 JOURNAL_BYTES = 48 * 1024
 """So small that there are several checkpoints in every round."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from posthouse.model.clock import ManualClock
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
 from tests.storage.batches import append, make_topic
 from tests.torture.kinds.failpoints import PLACES, Failpoint, FailpointDisk, guard
 

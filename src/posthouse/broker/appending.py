@@ -11,7 +11,9 @@ from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader
-from posthouse.storage.interface import Append, Operation, OperationRefused, Outcome, Run, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append, Operation, Run
+from posthouse.storage.outcomes import OperationRefused, Outcome
 
 
 class Opened(NamedTuple):

@@ -39,16 +39,10 @@ from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import check_timestamps, stamp_log_append_time
 from posthouse.settings import Settings
-from posthouse.storage.interface import (
-    Append,
-    Bounds,
-    Operation,
-    Outcome,
-    Slice,
-    Storage,
-    TimestampedOffset,
-    Trim,
-)
+from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append, Operation, Trim
+from posthouse.storage.outcomes import Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer
 
 _QUEUE_CHECK_SECONDS = 0.1

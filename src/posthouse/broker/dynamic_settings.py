@@ -20,7 +20,8 @@ from posthouse.broker.topics import Topics
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.topic_config import TopicConfig
 from posthouse.settings import Settings
-from posthouse.storage.interface import Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 

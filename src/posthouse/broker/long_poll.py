@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Bounds
+from posthouse.storage.bounds import Bounds
 
 
 class Waiter:

@@ -12,7 +12,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 from posthouse.broker.changes import Changes
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 Overrides = Mapping[str, str]
 _NONE: Overrides = {}

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 
 from posthouse.records.batch import iter_headers
-from posthouse.storage.interface import Slice
+from posthouse.storage.bounds import Slice
 
 SHORT = 64 * 1024
 _BYTES_PER_TURN = 1024 * 1024

@@ -7,7 +7,7 @@ too: `retention.local.*` applies to it.
 from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.broker.queues.retention import QueueRetention
 from posthouse.model.ids import ARCHIVE_GROUP, PartitionId
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 
 class Retention:

@@ -8,7 +8,7 @@ from posthouse.model.errors import InvalidPartitions, PosthouseError, TopicExist
 from posthouse.model.ids import TopicId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic, check_topic_name
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 MAX_PARTITIONS = 100_000
 

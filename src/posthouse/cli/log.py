@@ -15,7 +15,7 @@ from posthouse.cli.output import counted, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
     from posthouse.records.record import Record
-    from posthouse.storage.verify import Finding, Step, Tally
+    from posthouse.storage.files.verify import Finding, Step, Tally
 
 app = typer.Typer(
     name="log",
@@ -44,7 +44,7 @@ Records = Annotated[
 @app.command(epilog="`posthouse log dump data/topics/4f…/0-00000000000000000000.log --records`")
 def dump(segment: Segment, records: Records = False, json: Json = False) -> None:
     """Show the batches of one segment file, and with --records what is in them."""
-    from posthouse.storage.verify import read_segment
+    from posthouse.storage.files.verify import read_segment
 
     steps = read_segment(segment)
     if json:
@@ -64,7 +64,7 @@ def verify(directory: Directory, json: Json = False) -> None:
     Reads the catalog, the journal, every batch of every segment with its checksum, and the indexes. Ends
     with 0 if all is well and with 1 if something is damaged. Changes nothing.
     """
-    from posthouse.storage.verify import Verification
+    from posthouse.storage.files.verify import Verification
 
     damaged = False
     with _progress() as (begin, advance):

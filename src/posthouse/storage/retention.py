@@ -1,51 +1,26 @@
-"""What partitions let go of by their topics' settings, as far as nobody needs it."""
+"""What retention asks the broker before it removes records."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import KeptElsewhere, Needed, Operation, Outcome, Trim
-from posthouse.storage.logs import Logs
+from posthouse.storage.bounds import Bounds
 
-_LOGS_PER_TURN = 500
-"""So many partitions are looked at before others get the event loop."""
+KeptElsewhere = Callable[[PartitionId], int]
+"""Below which offset everything of a partition is also kept outside of the broker."""
 
 
-class Retention:
-    """Owned by the event loop."""
+def nothing_elsewhere(partition: PartitionId) -> int:
+    return 0
 
-    def __init__(
-        self,
-        clock: Clock,
-        logs: Logs,
-        commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
-        *,
-        producer_expiry_ms: int,
-    ) -> None:
-        self._clock = clock
-        self._logs = logs
-        self._commit = commit
-        self._producer_expiry_ms = producer_expiry_ms
 
-    async def enforce(self, archived: KeptElsewhere, needed: Needed) -> dict[PartitionId, int]:
-        """See `Storage.enforce_retention`."""
-        now = self._clock.now_ms()
-        held_back: dict[PartitionId, int] = {}
-        logs = list(self._logs.values())
-        for first in range(0, len(logs), _LOGS_PER_TURN):
-            trims: list[Operation] = []
-            for owner in filter(self._logs.has, logs[first : first + _LOGS_PER_TURN]):
-                owner.producers.expire(now - self._producer_expiry_ms)
-                start = wanted = owner.expired_before(now, archived(owner.id))
-                if wanted > owner.start and (lowest := needed(owner.id)) is not None:
-                    start = min(wanted, owner.whole_segments_before(lowest))
-                if start < wanted:
-                    held_back[owner.id] = wanted
-                if start > owner.start:
-                    trims.append(Trim(owner.id, start))
-            if trims:  # in the turn in which it was decided: later a queue might need them
-                await self._commit(trims)
-            else:
-                await asyncio.sleep(0)
-        return held_back
+Needed = Callable[[PartitionId], int | None]
+"""The lowest offset of a partition that somebody still needs, None where nobody needs anything of it."""
+
+
+def nothing_needed(partition: PartitionId) -> int | None:
+    return None
+
+
+def checked_archived(archived: int, bounds: Bounds) -> int:
+    """`archived`, or 0 where it cannot be true: nobody can have kept what is undecided or yet to come."""
+    return archived if archived <= bounds.stable else 0

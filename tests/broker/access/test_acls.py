@@ -13,8 +13,8 @@ from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.principal import Principal
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidAcl, StorageFull
-from posthouse.storage.interface import Space
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.spaces import Space
 
 _O = Operation
 OPERATIONS = [

@@ -13,7 +13,7 @@ from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.principal import ANONYMOUS, Principal
 from posthouse.model.clock import ManualClock
 from posthouse.settings import Settings
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 _O = Operation
 

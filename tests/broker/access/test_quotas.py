@@ -10,7 +10,7 @@ from posthouse.broker.access import quotas as quotas_module
 from posthouse.broker.access.quotas import DEFAULT, MAX_DELAY, Bucket, Entity, Quota, Quotas, Who
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidQuota
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 
 def quotas_of(clock: ManualClock) -> Quotas:

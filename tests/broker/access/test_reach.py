@@ -8,7 +8,7 @@ from posthouse.broker.access.guard import CLOSED, AclGuard, OpenGuard
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.principal import Principal
 from posthouse.model.clock import SystemClock
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 ANN = Principal("ann")
 PREFIXES = ("other..", "x.other")

@@ -9,7 +9,7 @@ from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
 from posthouse.settings import Authentication, Settings
-from posthouse.storage.interface import Space
+from posthouse.storage.spaces import Space
 from tests.broker.transactions.producers import Ledger
 
 

@@ -14,7 +14,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
 from posthouse.model.scram import Mechanism, salted_password
 from posthouse.settings import Authentication
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.testing import AsyncBroker
 
 

@@ -11,7 +11,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidConfig, InvalidGroupId, UnknownMember
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.settings import Settings
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 GROUP = GroupId("g")
 MEMBER = MemberId("m")

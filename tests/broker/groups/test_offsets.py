@@ -23,8 +23,9 @@ from posthouse.model.errors import (
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 GROUP = GroupId("grüppe")
 NOBODY = MemberIdentity(member=MemberId(""))

@@ -9,8 +9,11 @@ from typing import Any
 from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageClosed, StorageFenced, StorageFull
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Append, Operation, Outcome, Put, Refer, Slice, Space
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.bounds import Slice
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Append, Operation, Put, Refer
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 
 
 class LazyStorage(MemoryStorage):

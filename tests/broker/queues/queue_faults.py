@@ -10,7 +10,7 @@ from hypothesis.stateful import (
 )
 
 from posthouse.model.errors import PosthouseError, StorageFull
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 from tests.broker.queues.lazy_storage import LazyStorage
 from tests.broker.queues.queue_ledger import (
     QUEUES,

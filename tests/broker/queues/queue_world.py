@@ -19,7 +19,7 @@ from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.settings import Settings
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 from tests.broker.queues.lazy_storage import LazyStorage
 from tests.broker.queues.queue_ledger import (
     QUEUES,

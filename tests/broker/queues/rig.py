@@ -22,9 +22,9 @@ from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.settings import Settings
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 PLAIN = Envelope(headers=b"\x00")
 SESSION = object()

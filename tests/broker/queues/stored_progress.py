@@ -1,7 +1,7 @@
 """Progress as storage keeps it: entries that are put, and read again."""
 
 from posthouse.broker.queues.progress import Progress, lane_of
-from posthouse.storage.interface import Put
+from posthouse.storage.operations import Put
 
 QUEUE = b"q" * 16
 LANE = 3

@@ -11,8 +11,8 @@ from posthouse.broker.queues import needs as needs_module
 from posthouse.broker.queues.needs import SPANS, LaneNeeds
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId, new_topic_id
-from posthouse.storage.interface import Refer, Run
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Refer, Run
 from tests.storage.batches import make_topic
 
 SOURCES = [PartitionId(new_topic_id(), 0) for _ in range(3)]

@@ -17,7 +17,7 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.stragglers import StragglerLimits
 from posthouse.broker.routing.definitions import ExchangeKind
 from posthouse.model.clock import ManualClock
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.rig import PLAIN, Rig, running, tiny_segments
 from tests.storage.stores import crash_copy
 

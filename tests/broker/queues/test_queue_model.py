@@ -29,8 +29,8 @@ from posthouse.broker.queues import (
     recovery,
 )
 from posthouse.model.errors import StorageFull
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.queue_consuming import Consuming
 from tests.broker.queues.queue_faults import Faults
 from tests.broker.queues.queue_ledger import (

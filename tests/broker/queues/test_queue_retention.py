@@ -18,7 +18,8 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Append, Operation, Outcome
+from posthouse.storage.operations import Append, Operation
+from posthouse.storage.outcomes import Outcome
 from tests.broker.queues.rig import PLAIN, SESSION, Rig, running, tiny_segments, values_of
 from tests.broker.transactions.producers import Bench, Client
 from tests.storage.batches import make_batch
@@ -55,7 +56,7 @@ def log_files(data: Path, topic: Topic) -> list[Path]:
 
 async def files_of(rig: Rig, data: Path, topic: Topic) -> int:
     """How many segments are on the disk, once those that go are gone."""
-    await rig.storage._clerk.do(lambda: None)  # type: ignore[attr-defined]
+    await rig.storage._background.do(lambda: None)  # type: ignore[attr-defined]
     return len(log_files(data, topic))
 
 

@@ -13,8 +13,10 @@ from posthouse.model.clock import SystemClock
 from posthouse.model.errors import PosthouseError, StorageFull, Unavailable
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Operation, Outcome, Put, Space
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 from tests.broker.queues.lazy_rig import until
 from tests.broker.queues.rig import PLAIN, SESSION, Rig, Taker, running, settle_turns, values_of
 

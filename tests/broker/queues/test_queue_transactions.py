@@ -9,7 +9,7 @@ from posthouse.broker.appending import Produced
 from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import StorageFull
-from posthouse.storage.interface import Append
+from posthouse.storage.operations import Append
 from tests.broker.queues.lazy_rig import get, lazy, until
 from tests.broker.queues.rig import PLAIN, SESSION, Rig, Taker, running, values_of
 from tests.broker.queues.test_queue_interop import batch

@@ -6,7 +6,7 @@ from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.clock import SystemClock
-from posthouse.storage.interface import Trim
+from posthouse.storage.operations import Trim
 from tests.broker.queues.lazy_storage import LazyStorage
 from tests.broker.queues.rig import Rig, Taker, running
 

@@ -10,7 +10,8 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
 from posthouse.records.header_section import decode_section, encode_section
-from posthouse.storage.interface import Operation, Outcome
+from posthouse.storage.operations import Operation
+from posthouse.storage.outcomes import Outcome
 from tests.broker.queues.rig import PLAIN, SESSION, Taker, running, values_of
 from tests.broker.queues.stragglers import relieve, stashed_in, with_stragglers
 from tests.broker.queues.test_queue_retention import files_of, numbers, publish, take

@@ -11,8 +11,8 @@ from posthouse.broker.queues import log_queue, stream_window
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import DefinitionMismatch, OffsetOutOfRange, StorageFull
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Slice
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.bounds import Slice
+from posthouse.storage.memory.engine import MemoryStorage
 from tests.broker.queues.lazy_rig import lazy
 from tests.broker.queues.rig import Rig, running, settle_turns, values_of
 from tests.broker.queues.stream_readers import Reader

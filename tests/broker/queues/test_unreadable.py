@@ -9,7 +9,7 @@ import pytest
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.lazy_rig import until
 from tests.broker.queues.rig import Rig, Taker, running, settle_turns, values_of
 from tests.broker.queues.stragglers import with_stragglers

@@ -8,10 +8,11 @@ from posthouse.broker.schedule.schedule import Schedule
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId
-from posthouse.storage.disk import Disk
-from posthouse.storage.engine import FileStorage
-from posthouse.storage.interface import Operation, Put, Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.system.disk import Disk
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Operation, Put
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.stores import crash_copy
 

@@ -11,8 +11,8 @@ from posthouse.model.ids import PartitionId
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.raw import NO_HEADERS
-from posthouse.storage.interface import Append
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Append
 from tests.storage.batches import make_topic
 
 BATCHES = 10

@@ -10,8 +10,8 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
 from tests.broker.schedule.office import HOUR, MINUTE, SECOND, Office
+from tests.storage.files.test_power_cut import moved
 from tests.storage.forgetful import ForgetfulDisk
-from tests.storage.test_power_cut import moved
 
 ROUNDS = 40
 PER_TEST = 10

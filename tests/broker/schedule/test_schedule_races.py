@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from posthouse.broker.schedule.entry import Scheduled
-from posthouse.storage.interface import Operation, Outcome
+from posthouse.storage.operations import Operation
+from posthouse.storage.outcomes import Outcome
 from tests.broker.schedule.office import HOUR, SECOND, Office, message
 
 MANY = 30

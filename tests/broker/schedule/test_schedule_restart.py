@@ -9,7 +9,8 @@ import pytest
 from posthouse.broker.schedule.bucket import log_in
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull, Unavailable
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 from tests.broker.schedule.office import DAY, HOUR, MINUTE, SECOND, YEAR, Killed, Office, message
 from tests.storage.faults import FaultyDisk
 

@@ -12,7 +12,8 @@ from posthouse.broker.shares.leases import Acknowledgement, Terms, Verdict
 from posthouse.broker.shares.partition import SharePartition
 from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 QUEUE = b"q" * 16
 FIRST = 4090  # so that chunks of 4,096 are crossed

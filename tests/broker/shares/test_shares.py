@@ -21,8 +21,8 @@ from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Settings
-from posthouse.storage.interface import Operation
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Operation
 
 GROUP = GroupId("g")
 WISH = Wish(max_bytes=2**20, max_records=100)

@@ -14,7 +14,7 @@ from posthouse.broker.telemetry.points import MetricKind, MetricPoint, PushedMet
 from posthouse.broker.telemetry.subscriptions import ClientIdentity, Subscriptions
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import BadRequest, InvalidConfig, TooEarly, UnknownSubscription
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
 
 
 def client(number: int = 1, **fields: str) -> ClientIdentity:

@@ -20,8 +20,11 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import is_commit
 from posthouse.records.record import iter_records
 from posthouse.settings import Settings
-from posthouse.storage.interface import Operation, Outcome, Put, Space, Storage
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.contract import Storage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 
 TIMEOUT_MS = 60_000
 

@@ -17,7 +17,8 @@ from posthouse.model.errors import (
     UnknownProducerId,
 )
 from posthouse.records.batch import parse_header
-from posthouse.storage.interface import Append, Put, Space
+from posthouse.storage.operations import Append, Put
+from posthouse.storage.spaces import Space
 from tests.broker.transactions.producers import TIMEOUT_MS, Bench, Client
 from tests.broker.transactions.test_restart import KILLED, Files
 

@@ -20,7 +20,8 @@ from posthouse.model.errors import (
 )
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Settings
-from posthouse.storage.interface import Append, Put, Space
+from posthouse.storage.operations import Append, Put
+from posthouse.storage.spaces import Space
 from tests.broker.transactions.producers import TIMEOUT_MS, Bench, Client
 
 MAX_TIMEOUT_MS = Settings().transaction_max_timeout_ms

@@ -27,14 +27,16 @@ from posthouse.broker.transactions.transaction import ProducerIdentity, Transact
 from posthouse.model.errors import BadRequest, DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.records.spans import filler
-from posthouse.storage import index, journal, journal_reader
-from posthouse.storage.disk import Disk
-from posthouse.storage.interface import Put
-from posthouse.storage.producer_rows import load, partition_key, rows
+from posthouse.storage.files.catalog.producer_rows import load, partition_key, rows
+from posthouse.storage.files.journal import journal
+from posthouse.storage.files.journal import reader as journal_reader
+from posthouse.storage.files.segments import index
+from posthouse.storage.files.segments.header import MAGIC as SEGMENT_MAGIC
+from posthouse.storage.files.segments.header import Identity, start_of
+from posthouse.storage.files.segments.segment import HEADER_BYTES
+from posthouse.storage.files.system.disk import Disk
+from posthouse.storage.operations import Put
 from posthouse.storage.producers import ProducerTable
-from posthouse.storage.segment import HEADER_BYTES
-from posthouse.storage.segment_header import MAGIC as SEGMENT_MAGIC
-from posthouse.storage.segment_header import Identity, start_of
 from tests.fuzz.target import Target
 
 _PARTITION = PartitionId(TopicId(bytes(16)), 0)

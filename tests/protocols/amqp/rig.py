@@ -14,8 +14,9 @@ from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.settings import Address, Settings
-from posthouse.storage.interface import Append, Operation, Outcome
-from posthouse.storage.memory import MemoryStorage
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.operations import Append, Operation
+from posthouse.storage.outcomes import Outcome
 from tests.protocols.amqp.wire import Wire
 
 

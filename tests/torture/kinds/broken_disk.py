@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from posthouse.storage.disk import Buffer, Disk, OsDisk
+from posthouse.storage.files.system.disk import Buffer, Disk, OsDisk
 from tests.checker.history import CommitOffset, End, Fault, History, Outcome, Send
 from tests.torture.brokers import Recipe, StartFailed
 from tests.torture.campaign import Arena, Kind

@@ -8,7 +8,7 @@ from struct import Struct
 
 from posthouse.model.clock import Clock
 from posthouse.settings import Settings
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
 from tests.checker.history import FinalRead, History, Watermarks
 from tests.torture.brokers import Recipe
 from tests.torture.campaign import Arena, Kind

@@ -11,12 +11,12 @@ from crc32c import crc32c
 
 from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT, BatchHeader, iter_headers
 from posthouse.records.record import iter_records
-from posthouse.storage.disk import OsDisk
-from posthouse.storage.journal import FRAME_HEADER, journal_files
-from posthouse.storage.journal_reader import PutEntry, frames_in
-from posthouse.storage.segment import HEADER_BYTES, parse_segment_name
-from posthouse.storage.segment_reader import walk
-from posthouse.storage.tails import NO_END
+from posthouse.storage.files.journal.journal import FRAME_HEADER, journal_files
+from posthouse.storage.files.journal.reader import PutEntry, frames_in
+from posthouse.storage.files.recovery.tails import NO_END
+from posthouse.storage.files.segments.reader import walk
+from posthouse.storage.files.segments.segment import HEADER_BYTES, parse_segment_name
+from posthouse.storage.files.system.disk import OsDisk
 from tests.checker.history import History
 from tests.checker.judge import check
 from tests.torture.brokers import Recipe, errors_in

@@ -13,9 +13,9 @@ from random import Random
 from typing import Any
 
 from posthouse.model.clock import Clock
-from posthouse.storage.catalog import Catalog
-from posthouse.storage.disk import Buffer, OsDisk
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.catalog.catalog import Catalog
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.system.disk import Buffer, OsDisk
 from tests.torture.brokers import Recipe, StartFailed
 from tests.torture.campaign import Arena, Kind
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 from posthouse.model.clock import Clock
-from posthouse.storage.disk import Buffer, Disk, OsDisk
-from posthouse.storage.engine import FileStorage
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.system.disk import Buffer, Disk, OsDisk
 from tests.torture.brokers import Recipe
 from tests.torture.kinds.disk_full import DiskFull
 from tests.torture.kinds.failpoints import Failpoint, FailpointDisk, FailpointKill, FailpointRecipe

@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 
 from posthouse.records.batch import iter_headers
-from posthouse.storage.disk import OsDisk
-from posthouse.storage.journal import FRAME_HEADER, head_path, journal_files
-from posthouse.storage.journal_head import read_head
-from posthouse.storage.journal_reader import Entry, PutEntry, frames_in
+from posthouse.storage.files.journal.head import read_head
+from posthouse.storage.files.journal.journal import FRAME_HEADER, head_path, journal_files
+from posthouse.storage.files.journal.reader import Entry, PutEntry, frames_in
+from posthouse.storage.files.system.disk import OsDisk
 from tests.checker.history import History
 from tests.checker.judge import check
 from tests.torture.brokers import Recipe, errors_in

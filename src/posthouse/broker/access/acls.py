@@ -12,7 +12,9 @@ from posthouse.broker.access.operations import CLUSTER, IMPLIED_BY, POSSIBLE, Ki
 from posthouse.broker.access.principal import EVERYBODY, Principal
 from posthouse.broker.changes import Changes
 from posthouse.model.errors import InvalidAcl
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 ANY_NAME = "*"
 ANY_HOST = "*"

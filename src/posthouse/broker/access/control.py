@@ -19,7 +19,7 @@ from posthouse.model.errors import InvalidConfig, LoginFailed
 from posthouse.model.networks import owner_of_peer
 from posthouse.model.scram import Mechanism, RandomBytes
 from posthouse.settings import ClientCertificates, Settings
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 _PRIVATE = 0o077
 

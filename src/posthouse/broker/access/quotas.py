@@ -18,7 +18,9 @@ from typing import Final
 from posthouse.broker.changes import Changes
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidQuota
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 
 class Quota(StrEnum):

@@ -14,7 +14,9 @@ import logging
 
 from posthouse.model.errors import StorageFull
 from posthouse.model.scram import RandomBytes
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,9 @@ from posthouse.broker.access.scram import MIN_ITERATIONS, Verifier, check_cost, 
 from posthouse.broker.changes import Changes
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
 from posthouse.model.scram import DEFAULT_ITERATIONS, Mechanism, RandomBytes
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 _MAX_NAME_BYTES = 255
 _MAX_PASSWORD_BYTES = 1024

@@ -22,7 +22,10 @@ from posthouse.model.errors import (
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.records.batch import NO_LEADER_EPOCH
 from posthouse.settings import Settings
-from posthouse.storage.interface import Outcome, Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 
 _WITHOUT_OFFSETS_MS = 600_000
 """How long a group that has neither members nor offsets can still be seen."""

@@ -8,7 +8,8 @@ from posthouse.broker.own_settings import Overrides, OwnSettings
 from posthouse.model.errors import InvalidConfig, InvalidGroupId
 from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import GroupId
-from posthouse.storage.interface import Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 

@@ -60,7 +60,8 @@ from posthouse.model.errors import (
 )
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.settings import Settings
-from posthouse.storage.interface import Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.spaces import Space
 
 ResultT = TypeVar("ResultT")
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.records.batch import NO_LEADER_EPOCH
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 _VERSION = 1
 _KEY = struct.Struct(">16sI")

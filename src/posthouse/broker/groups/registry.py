@@ -22,7 +22,10 @@ from posthouse.broker.groups.streams_store import drop_topology, put_topology
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId
-from posthouse.storage.interface import Outcome, Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 

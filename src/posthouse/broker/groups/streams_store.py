@@ -16,7 +16,8 @@ from typing import Any
 from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology, Topology
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import GroupId
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 
 def put_topology(group: GroupId, topology: Topology) -> Put:

@@ -11,7 +11,9 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.clock import Clock
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Operation, Outcome, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation
+from posthouse.storage.outcomes import Outcome
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.log_queue import LogQueue

@@ -18,7 +18,7 @@ from posthouse.model.ids import PartitionId
 from posthouse.records.batch import NO_TIMESTAMP
 from posthouse.records.raw import NO_HEADERS
 from posthouse.records.references import NEVER
-from posthouse.storage.interface import Run
+from posthouse.storage.operations import Run
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.log_queue import LogQueue

@@ -38,7 +38,8 @@ from posthouse.model.errors import (
 )
 from posthouse.model.topics import Topic
 from posthouse.records.header_section import decode_section
-from posthouse.storage.interface import Operation, Put, Space
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.spaces import Space
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.wave import Wave

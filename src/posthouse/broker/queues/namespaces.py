@@ -31,7 +31,10 @@ from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, Unavailable, UnknownNamespace
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Append, Operation, Outcome, Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append, Operation, Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 

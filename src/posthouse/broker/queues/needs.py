@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import iter_headers
 from posthouse.records.references import Reference, iter_references
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 SPANS = 64
 """Many spans are joined until there are no more than this."""

@@ -4,7 +4,7 @@ from posthouse.broker.appending import Produced
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.references import NEVER
-from posthouse.storage.interface import Run
+from posthouse.storage.operations import Run
 
 _RECORD_OVERHEAD = 32
 """More than the lengths and deltas of one record take."""

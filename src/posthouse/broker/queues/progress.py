@@ -25,7 +25,8 @@ from struct import error as StructError
 from posthouse.broker.queues.stash import KEY_SIZE as STASH_KEY_SIZE
 from posthouse.broker.queues.stash import Stash, Stashed
 from posthouse.model.errors import DataDamaged
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 CHUNK_BITS = 12
 CHUNK = 1 << CHUNK_BITS

@@ -14,7 +14,8 @@ from posthouse.broker.topics import NewTopic, Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, TopicExists
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Operation, Outcome
+from posthouse.storage.operations import Operation
+from posthouse.storage.outcomes import Outcome
 
 log = logging.getLogger(__name__)
 

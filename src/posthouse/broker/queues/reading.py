@@ -22,7 +22,7 @@ from posthouse.records.compression import Codec
 from posthouse.records.raw import iter_raw
 from posthouse.records.record import body_of
 from posthouse.records.references import NEVER, Reference, iter_references
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.lane import Lane

@@ -5,7 +5,7 @@ from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.model.errors import OffsetOutOfRange
 from posthouse.records.batch import NO_TIMESTAMP, iter_headers
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 _SCAN_BYTES = 256 * 1024
 

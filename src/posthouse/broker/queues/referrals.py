@@ -14,7 +14,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import CorruptBatch, RecordTooLarge
 from posthouse.records.batch import SMALLEST_RECORD, BatchHeader
 from posthouse.records.record import Record, body_in, iter_records
-from posthouse.storage.interface import Append, Refer, Run
+from posthouse.storage.operations import Append, Refer, Run
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.lane import Lane

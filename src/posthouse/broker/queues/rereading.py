@@ -9,7 +9,7 @@ from posthouse.model.errors import CorruptBatch, NotFound, OffsetOutOfRange, Rec
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import iter_headers
 from posthouse.records.raw import RawRecord, iter_raw
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 _UNREADABLE = (OffsetOutOfRange, NotFound, CorruptBatch, RecordTooLarge)
 

@@ -41,7 +41,8 @@ from posthouse.model.clock import Clock
 from posthouse.model.errors import DataDamaged, NotFound
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Operation, Storage, Trim
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation, Trim
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.namespace import Namespace

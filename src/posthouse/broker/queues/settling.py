@@ -11,7 +11,9 @@ from typing import Protocol
 
 from posthouse.broker.queues.progress import Progress
 from posthouse.model.errors import PosthouseError
-from posthouse.storage.interface import Operation, Outcome, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation
+from posthouse.storage.outcomes import Outcome
 
 _SECONDS = 0.02
 

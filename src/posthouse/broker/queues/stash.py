@@ -19,7 +19,8 @@ from struct import Struct
 
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import TopicId
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 _VERSION = 1
 _KEY = Struct(">16sHQB")

@@ -15,7 +15,8 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.header_section import decode_section
-from posthouse.storage.interface import Append, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append
 
 log = logging.getLogger(__name__)
 

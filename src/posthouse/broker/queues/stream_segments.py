@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.needs import runs_between
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 DEFAULT_SEGMENT_BYTES = 500_000_000
 _MOST = 1024

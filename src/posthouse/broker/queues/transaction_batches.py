@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import iter_headers
-from posthouse.storage.interface import Append, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append
 from posthouse.storage.producers import NOT_OPEN
 
 _READ_BYTES = 1024 * 1024

@@ -15,7 +15,8 @@ from posthouse.broker.queues.packing import Packing
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Operation, Outcome, Put, Refer, Run
+from posthouse.storage.operations import Operation, Put, Refer, Run
+from posthouse.storage.outcomes import Outcome
 
 if TYPE_CHECKING:
     from posthouse.broker.queues.envelope import Envelope

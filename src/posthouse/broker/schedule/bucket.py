@@ -26,7 +26,8 @@ from posthouse.broker.schedule.keys import PLACE_SIZE
 from posthouse.broker.schedule.periods import Period
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 _VERSION = 1
 _KEY = Struct(">I")

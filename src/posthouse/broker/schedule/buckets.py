@@ -10,7 +10,8 @@ from posthouse.broker.schedule.periods import FINEST_BITS, Period
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.raw import NO_HEADERS
-from posthouse.storage.interface import Append, Operation, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append, Operation
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from posthouse.broker.schedule.buckets import Buckets, Entry
 from posthouse.broker.schedule.logs import Logs
 from posthouse.broker.schedule.periods import MOST_PARTS
 from posthouse.broker.schedule.reading import read_piece, records_in
-from posthouse.storage.interface import Operation, Storage, Trim
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation, Trim
 
 
 class Emptying:

@@ -11,7 +11,8 @@ from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.keys import PLACE_SIZE
 from posthouse.broker.schedule.reading import read_records
 from posthouse.broker.schedule.window import Window
-from posthouse.storage.interface import Put, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.keys import PLACE_SIZE
 from posthouse.broker.schedule.reading import keys_in, read_piece
 from posthouse.broker.schedule.window import Window
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 FEW_OF_WINDOW = 8
 """This part of the window may be taken by a bucket that fills it for long."""

@@ -11,7 +11,7 @@ from posthouse.model.errors import Unavailable
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 TOPIC_NAME = ":schedule"
 """No client can use a name with a colon."""

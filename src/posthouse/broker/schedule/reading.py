@@ -11,7 +11,7 @@ from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.records.record import body_of
 from posthouse.records.spans import iter_spans
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 PIECE_BYTES = 256 * 1024
 """As much is read and decoded before others get their turn; more only if one batch is larger."""

@@ -24,7 +24,9 @@ from posthouse.broker.schedule.window import Window
 from posthouse.model.clock import Clock
 from posthouse.model.errors import Unavailable
 from posthouse.model.topic_config import TopicConfig
-from posthouse.storage.interface import Operation, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from posthouse.broker.shares.sessions import ShareSession
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, PartitionId
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 _BEYOND = 2**63
 """More than any offset."""

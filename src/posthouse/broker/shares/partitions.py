@@ -11,7 +11,9 @@ from posthouse.broker.shares.partition import SharePartition
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
-from posthouse.storage.interface import Operation, Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.spaces import Space
 
 
 class SharePartitions:

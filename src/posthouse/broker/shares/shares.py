@@ -38,7 +38,7 @@ from posthouse.model.errors import (
 )
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.settings import Settings
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 _CHECK_SECONDS = 0.1
 """How often leases, members and connections that are over are looked for."""

@@ -17,7 +17,8 @@ from hashlib import blake2b
 from posthouse.broker.queues.progress import Progress
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 _VERSION = b"\x01"
 _NO_TOPIC = TopicId(bytes(16))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.broker.own_settings import Overrides, OwnSettings
 from posthouse.model.errors import BadRequest, InvalidConfig, InvalidPattern
-from posthouse.storage.interface import Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.spaces import Space
 
 ALL_METRICS = "*"
 DEFAULT_INTERVAL_MS = 300_000

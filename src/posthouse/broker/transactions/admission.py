@@ -4,7 +4,7 @@ from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, Work
 from posthouse.model.errors import InvalidTransaction, UnknownProducerId
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Put
+from posthouse.storage.operations import Put
 
 
 class Admission:

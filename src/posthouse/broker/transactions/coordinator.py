@@ -41,7 +41,8 @@ from posthouse.model.errors import (
 )
 from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Operation, Put, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Operation, Put
 from posthouse.storage.producers import NOT_OPEN
 
 log = logging.getLogger(__name__)

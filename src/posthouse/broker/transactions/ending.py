@@ -7,7 +7,9 @@ from posthouse.broker.transactions.transaction import ProducerIdentity, Transact
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import parse_header
 from posthouse.records.control import build_marker
-from posthouse.storage.interface import Append, Operation, OperationRefused, Put, Refer, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append, Operation, Put, Refer
+from posthouse.storage.outcomes import OperationRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

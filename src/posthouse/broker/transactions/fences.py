@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from struct import Struct
 
 from posthouse.model.errors import ConcurrentTransaction, DataDamaged
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 VERSION = 1
 _VALUE = Struct(">Bq")

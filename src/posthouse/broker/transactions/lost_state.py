@@ -25,7 +25,8 @@ from posthouse.broker.transactions.transaction import (
 )
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.ids import PartitionId
-from posthouse.storage.interface import Append, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append
 from posthouse.storage.producers import NOT_OPEN
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,9 @@ import hmac
 from collections.abc import Awaitable, Callable
 
 from posthouse.model.errors import Unavailable
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 BLOCK = 1000
 FIRST_BOUND = 1 << 62

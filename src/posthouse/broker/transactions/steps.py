@@ -13,8 +13,9 @@ from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
 from posthouse.model.errors import ConcurrentTransaction
 from posthouse.model.ids import PartitionId
-from posthouse.storage import interface as storage_interface
-from posthouse.storage.interface import Put, Storage
+from posthouse.storage import operations as storage_operations
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 class Referred(Protocol):
     """References to records that become visible with their transaction."""
 
-    def operations(self) -> list[storage_interface.Refer]: ...
+    def operations(self) -> list[storage_operations.Refer]: ...
 
     def durable(self) -> None: ...
 

@@ -28,7 +28,7 @@ from posthouse.model.errors import (
     ProducerFenced,
     UnknownProducerId,
 )
-from posthouse.storage.interface import Storage
+from posthouse.storage.contract import Storage
 
 MAX_NAME = 249
 _NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10})?", re.ASCII)

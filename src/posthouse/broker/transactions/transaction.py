@@ -27,7 +27,8 @@ from struct import error as StructError
 from posthouse.broker.transactions.origins import Line
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.storage.interface import Put, Space
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 MAX_EPOCH = 2**15 - 2
 """The last one that is given out: the one above it can only fence."""

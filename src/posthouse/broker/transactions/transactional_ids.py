@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from posthouse.broker.transactions.transaction import Transaction, decode_transaction, split_offset_key
 from posthouse.model.errors import UnknownTransaction
-from posthouse.storage.interface import Put, Space, Storage
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
 
 
 class TransactionalIds:

@@ -26,7 +26,7 @@ from posthouse.protocols.kafka.codec.generated.write_txn_markers import (
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
-from posthouse.storage.interface import Append
+from posthouse.storage.operations import Append
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.transactional_wire import TransactionalWire
 from tests.protocols.kafka.wire import Wire

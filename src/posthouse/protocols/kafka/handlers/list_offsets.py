@@ -18,7 +18,7 @@ from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import require_on_topic
 from posthouse.records.batch import LEADER_EPOCH
-from posthouse.storage.interface import TimestampedOffset
+from posthouse.storage.bounds import TimestampedOffset
 
 _NO_TIMESTAMP = -1
 _READ_COMMITTED = 1

@@ -1,0 +1,126 @@
+"""What the broker asks of any storage: local files, memory, and later an object store.
+
+Nothing here says file. Offsets are known only when a commit returns, because a storage shared by
+several brokers can assign them no earlier.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
+from posthouse.storage.spaces import Space
+
+
+class Storage(Protocol):
+    async def open(self) -> None:
+        """Recover what is stored. Must be called once, before anything else."""
+
+    async def close(self) -> None:
+        """Finish what was committed and let go. Later calls raise StorageClosed."""
+
+    @property
+    def cluster_id(self) -> str:
+        """A name that this storage keeps for life."""
+
+    @property
+    def has_lost_commits(self) -> bool:
+        """Whether commits before the last start were lost to damage.
+
+        Starts report it until one of them calls `forget_lost_commits`.
+
+        Their batches may be there all the same; what was put with them is not.
+        """
+
+    async def forget_lost_commits(self) -> None:
+        """The broker has acted on the loss, durably: the next start need not do it again."""
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]: ...
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes of batches that were committed and are not durable yet."""
+
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        """Durably and all or none. The caller has checked names and ids.
+
+        `state` is stored with them, where damage to later commits does not reach. It has to be committed as
+        well: an earlier commit may have put something else under the same key.
+        """
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        """The same topics with other effective settings, because defaults have changed: nothing to store."""
+
+    async def update_topic(self, topic: Topic) -> None:
+        """Replace the definition with the same id: new settings, more partitions."""
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        """The records are gone for readers at once and their space is freed."""
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        """Make all operations durable together, or none. The only durable write of records.
+
+        Commits take effect in the order of the calls. Raises at once what is wrong with the call
+        itself; the future fails with Unavailable when storage cannot keep it.
+        """
+
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        """What was put into a space before this storage was opened. Given out once: it may be large."""
+
+    def bounds(self, partition: PartitionId) -> Bounds: ...
+
+    def size(self, partition: PartitionId) -> int:
+        """Bytes stored for the partition."""
+
+    async def read(
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
+    ) -> Slice:
+        """Batches from the one containing `offset` on, up to `max_bytes`.
+
+        The first batch is returned whole even when it is larger, unless `at_least_one` is false. With
+        `stable_only` nothing from the first undecided transaction on is returned.
+        Raises OffsetOutOfRange outside the bounds; at the end the slice is empty. Damaged batches are passed
+        over. Where only damage is left, a batch without records that `is_damage` stands for it, so that below
+        the end there is always something. Raises DataDamaged where the records may come back: the file cannot
+        be read, or another is in its place.
+        """
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        """The transactions with a record from `start` to before `end` that were given up."""
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        """What the partition remembers of its producers, by their ids."""
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        """The first record whose timestamp is at or after `timestamp`."""
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        """The first record that carries the highest timestamp of the partition."""
+
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
+        """Let go of what the topics' retention settings no longer keep, and that lies below `needed`.
+
+        By their `retention.local.*` only whole closed segments below `archived` go, and nothing else.
+        Returns the partitions that were held back by `needed`, with the start that they would have now.
+        """
+
+    async def compact(self, needed: Needed = nothing_needed) -> None:
+        """Remove what compacted topics need not keep: records whose key has a later one. May take long.
+
+        Nothing from `needed` on is touched.
+        """

@@ -1,0 +1,335 @@
+"""The catalog: what exists, and how far every file counts. Rare writes, each a SQLite transaction.
+
+    meta        format, cluster id, number of the last checkpointed journal frame, clean shutdown or not,
+                whether the journal has a head, whether the broker still has to act on lost commits
+    topics      id, name, partitions, overrides as JSON, whether its files are still to be removed
+    partitions  log start and end at the checkpoint
+    segments    size, highest timestamp, birth and index size at the checkpoint; which generation of the
+                file counts, up to where it is compacted, and when it may be again
+    state       what the broker put, by space and key
+
+Every row carries a CRC32C of its values, because SQLite does not notice a flipped bit. A second file,
+`catalog.backup.sqlite`, repeats all but `segments` and is written after the first: if the catalog is damaged,
+it comes from there and the rest is found again by walking the segments.
+
+Writes are synced before they return (`synchronous=FULL`). All calls block.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from posthouse.model.errors import DataDamaged, StorageFull
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.storage.files.catalog.errors import explained, is_damage
+from posthouse.storage.files.catalog.rows import (
+    FORMAT,
+    SCHEMA,
+    UNKNOWN_FRAME,
+    Contents,
+    SegmentRow,
+    Snapshot,
+    TopicRow,
+    check_format,
+    drop_orphans,
+    drop_segments,
+    load_contents,
+    put_meta,
+    put_partitions,
+    put_segments,
+    put_state,
+    put_topics,
+)
+from posthouse.storage.files.system.data_directory import CATALOG, DataDirectory
+
+log = logging.getLogger(__name__)
+
+Write: TypeAlias = Callable[[sqlite3.Connection], None]
+
+BACKUP = "catalog.backup.sqlite"
+DAMAGED = "catalog.damaged"
+RESERVE = "reserve"
+RESERVE_BYTES = 1024 * 1024
+
+
+class Catalog:
+    def __init__(self, data_directory: DataDirectory) -> None:
+        self._data_directory = data_directory
+        self._path = data_directory.directory / CATALOG
+        self._backup_path = data_directory.directory / BACKUP
+        self._main: sqlite3.Connection | None = None
+        self._backup: sqlite3.Connection | None = None
+        self._version = 0
+        self._is_behind = False
+        """The backup lacks something that the catalog has."""
+
+    def open(self, new_cluster_id: Callable[[], str]) -> Contents:
+        """Open or create; a damaged catalog is put aside and restored from its backup."""
+        try:
+            return self._open(new_cluster_id)
+        except sqlite3.Error as error:
+            raise explained(self._path, error) from error
+
+    def _open(self, new_cluster_id: Callable[[], str]) -> Contents:
+        try:
+            contents = self._open_main()
+        except (sqlite3.DatabaseError, DataDamaged) as error:
+            _raise_unless_damage(self._path, error)
+            contents = self._restore(error)
+        self._version = contents.version
+        self._backup = self._open_backup()
+        if not contents.cluster_id:
+            contents.cluster_id = new_cluster_id()
+            self._define(lambda c: put_meta(c, {"format": FORMAT, "cluster_id": contents.cluster_id}))
+        elif contents.format != FORMAT:
+            log.info("%s has format %s and gets format %s", self._path, contents.format, FORMAT)
+            self._define(lambda c: put_meta(c, {"format": FORMAT}))
+        self._write(drop_orphans)
+        self._keep_reserve()
+        return contents
+
+    def _open_main(self) -> Contents:
+        self._main = _connect(self._data_directory, CATALOG)
+        [[verdict]] = self._main.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok":
+            raise DataDamaged(f"{self._path}: {verdict}")
+        contents = load_contents(self._main)
+        if self._backup_version() > contents.version:
+            raise DataDamaged(f"{self._path} lacks what its backup has")
+        if not contents.cluster_id and self._data_directory.has_topics():
+            raise DataDamaged(f"{self._path} is empty, but there are topics")
+        return contents
+
+    def _backup_version(self) -> int:
+        """The backup is written second: it is never ahead, unless the catalog has lost something."""
+        try:
+            with closing(_connect(self._data_directory, BACKUP)) as backup:
+                # Its state is looked at when it is needed: there may be a million entries.
+                return load_contents(backup, with_state=False).version
+        except (sqlite3.DatabaseError, DataDamaged) as error:
+            _raise_unless_damage(self._backup_path, error)
+            return -1
+
+    def _open_backup(self) -> sqlite3.Connection:
+        """One that is damaged or behind is made again from the catalog, which is whole."""
+        assert self._main is not None
+        version = self._backup_version()
+        if version < 0:
+            return self._made_again()
+        backup = _connect(self._data_directory, BACKUP)
+        if version < self._version:
+            try:
+                self._main.backup(backup)
+            except sqlite3.OperationalError as error:
+                log.warning("the catalog's backup stays behind for now: %s", error)
+                self._is_behind = True
+        return backup
+
+    def _made_again(self) -> sqlite3.Connection:
+        assert self._main is not None
+        log.error("%s is damaged and is made again", self._backup_path)
+        for suffix in ("", "-wal", "-shm"):
+            self._data_directory.remove(f"{BACKUP}{suffix}")
+        backup = _connect(self._data_directory, BACKUP)
+        self._main.backup(backup)
+        return backup
+
+    def _restore(self, damage: Exception) -> Contents:
+        self._close_main()
+        try:
+            backup = _connect(self._data_directory, BACKUP)
+            contents = load_contents(backup)
+            if not contents.cluster_id:
+                raise DataDamaged("the backup is empty")
+        except (sqlite3.DatabaseError, DataDamaged) as error:
+            _raise_unless_damage(self._backup_path, error)
+            raise DataDamaged(
+                f"{self._path} is damaged ({damage}) and so is {self._backup_path.name} ({error}). "
+                "The records are still under topics/; restore either file from a copy to serve them."
+            ) from error
+        for suffix in ("-wal", "-shm"):
+            self._data_directory.remove(f"{CATALOG}{suffix}")
+        if self._data_directory.has(CATALOG):
+            self._data_directory.replace(CATALOG, DAMAGED)
+        log.error("%s is damaged (%s): kept as %s, restored from its backup", self._path, damage, DAMAGED)
+        self._main = _connect(self._data_directory, CATALOG)
+        with backup, self._main:
+            backup.backup(self._main)
+            # A backup that was made from a whole catalog has rows of files that may be long gone.
+            self._main.execute("DELETE FROM segments")
+            put_meta(self._main, {"frame": UNKNOWN_FRAME, "clean": "0"})
+        backup.close()
+        contents.frame = None
+        contents.clean = False
+        return contents
+
+    def close(self) -> None:
+        self._close_main()
+        if self._backup is not None:
+            self._backup.close()
+            self._backup = None
+
+    def _close_main(self) -> None:
+        if self._main is not None:
+            self._main.close()
+            self._main = None
+
+    def put_topics(
+        self, topics: Sequence[TopicRow], state: Mapping[tuple[int, bytes], bytes | None] | None = None
+    ) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            put_topics(connection, topics)
+            put_state(connection, state or {})
+
+        self._define(write)
+
+    def forget_topics(self, topics: Sequence[TopicId]) -> None:
+        """Their files are gone."""
+        ids = [(topic,) for topic in topics]
+
+        def write(connection: sqlite3.Connection) -> None:
+            for table, column in (("topics", "id"), ("partitions", "topic"), ("segments", "topic")):
+                connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
+
+        self._define(write)
+
+    def set_clean(self) -> None:
+        """The broker was stopped well: nothing of the journal is needed."""
+        self._write(lambda connection: put_meta(connection, {"clean": "1"}))
+
+    def set_started(self, *, has_head: bool) -> None:
+        """From now on the journal counts, and with it the head, if there is one."""
+        values = {"clean": "0", "journal_head": str(int(has_head))}
+        self._write(lambda connection: put_meta(connection, values))
+
+    def set_lost_commits(self, has_lost: bool) -> None:
+        """Remember it until the broker has acted on it: a checkpoint removes the evidence."""
+        self._define(lambda connection: put_meta(connection, {"lost_commits": str(int(has_lost))}))
+
+    def checkpoint(self, snapshot: Snapshot) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            put_segments(connection, snapshot.segments, snapshot.first_segments)
+            put_meta(connection, {"frame": str(snapshot.frame)})
+
+        def write_shared(connection: sqlite3.Connection) -> None:
+            put_partitions(connection, snapshot.partitions)
+            put_state(connection, snapshot.state)
+
+        self._define(write_shared, write)
+        self._keep_reserve()
+
+    def replace_segments(self, partition: PartitionId, bases: Sequence[int], row: SegmentRow) -> None:
+        """Let one segment count instead of those with the given base offsets, from one moment to the next."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            drop_segments(connection, partition, bases)
+            put_segments(connection, [row], {})
+
+        self._write(write)
+
+    def _define(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
+        """A change that both files have: the catalog decides, the backup follows."""
+        self._version += 1
+
+        def write_version(connection: sqlite3.Connection) -> None:
+            write(connection)
+            put_meta(connection, {"version": str(self._version)})
+
+        def write_catalog(connection: sqlite3.Connection) -> None:
+            in_catalog_only(connection)
+            write_version(connection)
+
+        self._write(write_catalog)
+        self._follow(write_version)
+
+    def _follow(self, write: Write) -> None:
+        """The catalog has the change, so it counts; a backup that is damaged or behind is copied from it."""
+        assert self._main is not None
+        try:
+            if self._backup is None:
+                self._backup = self._made_again()
+            elif self._is_behind:
+                self._main.backup(self._backup)
+            else:
+                with _transaction(self._backup):
+                    write(self._backup)
+            self._is_behind = False
+        except sqlite3.Error as error:
+            log.warning("the catalog's backup could not be written: %s", error)
+            self._is_behind = True
+            if self._backup is not None and is_damage(error):
+                self._backup.close()
+                self._backup = None
+                self._follow(write)
+
+    def _write(self, write: Write) -> None:
+        try:
+            self._try(write)
+        except StorageFull:
+            # Deleting must work on a full disk, and it begins with a note in the catalog.
+            if not self._data_directory.has(RESERVE):
+                raise
+            self._data_directory.remove(RESERVE)
+            self._try(write)
+
+    def _try(self, write: Write) -> None:
+        assert self._main is not None
+        try:
+            with _transaction(self._main):
+                write(self._main)
+        except sqlite3.Error as error:
+            raise explained(self._path, error) from error
+
+    def _keep_reserve(self) -> None:
+        if not self._data_directory.has(RESERVE):
+            try:
+                self._data_directory.write(RESERVE, b"\1" * RESERVE_BYTES)
+            except OSError:
+                self._data_directory.remove(RESERVE)
+
+
+def _connect(data_directory: DataDirectory, name: str) -> sqlite3.Connection:
+    connection = data_directory.connect(name)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    check_format(connection)
+    if not _schema(connection):
+        connection.executescript(SCHEMA)
+    elif _schema(connection) != _expected_schema():
+        raise DataDamaged("its tables are not what they were")
+    return connection
+
+
+def _schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute(
+        "SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY name"
+    ).fetchall()
+
+
+@cache
+def _expected_schema() -> list[tuple[str, str]]:
+    """A flipped bit in a table's name would otherwise look like a table that was never made."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return _schema(connection)
+
+
+def _raise_unless_damage(path: Path, error: sqlite3.Error | DataDamaged) -> None:
+    if isinstance(error, sqlite3.Error) and not is_damage(error):
+        raise explained(path, error) from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,48 @@
+"""The thread for what may take long: the catalog, checkpoints, removing files. One after the other."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+from posthouse.storage.files.segments.header import remove_segment
+from posthouse.storage.files.segments.segment import Segment
+from posthouse.storage.files.system.disk import Disk
+from posthouse.storage.files.system.open_files import OpenFiles
+from posthouse.storage.files.system.workers import Workers
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BackgroundWorker:
+    def __init__(self, disk: Disk, files: OpenFiles, workers: Workers) -> None:
+        self._disk = disk
+        self._files = files
+        self._worker = workers.pool("posthouse-background", 1)
+
+    async def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, lambda: work(*args, **kwargs))
+
+    def remove(self, segments: Sequence[Segment]) -> None:
+        """Remove the files of segments that are no longer part of any log. Nobody waits for it."""
+        if segments:
+            self._worker.submit(self._remove, segments).add_done_callback(_log_failure)
+
+    def _remove(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            remove_segment(self._disk, segment)
+            self._files.drop(segment.path)  # after it, or a reader could open the file once more in between
+
+    def close(self) -> None:
+        self._worker.shutdown()
+
+
+def _log_failure(done: Future[None]) -> None:
+    error = done.exception()
+    if error is not None:
+        log.error("files could not be removed", exc_info=error)

@@ -1,0 +1,151 @@
+"""Checkpoints: making segments durable and noting in the catalog how far they count.
+
+A checkpoint is a consistent cut: what the event loop knows right after some journal frame. Its work is
+done on another thread while commits go on. When it is done, the journal up to that frame is not needed
+any more. If it fails half way, nothing was promised: the next one covers the same ground.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from posthouse.model.ids import PartitionId
+from posthouse.storage.files.catalog.catalog import Catalog
+from posthouse.storage.files.catalog.producer_rows import rows
+from posthouse.storage.files.catalog.rows import PartitionRow, SegmentRow, Snapshot
+from posthouse.storage.files.segments.header import index_seed
+from posthouse.storage.files.segments.partition_log import PartitionLog
+from posthouse.storage.files.segments.segment import Segment
+from posthouse.storage.files.system.disk import Disk, SyncFailed, synced
+from posthouse.storage.files.system.open_files import OpenFiles
+from posthouse.storage.producers import Changes
+from posthouse.storage.spaces import Space
+
+INDEX_STRIDE = 8 * 1024 * 1024
+"""How much an open segment grows before its index is stored: with very many partitions, writing each index
+at each checkpoint costs more than walking so many bytes once after a restart."""
+MANY_FILES = 64
+"""From so many files on, one sync of the whole file system costs less than a sync of each."""
+
+
+@dataclass(slots=True)
+class _IndexBlock:
+    segment_path: str
+    path: str
+    position: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Taken on the event loop by `take`, carried out anywhere by `write`."""
+
+    snapshot: Snapshot
+    logs: list[PartitionLog]
+    segments: list[Segment]
+    _producers: list[tuple[PartitionLog, Changes]] = field(default_factory=list)
+    _blocks: list[_IndexBlock] = field(default_factory=list)
+
+    def write(self, disk: Disk, files: OpenFiles, catalog: Catalog, directory: str) -> None:
+        for owner, changes in self._producers:
+            for key, value in rows(owner.id, changes).items():
+                self.snapshot.state[Space.PRODUCERS.value, key] = value
+        for block in self._blocks:
+            _write_block(disk, block)
+        if len(self.segments) >= MANY_FILES:
+            _sync_everything(disk, directory)
+        else:
+            for segment in self.segments:
+                _sync_segment(disk, files, segment)
+        catalog.checkpoint(self.snapshot)
+
+    def undo(self) -> None:
+        """It was not written: everything in it is as unsaved as before."""
+        for owner, changes in self._producers:
+            owner.producers.put_back(changes)
+        for owner in self.logs:
+            owner.was_trimmed = True
+        for segment in self.segments:
+            segment.is_changed = True
+            segment.index.forget_stored()
+            segment.index_size = segment.indexed_to = 0
+
+
+def take(
+    frame: int, logs: Collection[PartitionLog], state: dict[tuple[int, bytes], bytes | None]
+) -> Checkpoint:
+    checkpoint = Checkpoint(Snapshot(frame=frame, state=dict(state)), list(logs), [])
+    snapshot = checkpoint.snapshot
+    for owner in logs:
+        snapshot.partitions.append(PartitionRow(owner.id, owner.start, owner.end))
+        if owner.producers.is_changed:
+            checkpoint._producers.append((owner, owner.producers.take_changes()))
+        if owner.was_trimmed:
+            first = owner.segments[0].base_offset if owner.segments else owner.end
+            snapshot.first_segments[owner.id] = first
+            owner.was_trimmed = False
+        for segment in owner.segments:
+            if segment.is_changed:
+                _take_index(checkpoint, segment, is_closed=segment is not owner.segments[-1])
+                _take_segment(checkpoint, owner, segment)
+    return checkpoint
+
+
+def _take_index(checkpoint: Checkpoint, segment: Segment, *, is_closed: bool) -> None:
+    """What the file does not have yet, if it is time; of an index that was not loaded only readers know."""
+    is_due = is_closed or segment.size - segment.indexed_to >= INDEX_STRIDE
+    if is_due and segment.index.is_complete:
+        position = segment.index_size
+        block = segment.index.take_block(index_seed(segment))
+        checkpoint._blocks.append(_IndexBlock(segment.path, segment.index_path, position, block))
+        segment.index_size = position + len(block)
+        segment.indexed_to = segment.size
+
+
+def _take_segment(checkpoint: Checkpoint, owner: PartitionLog, segment: Segment) -> None:
+    segment.is_changed = False
+    checkpoint.segments.append(segment)
+    checkpoint.snapshot.segments.append(segment_row(owner.id, segment))
+
+
+def segment_row(partition: PartitionId, segment: Segment) -> SegmentRow:
+    return SegmentRow(
+        partition,
+        segment.base_offset,
+        segment.size,
+        segment.max_timestamp,
+        segment.created_ms,
+        segment.index_size,
+        segment.generation,
+        segment.clean_to,
+        segment.horizon,
+        segment.has_header,
+    )
+
+
+def _write_block(disk: Disk, block: _IndexBlock) -> None:
+    if disk.size(block.segment_path) < 0:
+        return  # let go by retention or with its topic since the snapshot was taken
+    handle = disk.open(block.path, create=True)
+    try:
+        disk.write(handle, [block.data], block.position)
+        disk.truncate(handle, block.position + len(block.data))
+    finally:
+        disk.close(handle)
+
+
+def _sync_segment(disk: Disk, files: OpenFiles, segment: Segment) -> None:
+    try:
+        file = files.acquire(segment.path)
+    except FileNotFoundError:
+        return  # let go by retention or with its topic since the snapshot was taken
+    try:
+        synced(disk, file.handle)
+    finally:
+        files.release(file)
+
+
+def _sync_everything(disk: Disk, directory: str) -> None:
+    try:
+        disk.sync_everything(directory)
+    except OSError as error:
+        raise SyncFailed(str(error)) from error

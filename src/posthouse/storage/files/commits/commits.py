@@ -1,0 +1,154 @@
+"""Commits on their way to the disk and back.
+
+A batch gets its offset and its place when it is committed, and counts when it is durable. If writing fails,
+everything that has a place and is not durable is void: later places counted on earlier ones.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError, StorageFenced
+from posthouse.records.batch import LEADER_EPOCH, stamp
+from posthouse.storage.files.commits.background_worker import BackgroundWorker
+from posthouse.storage.files.commits.checkpoints import Checkpoints
+from posthouse.storage.files.commits.flusher import Commit, Flusher, Step, Trimming, Written
+from posthouse.storage.files.segments.logs import Logs
+from posthouse.storage.files.segments.partition_log import Placement, Repetition
+from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
+from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
+
+
+class Commits:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        logs: Logs,
+        flusher: Flusher,
+        checkpoints: Checkpoints,
+        background: BackgroundWorker,
+        *,
+        on_fenced: Callable[[StorageFenced], None],
+    ) -> None:
+        self._clock = clock
+        self._logs = logs
+        self._flusher = flusher
+        self._checkpoints = checkpoints
+        self._background = background
+        self._on_fenced = on_fenced
+        self._gathered: list[Commit] = []
+        self._generation = 0
+        self.unwritten_bytes = 0
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._flusher.start(self._on_written)
+
+    def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        for operation in operations:
+            self._check(operation)
+        now = self._clock.now_ms()
+        steps: list[Step] = []
+        size = 0
+        for operation in operations:
+            if isinstance(operation, Append):
+                placed = self._place(operation, now)
+                if isinstance(placed, Placement):
+                    size += operation.header.length
+                steps.append(placed)
+            elif isinstance(operation, Refer):
+                append = operation.as_append()
+                if append is None:
+                    owner = self._logs[operation.partition]
+                    steps.append(Repetition(owner, owner.next_offset))
+                else:
+                    steps.append(self._place(append, now))
+                    size += append.header.length
+            elif isinstance(operation, Trim):
+                owner = self._logs[operation.partition]
+                # Bounded now, not when it is written: replay must come to the same result.
+                steps.append(Trimming(owner, min(operation.offset, owner.next_offset)))
+            else:
+                steps.append(operation)
+        done: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        if not self._gathered:
+            self._loop.call_soon(self._submit)
+        self._gathered.append(Commit(steps, size, self._generation, done))
+        self.unwritten_bytes += size
+        return done
+
+    def _place(self, append: Append, now_ms: int) -> Placement | Repetition:
+        placed = self._logs[append.partition].place(append.batch, append.header, now_ms)
+        if isinstance(placed, Placement):
+            stamp(append.batch, placed.base_offset, LEADER_EPOCH)
+            append.base_offset = placed.base_offset
+        return placed
+
+    def _check(self, operation: Operation) -> None:
+        """Everything that could refuse it, before anything of the commit has had an effect."""
+        if isinstance(operation, Put):
+            return
+        owner = self._logs[operation.partition]
+        if isinstance(operation, Append) and operation.header.producer_id >= 0:
+            try:
+                owner.producers.repeated(operation.header)
+            except PosthouseError as error:
+                raise OperationRefused(operation, error) from None
+
+    def _submit(self) -> None:
+        """Hand over what this turn of the event loop committed, as one."""
+        if self._gathered:
+            self._flusher.submit(self._gathered)
+            self._gathered = []
+
+    async def drain(self) -> None:
+        """Return when everything that was committed so far is written, or has failed."""
+        self._submit()
+        await self._flusher.perform(lambda: None)
+
+    def _on_written(self, written: Written) -> None:
+        self._loop.call_soon_threadsafe(self._written, written)
+
+    def _written(self, written: Written) -> None:
+        if written.error is not None:
+            self._roll_back(written, written.error)
+            return
+        size = 0
+        for commit in written.commits:
+            outcomes = [self._completed(step) for step in commit.steps]
+            size += commit.size
+            if not commit.done.done():
+                commit.done.set_result(outcomes)
+        self.unwritten_bytes -= size
+        self._checkpoints.written(written.frame, written.journalled, size)
+
+    def _completed(self, step: Step) -> Outcome:
+        if isinstance(step, Put):
+            self._checkpoints.state[int(step.space), step.key] = step.value
+            return PUT_DONE
+        owner = step.log
+        if isinstance(step, Repetition):
+            return Outcome(step.base_offset, owner.start)
+        self._checkpoints.changed[owner] = None
+        if isinstance(step, Placement):
+            step.durable()
+            return Outcome(step.base_offset, owner.start)
+        self._background.remove(owner.trim(step.offset))
+        return Outcome(owner.start, owner.start)
+
+    def _roll_back(self, written: Written, error: PosthouseError) -> None:
+        if isinstance(error, StorageFenced):
+            self._on_fenced(error)
+        if written.commits[-1].generation == self._generation:
+            self._generation += 1
+            for owner in self._logs.values():
+                owner.roll_back()
+            void, self._gathered = self._gathered, []
+        else:
+            void = []
+        for commit in [*written.commits, *void]:
+            self.unwritten_bytes -= commit.size
+            if not commit.done.done():
+                commit.done.set_exception(error)

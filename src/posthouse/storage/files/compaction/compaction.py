@@ -1,0 +1,231 @@
+"""One pass of compaction over a partition: which segments, the keys in them, and what is written instead.
+
+A pass looks at closed segments that the catalog knows in full, below the last stable offset. It collects the
+latest offset of each key in the *dirty* part, where no pass has been, as far as its memory reaches, and then
+goes through all segments from the start of the log. Neighbours that fit into one segment become one.
+
+The swap, one group of segments after the other, first to last:
+
+    1  the new file is written as `….log.part` and synced, renamed, its directory synced   (segment_writer)
+    2  one transaction of the catalog takes the rows of the old files out and that of the new one in
+    3  the event loop reads from the new one; the old files are removed
+
+A crash before 2 leaves the old files as they are, and a new one that no row names; a crash after 2 leaves old
+ones that no row names. Recovery removes both. Stopping between two groups is fine as well: what a group lost
+has a later record behind it, in whichever file that is. A marker or tombstone goes only after everything that
+needs it, because groups are swapped in order.
+
+Everything here blocks; nothing changes a Segment that others see. Other threads, the event loop first, get
+their turn between two batches.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from posthouse.model.errors import CorruptBatch, RecordTooLarge
+from posthouse.records.batch import BatchHeader
+from posthouse.records.record import body_of
+from posthouse.records.spans import iter_spans
+from posthouse.storage.cleaning.batch_cleaner import NO_HORIZON, BatchCleaner, Rules
+from posthouse.storage.cleaning.key_map import KeyMap
+from posthouse.storage.files.segments.partition_log import PartitionLog
+from posthouse.storage.files.segments.reader import Reader, Step, walk
+from posthouse.storage.files.segments.segment import Segment, segment_name
+from posthouse.storage.files.segments.writer import SegmentWriter
+from posthouse.storage.files.system.disk import Disk
+from posthouse.storage.files.system.open_files import OpenFiles
+
+
+class Stopped(Exception):
+    """The pass is not wanted any more."""
+
+
+class _Damaged(Exception):
+    """A segment has bytes that are no batches: it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A segment and the first offset behind it."""
+
+    segment: Segment
+    end_offset: int
+
+    @property
+    def is_clean(self) -> bool:
+        return self.segment.clean_to >= self.end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """What becomes of a group: a new segment in place of the old ones, or one that needed no change."""
+
+    sources: tuple[Segment, ...]
+    segment: Segment | None
+    clean_to: int
+    horizon: int
+
+
+class Pass:
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        owner: PartitionLog,
+        sources: list[Source],
+        rules: Rules,
+        *,
+        map_bytes: int,
+        stopped: threading.Event,
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._directory = owner.directory
+        self._partition = owner.id.index
+        self._config = owner.config
+        self._generation = 1 + max((each.generation for each in owner.segments), default=0)
+        self._sources = sources
+        self._rules = rules
+        self._keys = KeyMap(map_bytes)
+        self._stopped = stopped
+        self._cleaner = BatchCleaner(rules, self._keys, rules.dirty_from)
+        self.clean_to = rules.dirty_from
+
+    @property
+    def is_partial(self) -> bool:
+        """Memory did not reach for all of it."""
+        return self.clean_to < self._sources[-1].end_offset
+
+    @property
+    def forgotten(self) -> list[int]:
+        """Abort markers whose transactions need not be listed any more, once all groups are swapped."""
+        return self._cleaner.forgotten
+
+    def collect_keys(self) -> None:
+        """Must be called first."""
+        for source in self._sources:
+            if source.is_clean:
+                continue
+            self.clean_to = self._collect(source)
+            if self.clean_to < source.end_offset:
+                break
+        self._cleaner = BatchCleaner(self._rules, self._keys, self.clean_to)
+
+    def _collect(self, source: Source) -> int:
+        """The first offset that was not looked at."""
+        with self._opened(source.segment) as read:
+            for step in self._walk(read, source):
+                header = step.header
+                if header is None or header.base_offset < self._rules.dirty_from:
+                    continue
+                if not header.is_control and not self._rules.aborted.covers(header):
+                    self._put(step, header)
+                if self._keys.is_full:
+                    return header.next_offset
+        return source.end_offset
+
+    def _put(self, step: Step, header: BatchHeader) -> None:
+        try:
+            spans = list(iter_spans(body_of(step.batch, header), header))
+        except (CorruptBatch, RecordTooLarge):
+            return  # the cleaner keeps such a batch whole, and says so
+        put, base = self._keys.put, header.base_offset
+        for span in spans:
+            if span.key is not None:
+                put(span.key, base + span.offset_delta)
+
+    def groups(self) -> Iterator[list[Source]]:
+        """Neighbours that will fit into one segment, in order; those that are damaged are alone."""
+        group: list[Source] = []
+        size = 0
+        for source in self._sources:
+            if source.segment.base_offset >= self.clean_to:
+                break
+            fits = size + source.segment.batch_bytes <= self._config.segment_bytes
+            if group and (not fits or source.segment.damage or group[-1].segment.damage):
+                yield group
+                group, size = [], 0
+            group.append(source)
+            size += source.segment.batch_bytes
+        if group:
+            yield group
+
+    def clean(self, group: list[Source]) -> list[Cleaned]:
+        """Groups must come in order."""
+        first = group[0].segment
+        path = f"{self._directory}/{segment_name(self._partition, first.base_offset, self._generation)}"
+        interval = self._config.index_interval_bytes
+        self._cleaner.take_horizon()
+        with ExitStack() as opened:
+            only = opened.enter_context(self._opened(first)) if len(group) == 1 else None
+            writer = SegmentWriter(self._disk, path, first.base_offset, interval, only, first.first_position)
+            try:
+                for source in group:
+                    self._rewrite(source, writer)
+                is_new = writer.finish(group[-1].end_offset)
+            except _Damaged:
+                writer.abandon()
+                self._cleaner.may_forget = False
+                return [self._unchanged(source, NO_HORIZON) for source in group]
+            except BaseException:
+                writer.abandon()
+                raise
+        horizon = self._cleaner.take_horizon()
+        return [self._replaced(group, writer, horizon) if is_new else self._unchanged(group[0], horizon)]
+
+    def _rewrite(self, source: Source, writer: SegmentWriter) -> None:
+        with self._opened(source.segment) as read:
+            for step in self._walk(read, source):
+                if step.header is None:
+                    raise _Damaged
+                batch = step.batch
+                left = self._cleaner.clean(batch, step.header)
+                if left is None:
+                    writer.drop(step.header)
+                else:
+                    writer.keep(left, step.header, is_changed=left is not batch)
+
+    def _unchanged(self, source: Source, horizon: int) -> Cleaned:
+        return Cleaned(
+            sources=(source.segment,),
+            segment=None,
+            clean_to=min(self.clean_to, source.end_offset),
+            horizon=horizon,
+        )
+
+    def _replaced(self, group: list[Source], writer: SegmentWriter, horizon: int) -> Cleaned:
+        clean_to = min(self.clean_to, group[-1].end_offset)
+        segment = Segment(
+            self._directory,
+            self._partition,
+            group[0].segment.base_offset,
+            created_ms=group[-1].segment.created_ms,
+            interval=self._config.index_interval_bytes,
+            size=writer.size,
+            index_size=writer.index_size,
+            generation=self._generation,
+            clean_to=clean_to,
+            horizon=horizon,
+        )
+        segment.index = writer.index
+        sources = tuple(source.segment for source in group)
+        return Cleaned(sources=sources, segment=segment, clean_to=clean_to, horizon=horizon)
+
+    def _walk(self, read: Reader, source: Source) -> Iterator[Step]:
+        segment = source.segment
+        for step in walk(read, 0, segment.size, segment.base_offset, source.end_offset):
+            if self._stopped.is_set():
+                raise Stopped
+            yield step
+            time.sleep(0)  # lets go of the interpreter: whoever waits for it goes first
+
+    @contextmanager
+    def _opened(self, segment: Segment) -> Iterator[Reader]:
+        file = self._files.acquire(segment.path)
+        try:
+            yield lambda size, position: self._disk.read(file.handle, size, position)
+        finally:
+            self._files.release(file)

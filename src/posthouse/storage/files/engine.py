@@ -1,0 +1,360 @@
+"""Storage on local files: catalog, journal and segments behind the storage interface.
+
+The event loop owns what is known (topics, logs, offsets); the flusher thread owns the journal; the background
+thread does what may take long (catalog, checkpoints, removing files). They meet in messages only.
+
+What is here is how the parts are put together, opened and closed, and who may ask for what and when.
+"""
+
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.files.catalog.catalog import Catalog
+from posthouse.storage.files.catalog.rows import SegmentRow
+from posthouse.storage.files.commits.background_worker import BackgroundWorker
+from posthouse.storage.files.commits.checkpoint import Checkpoint
+from posthouse.storage.files.commits.checkpoints import Checkpoints
+from posthouse.storage.files.commits.commits import Commits
+from posthouse.storage.files.commits.flusher import Displaced, Flusher
+from posthouse.storage.files.compaction.compactor import MAP_BYTES, Compactor, Host
+from posthouse.storage.files.definitions import Definitions
+from posthouse.storage.files.journal.journal import Journal
+from posthouse.storage.files.reads import Reads
+from posthouse.storage.files.recovery.recovery import Recovery
+from posthouse.storage.files.recovery.tails import Recovered
+from posthouse.storage.files.retention import Retention
+from posthouse.storage.files.segments.header import check_identity
+from posthouse.storage.files.segments.logs import Logs
+from posthouse.storage.files.system.data_directory import DataDirectory, OsDataDirectory
+from posthouse.storage.files.system.disk import Disk, OsDisk, SyncFailed
+from posthouse.storage.files.system.open_files import OpenFiles
+from posthouse.storage.files.system.workers import Threads, Workers
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
+from posthouse.storage.spaces import Space
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 1.0
+"""How often the data directory is looked at while nothing is written."""
+
+
+class FileStorage:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: Clock,
+        defaults: TopicConfig | None = None,
+        journal_bytes: int = 64 * 1024 * 1024,
+        open_files: int = 512,
+        checkpoint_seconds: float = 60.0,
+        producer_expiry_ms: int = 24 * 3600 * 1000,
+        compaction_map_bytes: int = MAP_BYTES,
+        disk: Disk | None = None,
+        data_directory: DataDirectory | None = None,
+        workers: Workers | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._defaults = defaults or TopicConfig()
+        self._random_bytes = random_bytes
+        self._disk = disk or OsDisk()
+        self._data_directory = data_directory or OsDataDirectory(directory)
+        workers = workers or Threads()
+        self._files = OpenFiles(self._disk, open_files, partial(check_identity, self._disk))
+        self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
+        self._flusher = Flusher(
+            self._disk, self._files, self._journal, workers, clock, lost=self._data_directory.lost
+        )
+        self._background = BackgroundWorker(self._disk, self._files, workers)
+        self._catalog = Catalog(self._data_directory)
+        self._logs = Logs(str(directory))
+        self._checkpoints = Checkpoints(
+            self,
+            self._logs,
+            self._flusher,
+            self._journal,
+            journal_bytes=journal_bytes,
+            seconds=checkpoint_seconds,
+        )
+        self._reads = Reads(self._disk, self._files, self._checkpoints.touch, workers)
+        self._commits = Commits(
+            clock, self._logs, self._flusher, self._checkpoints, self._background, on_fenced=self._on_fenced
+        )
+        self._retention = Retention(clock, self._logs, self.commit, producer_expiry_ms=producer_expiry_ms)
+        self._compactor = Compactor(
+            self._disk,
+            self._files,
+            clock,
+            self._compaction_host(),
+            workers,
+            map_bytes=compaction_map_bytes,
+        )
+        self._definitions = Definitions(
+            str(directory),
+            self._disk,
+            self._files,
+            self._catalog,
+            self._background,
+            self._logs,
+            self._checkpoints,
+            leave=self._leave,
+        )
+        self._recovered_state: dict[int, dict[bytes, bytes]] = {}
+        self._state: PosthouseError | None = StorageClosed("the storage is not open")
+        self._cluster_id = ""
+        self._watching: asyncio.TimerHandle | None = None
+        self._has_lost_commits = False
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def has_lost_commits(self) -> bool:
+        return self._has_lost_commits
+
+    async def forget_lost_commits(self) -> None:
+        self._check_open()
+        await self._background.do(self._catalog.set_lost_commits, False)
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]:
+        return self._definitions.topics
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        recovered = await self._background.do(self._recover)
+        self._logs.update(recovered.logs)
+        self._recovered_state = recovered.state
+        self._has_lost_commits = recovered.has_lost_commits
+        self._checkpoints.changed = recovered.changed
+        self._checkpoints.state = recovered.state_changes
+        self._checkpoints.frame = recovered.next_frame - 1
+        self._commits.start()
+        self._state = None
+        if self._checkpoints.has_work or self._journal.has_old_files or recovered.has_gap:
+            await self.checkpoint()
+        self._checkpoints.schedule()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Look at the data directory also while nothing is written, so that the operator hears of it."""
+        if self._state is None:
+            self._flusher.run(self._look)
+            self._watching = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch)
+
+    def _look(self) -> None:
+        """On the flusher's thread."""
+        try:
+            self._flusher.check_places()
+        except Displaced as error:
+            fenced = self._flusher.fence_displaced(error)
+            self._loop.call_soon_threadsafe(self._on_fenced, fenced)
+
+    async def _check_places(self) -> None:
+        """What the catalog was told must not be acknowledged either, if the next start would not find it."""
+        try:
+            await self._flusher.perform(self._flusher.check_places)
+        except Displaced as error:
+            fenced = self._flusher.fence_displaced(error)
+            self._on_fenced(fenced)
+            raise fenced from error
+
+    def _recover(self) -> Recovered:
+        try:
+            self._data_directory.acquire()
+            for name in ("journal", "topics"):
+                self._disk.make_directory(str(self._directory / name))
+            # Also where nothing is new: a process that was killed may have made what is in them.
+            for path in (self._directory, self._directory / "topics"):
+                self._disk.sync_directory(str(path))
+            contents = self._catalog.open(self._new_cluster_id)
+            self._cluster_id = contents.cluster_id
+            rows = [row for row in contents.topics if not row.deleted]
+            self._definitions.topics = {row.id: row.topic(self._defaults) for row in rows}
+            self._definitions.finish_deleting([row.id for row in contents.topics if row.deleted])
+            logs = Logs(str(self._directory), self._definitions.topics.values())
+            names = {row.id: row.name for row in rows}
+            recovery = Recovery(
+                self._disk, self._files, str(self._directory), logs, names, self._clock.now_ms()
+            )
+            recovered = recovery.run(contents)
+            if recovered.has_lost_commits and not contents.has_lost_commits:
+                self._catalog.set_lost_commits(True)
+            self._journal.start(recovered.next_frame)
+            self._catalog.set_started(has_head=self._journal.has_head)
+            self._data_directory.watch()
+        except BaseException as error:
+            self._catalog.close()
+            self._data_directory.release()
+            if isinstance(error, OSError | SyncFailed):
+                raise Unavailable(
+                    f"{self._directory} cannot be opened: {error}; check that the broker's user may read and "
+                    "write everything in it, and look at the system's log for errors of the disk"
+                ) from error
+            raise
+        return recovered
+
+    def _new_cluster_id(self) -> str:
+        return base64.urlsafe_b64encode(self._random_bytes(16)).decode().rstrip("=")
+
+    async def close(self) -> None:
+        if isinstance(self._state, StorageClosed):
+            return
+        fenced = self._state is not None
+        self._state = StorageClosed("the storage is closed")
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._compactor.close()
+        await self._commits.drain()
+        await self._checkpoints.stop()
+        if not fenced:  # a sync that is asked for again after it failed would lie
+            await self.checkpoint()
+        await self._background.do(self._reads.close)  # before the files that they read from
+        await self._background.do(self._close, not fenced and not self._checkpoints.has_work)
+        self._background.close()
+
+    def _close(self, clean: bool) -> None:
+        self._flusher.stop()
+        try:
+            if clean:
+                self._catalog.set_clean()
+            self._journal.close(everything_checkpointed=clean)
+        except (OSError, SyncFailed, PosthouseError) as error:
+            log.warning("the next start has to look at the journal: %s", error)
+        finally:
+            self._catalog.close()
+            self._files.close()
+            self._data_directory.release()
+
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        self._check_writable()
+        await self._definitions.put(topics, state)
+        await self._check_places()
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        self._definitions.adopt(topics)
+
+    async def update_topic(self, topic: Topic) -> None:
+        self._check_writable()
+        await self._definitions.put([topic])
+        await self._check_places()
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        self._check_open()
+        await self._definitions.delete(topics)
+
+    async def _leave(self, topics: Sequence[TopicId]) -> None:
+        """Return when nothing of these topics is being written or compacted."""
+        await self._compactor.leave(topics)
+        await self._commits.drain()
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        if self._state is not None:  # written out: this is called for every produce request
+            raise self._state
+        return self._commits.add(operations)
+
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        return self._recovered_state.pop(space, {})
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        return self._logs[partition].bounds
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return self._commits.unwritten_bytes
+
+    def size(self, partition: PartitionId) -> int:
+        return self._logs[partition].size
+
+    async def read(
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
+    ) -> Slice:
+        self._check_open()
+        return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        return self._logs[partition].producers.aborted_between(start, end)
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        return self._logs[partition].producers.active()
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        self._check_open()
+        return await self._reads.find_timestamp(self._logs[partition], timestamp)
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        self._check_open()
+        return await self._reads.find_max_timestamp(self._logs[partition])
+
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
+        self._check_writable()
+        return await self._retention.enforce(archived, needed)
+
+    async def compact(self, needed: Needed = nothing_needed) -> None:
+        self._check_writable()
+        await self._compactor.run(self._logs.values(), needed)
+
+    def _compaction_host(self) -> Host:
+        async def replace_rows(partition: PartitionId, bases: list[int], row: SegmentRow) -> None:
+            await self._background.do(self._catalog.replace_segments, partition, bases, row)
+
+        return Host(
+            checkpoint=self._checkpoints.make,
+            one_checkpoint=self._checkpoints.one_at_a_time,
+            replace_rows=replace_rows,
+            has=self._logs.has,
+            changed=self._checkpoints.touch,
+            let_go=self._background.remove,
+            fence=self.fence,
+        )
+
+    async def checkpoint(self) -> None:
+        """Make everything that is committed independent of the journal."""
+        await self._checkpoints.make()
+
+    async def write_checkpoint(self, taken: Checkpoint) -> None:
+        await self._background.do(taken.write, self._disk, self._files, self._catalog, str(self._directory))
+
+    @property
+    def is_writable(self) -> bool:
+        return self._state is None
+
+    def fence(self, reason: str) -> None:
+        self._on_fenced(self._flusher.fence(reason))
+
+    def _on_fenced(self, error: StorageFenced) -> None:
+        if not isinstance(self._state, StorageClosed):
+            self._state = error
+
+    def _check_open(self) -> None:
+        if isinstance(self._state, StorageClosed):
+            raise self._state
+
+    def _check_writable(self) -> None:
+        if self._state is not None:
+            raise self._state

@@ -1,0 +1,57 @@
+"""Files that a crash in the middle of compaction left behind.
+
+A file goes only if what it holds is held by files that the catalog names: all of those of its partition
+must be there, in full. Then the others are known to be
+
+- `….log.part`: never finished;
+- a generation that no row names: finished and not counted, or replaced by a later one;
+- a file without a generation inside a segment that has one: what that segment was made of.
+
+Anything else stays, whoever it belongs to: a file is not worthless because a row is missing.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from posthouse.storage.files.segments.partition_log import PartitionLog
+from posthouse.storage.files.segments.segment import UNFINISHED, SegmentName, parse_segment_name
+from posthouse.storage.files.system.disk import Disk
+
+log = logging.getLogger(__name__)
+
+
+def remove_leftovers(disk: Disk, logs: Iterable[PartitionLog]) -> None:
+    """`logs` have the segments that the catalog names, and nothing of the journal yet."""
+    by_directory: dict[str, dict[int, PartitionLog]] = {}
+    for owner in logs:
+        if owner.config.is_compacted or any(segment.generation for segment in owner.segments):
+            by_directory.setdefault(owner.directory, {})[owner.id.index] = owner
+    for directory, owners in by_directory.items():
+        whole = {index for index, owner in owners.items() if _is_whole(disk, owner)}
+        for name in disk.names(directory):
+            found = parse_segment_name(name.removesuffix(".part"))
+            if found is None or found.partition not in whole:
+                continue
+            if name.endswith(UNFINISHED) or _is_replaced(found, owners[found.partition]):
+                log.info("%s/%s is left over from compaction and is removed", directory, name)
+                disk.remove(f"{directory}/{name}")
+                if not name.endswith(UNFINISHED):
+                    disk.remove(f"{directory}/{name.removesuffix('.log')}.index")
+
+
+def _is_whole(disk: Disk, owner: PartitionLog) -> bool:
+    return all(
+        not segment.misplaced and disk.size(segment.path) >= segment.size for segment in owner.segments
+    )
+
+
+def _is_replaced(file: SegmentName, owner: PartitionLog) -> bool:
+    number = bisect_right(owner.segments, file.base_offset, key=lambda segment: segment.base_offset) - 1
+    if number < 0:
+        return file.generation > 0
+    holder = owner.segments[number]
+    if (holder.base_offset, holder.generation) == (file.base_offset, file.generation):
+        return False
+    is_inside = number + 1 < len(owner.segments) or file.base_offset < owner.end
+    return file.generation > 0 or (holder.generation > 0 and is_inside)

@@ -1,0 +1,275 @@
+"""Bringing a data directory back to what was acknowledged.
+
+Catalog first: it says how far every segment counted at the last checkpoint. Then the journal: what was
+committed since. Then the tails: bytes of segments that neither of them speaks of (see `tails`).
+The work is bounded by the journal and the number of segments, of each of which the first bytes are read; the
+rest of the log is read only if the catalog is lost.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import Durability
+from posthouse.storage.files.catalog import producer_rows
+from posthouse.storage.files.catalog.rows import Contents
+from posthouse.storage.files.journal.head import Head, read_head
+from posthouse.storage.files.journal.journal import APPEND, TRIM, head_path, journal_files
+from posthouse.storage.files.journal.reader import Entry, Frame, Gap, PutEntry, read_journal
+from posthouse.storage.files.recovery.leftovers import remove_leftovers
+from posthouse.storage.files.recovery.tails import Loss, Recovered, Tails
+from posthouse.storage.files.segments.header import identity_of, remove_segment
+from posthouse.storage.files.segments.logs import Logs
+from posthouse.storage.files.segments.partition_log import PartitionLog
+from posthouse.storage.files.segments.reader import header_at
+from posthouse.storage.files.segments.segment import HEADER_BYTES, Damage, Segment
+from posthouse.storage.files.system.disk import Disk
+from posthouse.storage.files.system.open_files import OpenFiles
+from posthouse.storage.spaces import Space
+
+
+class Recovery:
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        directory: str,
+        logs: Logs,
+        names: Mapping[TopicId, str],
+        now_ms: int,
+    ) -> None:
+        """`logs` are empty. `names` are those of the topics."""
+        self._disk = disk
+        self._files = files
+        self._directory = directory
+        self._now_ms = now_ms
+        self._result = Recovered(logs)
+        self._tails = Tails(disk, files, directory, names, self._result, now_ms)
+        self._fresh_directories: dict[str, None] = {}
+
+    def run(self, contents: Contents) -> Recovered:
+        result = self._result
+        result.state = {space: each for space, each in contents.state.items() if space != Space.PRODUCERS}
+        result.has_lost_commits = contents.has_lost_commits
+        if contents.frame is None:
+            self._walk_everything()
+            # Segments tell more than these rows, which may be older: none of them may come back later.
+            for key in contents.state.get(Space.PRODUCERS, {}):
+                result.state_changes[Space.PRODUCERS.value, key] = None
+        else:
+            self._load(contents)
+            remove_leftovers(self._disk, result.logs.values())
+        result.next_frame = (contents.frame or 0) + 1
+        loss = self._replay_journal(contents)
+        if loss is Loss.FRAMES:  # frames without a sync hold batches only: commits with puts are synced
+            result.has_lost_commits = True
+        if not contents.clean:
+            for partition_log in result.logs.values():
+                self._tails.finish(partition_log, loss, has_catalog=contents.frame is not None)
+        if contents.frame is None:
+            self._keep_bounds(contents)
+        for partition_log in result.logs.values():
+            partition_log.next_offset = partition_log.end
+            if partition_log.segments and partition_log.segments[-1].size == 0:
+                # A power cut took the file of an older version: the file that is created now has a header.
+                partition_log.segments[-1].has_header = True
+        self._tails.report_doubts()
+        for directory in self._fresh_directories:
+            self._disk.sync_directory(directory)
+        return result
+
+    def _replay_journal(self, contents: Contents) -> Loss:
+        """Apply what was committed since the checkpoint; returns what is missing of it."""
+        journal = f"{self._directory}/journal"
+        head = None if contents.clean else read_head(self._disk, head_path(journal))
+        loss = self._loss_without(head, contents)
+        if loss is Loss.UNDECIDED and not journal_files(self._disk, journal):
+            self._result.report(f"{journal} is empty: frames from {self._result.next_frame} on are missing")
+            loss = Loss.FRAMES
+            self._prove_gap(self._result.next_frame)
+        gaps: list[Gap] = []
+        synced = 0 if head is None else head.synced
+        for found in read_journal(self._disk, journal, contents.frame, head):
+            if isinstance(found, Frame):
+                synced = max(synced, found.synced)
+                for entry in found.entries:
+                    if isinstance(entry, PutEntry):
+                        self._put(entry)
+                    else:
+                        self._replay(entry)
+                self._result.next_frame = found.number + 1
+            else:
+                gaps.append(found)
+                self._result.next_frame = found.next
+                self._prove_gap(found.first)
+        for gap in gaps:
+            was_synced = self._was_synced(gap, synced, head)
+            self._report_gap(gap, was_synced=was_synced)
+            if loss is not Loss.FRAMES:
+                loss = Loss.FRAMES if was_synced else Loss.UNSYNCED
+        return loss
+
+    def _prove_gap(self, first: int) -> None:
+        """Frames from `first` on are missing, perhaps of unknown number: leave out at least one number.
+
+        The name of the next journal file then proves the gap to a second recovery, if the first one is killed
+        before its checkpoint.
+        """
+        self._result.has_gap = True
+        self._result.next_frame = max(self._result.next_frame, first + 1)
+
+    def _was_synced(self, gap: Gap, synced: int, head: Head | None) -> bool:
+        """Whether more is missing than a power cut takes."""
+        if gap.first <= synced or gap.reason:  # files are allocated and synced before they get their names
+            return True
+        is_unsynced = (
+            head is not None and gap.next <= head.written + 1
+        )  # though its topic may be deleted by now
+        return not is_unsynced and not self._trusts_system
+
+    @property
+    def _trusts_system(self) -> bool:
+        """Whether frames may have been acknowledged without a sync, and a power cut may take them."""
+        return any(owner.config.durability is Durability.OS for owner in self._result.logs.values())
+
+    def _loss_without(self, head: Head | None, contents: Contents) -> Loss:
+        if head is not None or contents.clean or contents.frame is None or not contents.was_started:
+            return Loss.NOTHING
+        if contents.has_head:
+            self._result.has_lost_commits = True  # perhaps; skipping producer ids in vain costs little
+            path = head_path(f"{self._directory}/journal")
+            self._result.report(
+                f"{path} is missing or damaged: nothing tells whether the journal's end is whole. Batches "
+                "behind it are set aside"
+            )
+        return Loss.UNDECIDED
+
+    def _report_gap(self, gap: Gap, *, was_synced: bool) -> None:
+        if was_synced:
+            self._result.report(
+                f"the journal is damaged: {gap}. Batches that the segments hold are kept; what else these "
+                "commits changed is lost (committed offsets, states of transactions, acknowledgements of "
+                "queues, definitions)"
+            )
+        else:
+            self._result.report(
+                f"frames that were acknowledged without a sync (durability=os) are missing: {gap}",
+                level=logging.WARNING,
+            )
+
+    def _load(self, contents: Contents) -> None:
+        for partition_row in contents.partitions:
+            owner = self._result.logs.get(partition_row.partition)
+            if owner is not None:
+                owner.start, owner.end = partition_row.start, partition_row.end
+        for row in contents.segments:
+            owner = self._result.logs.get(row.partition)
+            if owner is None:
+                continue
+            segment = Segment(
+                owner.directory,
+                row.partition.index,
+                row.base_offset,
+                created_ms=row.created_ms,
+                interval=owner.config.index_interval_bytes,
+                size=row.size,
+                max_timestamp=row.max_timestamp,
+                index_size=row.index_size,
+                generation=row.generation,
+                clean_to=row.clean_to,
+                horizon=row.horizon,
+                has_header=row.has_header,
+            )
+            owner.segments.append(segment)
+            self._tails.check_identity(owner, segment)
+        for owner in self._result.logs.values():
+            if owner.segments and owner.segments[-1].misplaced:
+                owner.add_segment(owner.end, self._now_ms)  # or the file of another would be written to
+        for key, value in contents.state.get(Space.PRODUCERS, {}).items():
+            owner = self._result.logs.get(producer_rows.partition_of(key))
+            if owner is not None:
+                producer_rows.load(owner.producers, key, value)
+            else:  # its topic was deleted, and no checkpoint was made after that
+                self._result.state_changes[Space.PRODUCERS.value, key] = None
+
+    def _put(self, entry: PutEntry) -> None:
+        values = self._result.state.setdefault(entry.space, {})
+        if entry.value is None:
+            values.pop(entry.key, None)
+        else:
+            values[entry.key] = entry.value
+        self._result.state_changes[entry.space, entry.key] = entry.value
+
+    def _walk_everything(self) -> None:
+        """The catalog is lost: every segment is read from its first byte to its last."""
+        for owner in self._result.logs.values():
+            self._tails.take_in_files(owner)
+            if owner.segments:
+                owner.start = owner.segments[0].base_offset
+
+    def _keep_bounds(self, contents: Contents) -> None:
+        """No offset is given twice and nothing that was let go comes back, though the catalog was lost."""
+        for row in contents.partitions:
+            owner = self._result.logs.get(row.partition)
+            if owner is None:
+                continue
+            if row.end > owner.end:
+                owner.end = row.end
+                owner.add_segment(row.end, self._now_ms)
+            self._trim(owner, row.start)
+
+    def _trim(self, owner: PartitionLog, offset: int) -> None:
+        self._result.changed[owner] = None
+        for segment in owner.trim(offset):
+            remove_segment(self._disk, segment)
+
+    def _replay(self, entry: Entry) -> None:
+        owner = self._result.logs.get(PartitionId(TopicId(entry.topic), entry.partition))
+        if owner is None:
+            return  # its topic was deleted later
+        self._result.changed[owner] = None
+        if entry.kind == TRIM:
+            owner.end = max(owner.end, entry.offset)  # no trim goes beyond what there was
+            self._trim(owner, entry.offset)
+            return
+        if entry.next_offset <= owner.end:
+            return  # found already by walking the segments
+        if entry.offset > owner.end:
+            self._tails.take_in_files(owner, before=entry)
+        segment = self._tails.segment(owner, entry.segment, position=entry.position)
+        if segment.misplaced:
+            segment = owner.segments[-1]
+            entry = entry._replace(position=segment.tail)
+        if entry.offset > owner.end:
+            problem = f"{segment.path}: offsets {owner.end} to {entry.offset - 1} are missing"
+            self._tails.report_later(owner, entry.offset, problem)
+        if segment.generation:
+            # Only when the catalog is lost and the end of what compaction wrote is damaged: places in the
+            # file it was made from mean nothing in this one.
+            self._tails.report_later(owner, entry.next_offset, f"{segment.path}: its end is missing")
+            owner.end = entry.next_offset
+            return
+        if segment.tail < entry.position:
+            segment.add_damage(Damage(segment.tail, entry.position, owner.end, entry.offset))
+            segment.size = segment.next_position = entry.position
+        owner.end = max(owner.end, entry.offset)
+        if entry.kind == APPEND:
+            self._write_again(owner, segment, entry)
+        else:
+            self._tails.take_in(owner, segment, entry.position + entry.length, entry.next_offset)
+
+    def _write_again(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
+        assert entry.batch is not None
+        header = header_at(entry.batch, 0)
+        assert header is not None, "the frame's checksum covers the batch"
+        self._fresh_directories |= dict.fromkeys(self._disk.make_directory(owner.directory))
+        if entry.position <= HEADER_BYTES:
+            self._fresh_directories[owner.directory] = None
+        file = self._files.acquire(segment.path, create=True)
+        try:
+            if entry.position == HEADER_BYTES:
+                self._disk.write(file.handle, [identity_of(segment.path).header()], 0)
+            self._disk.write(file.handle, [entry.batch], entry.position)
+        finally:
+            self._files.release(file)
+        owner.found(segment, entry.position, entry.batch, header, self._now_ms)

@@ -1,0 +1,167 @@
+"""The header of a segment file: which segment it is. Files that older versions wrote have none.
+
+    offset  size  field
+         0     4  magic         "PHSG"
+         4     4  crc           CRC32C of byte 8 to 48
+         8     4  version       1
+        12    16  topic id
+        28     4  partition
+        32     8  base offset
+        40     4  generation    0, or that of the compaction that wrote the file
+        44     4  zero
+
+The path of a file says the same. Where the two differ, the file was moved or swapped with another: it is
+*misplaced*, stays as it is, and nothing of it is served. Batches of two partitions may have equal offsets and
+right checksums, so nothing else would tell. The catalog says which segments have a header: a file of an older
+version in the place of one is misplaced too. A header that is damaged or cannot be read proves nothing, and
+costs nothing.
+
+A file without a header begins with a batch, whose first bytes are an offset; none is as high as the magic.
+"""
+
+import errno
+import logging
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+from posthouse.model.errors import CorruptBatch, DataDamaged, UnsupportedFormat
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.records.batch import HEADER_SIZE, parse_header
+from posthouse.storage.files.segments.segment import HEADER_BYTES, Segment, parse_segment_name, segment_name
+from posthouse.storage.files.system.disk import Disk
+
+log = logging.getLogger(__name__)
+
+MAGIC = b"PHSG"
+VERSION = 1
+MISPLACED = ".misplaced"
+"""What the name of a file ends with that recovery had to move out of the way."""
+UNNAMED = "a segment that an older version of Posthouse wrote"
+
+_HEADER = Struct(">4sII16sIqI4x")
+_UNDER_CRC_AT = 8
+assert _HEADER.size == HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    partition: PartitionId
+    base_offset: int
+    generation: int
+
+    def __str__(self) -> str:
+        name = segment_name(self.partition.index, self.base_offset, self.generation)
+        return f"topics/{self.partition.topic.hex()}/{name}"
+
+    def header(self) -> bytes:
+        id = self.partition
+        data = bytearray(
+            _HEADER.pack(MAGIC, 0, VERSION, id.topic, id.index, self.base_offset, self.generation)
+        )
+        data[4:8] = crc32c(memoryview(data)[_UNDER_CRC_AT:]).to_bytes(4, "big")
+        return bytes(data)
+
+    @property
+    def checksum(self) -> int:
+        """What the checksums of its index begin with, so that no other segment's is taken for it."""
+        return crc32c(self.header())
+
+
+def identity_of(path: str) -> Identity:
+    """Which segment the file with this path should be."""
+    directory, _, name = path.rpartition("/")
+    parsed = parse_segment_name(name)
+    assert parsed is not None, path
+    topic = TopicId(bytes.fromhex(directory.rpartition("/")[2]))
+    return Identity(PartitionId(topic, parsed.partition), parsed.base_offset, parsed.generation)
+
+
+def index_seed(segment: Segment) -> int:
+    return identity_of(segment.path).checksum if segment.has_header else 0
+
+
+def decode_header(data: bytes | bytearray) -> Identity | None:
+    """The identity in the first bytes of a file, None if they are no whole header."""
+    if len(data) < HEADER_BYTES or data[:4] != MAGIC:
+        return None
+    _, crc, version, topic, partition, base_offset, generation = _HEADER.unpack_from(data)
+    if version != VERSION or crc32c(data[_UNDER_CRC_AT:HEADER_BYTES]) != crc:
+        return None
+    return Identity(PartitionId(TopicId(topic), partition), base_offset, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the first bytes of a segment file say."""
+
+    identity: Identity | None
+    is_batch: bool
+    """There is a batch, so that the file is one without a header."""
+
+    def misplaced(self, path: str, *, has_header: bool = False) -> Identity | str | None:
+        """Which segment this is, if it is not the one that `path` says; None if it is, or cannot be told."""
+        if self.identity is not None:
+            return None if self.identity == identity_of(path) else self.identity
+        return UNNAMED if has_header and self.is_batch else None
+
+
+_UNKNOWN = Start(None, is_batch=False)
+
+
+def start_of(data: bytes | bytearray) -> Start:
+    identity = decode_header(data)
+    try:
+        return Start(identity, identity is None and parse_header(data).base_offset >= 0)
+    except (CorruptBatch, UnsupportedFormat):
+        return Start(identity, is_batch=False)
+
+
+def read_start(disk: Disk, path: str) -> Start:
+    """The start of a file; of one that is not there, or that cannot be read there, nothing is known."""
+    try:
+        handle = disk.open(path)
+        try:
+            return start_of(disk.read(handle, HEADER_SIZE, 0))
+        finally:
+            disk.close(handle)
+    except FileNotFoundError:
+        return _UNKNOWN
+    except OSError as error:  # one bad sector must not keep the other segments from being served
+        _report_unreadable(path, error)
+        return _UNKNOWN
+
+
+def check_identity(disk: Disk, handle: int, path: str, wait: bool) -> None:
+    """Raises DataDamaged if the file that was opened as `path` is another segment."""
+    read = disk.read if wait else disk.read_now
+    try:
+        data = read(handle, HEADER_SIZE, 0)
+    except OSError as error:  # the rest of the segment may be read all the same
+        _report_unreadable(path, error)
+        return
+    if data is None:
+        raise BlockingIOError(errno.EAGAIN, "the start of the file is not in memory", path)
+    other = start_of(data).misplaced(path)
+    if other is not None:
+        raise DataDamaged(f"{path} is {other}: it was moved or swapped with another file")
+
+
+def _report_unreadable(path: str, error: OSError) -> None:
+    log.error(
+        "%s: its first bytes cannot be read (%s), so that it is not checked whether it is this segment. Look "
+        "at the system's log for errors of the disk; 'posthouse log verify' shows all damage",
+        path,
+        error,
+    )
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    """Remove its files, but no file that is another segment's."""
+    other = read_start(disk, segment.path).misplaced(segment.path)
+    if other is None:
+        disk.remove(segment.path)
+        disk.remove(segment.index_path)
+    else:
+        log.error("%s is not removed: it is %s. Move it to where it belongs", segment.path, other)

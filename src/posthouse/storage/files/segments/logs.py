@@ -1,0 +1,38 @@
+"""The logs of all partitions, and the directories that their files are in."""
+
+from collections.abc import Iterable
+
+from posthouse.model.errors import UnknownPartition
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topics import Topic
+from posthouse.storage.files.segments.partition_log import PartitionLog
+
+
+class Logs(dict[PartitionId, PartitionLog]):
+    """A dict, because every append and every read looks into it. Owned by the event loop."""
+
+    def __init__(self, directory: str, topics: Iterable[Topic] = ()) -> None:
+        self._directory = directory
+        for topic in topics:
+            self.learn(topic)
+
+    def __missing__(self, partition: PartitionId) -> PartitionLog:
+        raise UnknownPartition(f"there is no partition {partition}")
+
+    def has(self, owner: PartitionLog) -> bool:
+        """Whether it was not deleted meanwhile."""
+        return self.get(owner.id) is owner
+
+    def learn(self, topic: Topic) -> None:
+        """Make the logs that a topic does not have yet; those that it has get its settings."""
+        directory = topic_directory(self._directory, topic.id)
+        for id in topic.partition_ids():
+            owner = self.get(id)
+            if owner is None:
+                self[id] = PartitionLog(id, directory, topic.config, name=f"{topic.name}-{id.index}")
+            else:
+                owner.config = topic.config
+
+
+def topic_directory(directory: str, id: TopicId) -> str:
+    return f"{directory}/topics/{id.hex()}"

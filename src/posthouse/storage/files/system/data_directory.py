@@ -1,0 +1,140 @@
+"""What of a data directory is not reached through `Disk`: its lock, and the catalog's databases.
+
+SQLite has its own way to files, so these go together: passed in, for a simulation to keep them in memory.
+"""
+
+import logging
+import os
+import sqlite3
+from pathlib import Path
+from typing import Protocol
+
+from posthouse.model.errors import Unavailable
+from posthouse.storage.files.system.lock import DirectoryLock
+from posthouse.storage.files.system.permissions import DIRECTORY_MODE, FILE_MODE, tighten
+
+log = logging.getLogger(__name__)
+
+CATALOG = "catalog.sqlite"
+_NEEDED = ("journal", "journal.head", "topics", CATALOG, f"{CATALOG}-wal")
+"""What the broker holds on to besides the directory: removed or replaced, it would be written to in vain."""
+
+
+class DataDirectory(Protocol):
+    directory: Path
+
+    def acquire(self) -> None:
+        """Make the directory if need be, and keep other brokers out of it."""
+
+    def release(self) -> None: ...
+
+    def watch(self) -> None:
+        """Remember which files and directories these are. The catalog is open."""
+
+    def lost(self) -> str | None:
+        """What was removed or replaced since `watch`, as a sentence; None while everything is there."""
+
+    def connect(self, name: str) -> sqlite3.Connection:
+        """A connection in autocommit mode that any one thread at a time may use."""
+
+    def has(self, name: str) -> bool: ...
+
+    def has_topics(self) -> bool:
+        """Whether there are files of any."""
+
+    def write(self, name: str, data: bytes) -> None: ...
+
+    def replace(self, old: str, new: str) -> None: ...
+
+    def remove(self, name: str) -> None:
+        """It is fine if it is not there."""
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+class OsDataDirectory:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = DirectoryLock(directory)
+        self._watched: dict[Path, tuple[int, int]] = {}
+
+    def acquire(self) -> None:
+        is_new = not self.has(CATALOG)
+        self._make_directory(self.directory)
+        if is_new:
+            # Whoever made it, nobody may have synced its name, and all that is in it would go with that.
+            self._sync_name()
+        self._lock.acquire()
+        tighten(self.directory)
+
+    def _make_directory(self, path: Path) -> None:
+        if not path.is_dir():
+            self._make_directory(path.parent)
+            path.mkdir(DIRECTORY_MODE if path == self.directory else 0o777, exist_ok=True)
+            _sync(path.parent)
+
+    def _sync_name(self) -> None:
+        parent = self.directory.absolute().parent
+        try:
+            _sync(parent)
+        except PermissionError as error:
+            log.warning("nobody can tell whether the name of %s is durable: %s", self.directory, error)
+
+    def release(self) -> None:
+        self._watched = {}
+        self._lock.release()
+
+    def watch(self) -> None:
+        paths = [self.directory, *(self.directory / name for name in _NEEDED)]
+        self._watched = {path: _identity(path) for path in paths if path.exists()}
+
+    def lost(self) -> str | None:
+        for path, known in self._watched.items():
+            try:
+                is_same = _identity(path) == known
+            except OSError as error:
+                return f"{path} is gone ({error.strerror})"
+            if not is_same:
+                return f"{path} is not the one that it was when the broker started"
+        if self._watched:
+            try:
+                self._lock.renew()
+            except (OSError, Unavailable) as error:
+                return f"the lock is lost ({error})"
+        return None
+
+    def connect(self, name: str) -> sqlite3.Connection:
+        # Made here: SQLite gives its files the rights of the database, and a new one those of the umask.
+        os.close(os.open(self.directory / name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        return sqlite3.connect(self.directory / name, isolation_level=None, check_same_thread=False)
+
+    def has(self, name: str) -> bool:
+        return (self.directory / name).exists()
+
+    def has_topics(self) -> bool:
+        topics = self.directory / "topics"
+        return topics.is_dir() and any(topics.iterdir())
+
+    def write(self, name: str, data: bytes) -> None:
+        handle = os.open(
+            self.directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE
+        )
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+
+    def replace(self, old: str, new: str) -> None:
+        (self.directory / old).replace(self.directory / new)
+
+    def remove(self, name: str) -> None:
+        (self.directory / name).unlink(missing_ok=True)

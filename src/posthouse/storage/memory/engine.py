@@ -1,0 +1,322 @@
+"""A storage that forgets: the same promises but for durability. For tests and throw-away brokers."""
+
+import asyncio
+import base64
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    CorruptBatch,
+    OffsetOutOfRange,
+    PosthouseError,
+    RecordTooLarge,
+    StorageClosed,
+    UnknownPartition,
+)
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.records.batch import LEADER_EPOCH, Readable, stamp
+from posthouse.records.control import is_commit
+from posthouse.records.record import Record, iter_records
+from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
+from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
+from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
+from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
+from posthouse.storage.retention import (
+    KeptElsewhere,
+    Needed,
+    checked_archived,
+    nothing_elsewhere,
+    nothing_needed,
+)
+from posthouse.storage.spaces import Space
+
+
+class _Log:
+    """The batches of one partition; `bases` mirrors their base offsets for bisection."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.size = 0
+        self.bases: list[int] = []
+        self.batches: list[StoredBatch] = []
+        self.producers = ProducerTable()
+        self._compacted = Progress()
+
+    @property
+    def bounds(self) -> Bounds:
+        first_open = self.producers.first_open()
+        return Bounds(self.start, self.end, self.end if first_open is None else first_open)
+
+    def append(self, append: Append, now_ms: int) -> int:
+        base = self.end
+        header = append.header
+        if header.producer_id >= 0:
+            repeated = self.producers.repeated(header)
+            if repeated is not None:
+                return repeated
+            after = self.producers.place(header, base, now_ms)
+            aborts = header.is_control and not is_commit(append.batch)
+            self.producers.written(header.producer_id, after, base, aborts=aborts)
+        stamp(append.batch, base, LEADER_EPOCH)
+        append.base_offset = base
+        header = header._replace(base_offset=base)
+        self.bases.append(base)
+        self.batches.append(StoredBatch(bytes(append.batch), header, now_ms))
+        self.end = base + header.last_offset_delta + 1
+        self.size += header.length
+        return base
+
+    def trim(self, offset: int) -> None:
+        self.start = max(self.start, min(offset, self.end))
+        keep = next(
+            (index for index, batch in enumerate(self.batches) if batch.header.last_offset >= self.start),
+            len(self.batches),
+        )
+        self.size -= sum(batch.header.length for batch in self.batches[:keep])
+        del self.bases[:keep], self.batches[:keep]
+        self.producers.trim(self.start)
+
+    def compact(self, config: TopicConfig, now_ms: int, needed: int | None) -> None:
+        bounds = self.bounds
+        if needed is not None:
+            bounds = replace(bounds, stable=min(bounds.stable, needed))
+        self._compacted = compact(self.batches, bounds, self.producers, config, self._compacted, now_ms)
+        self.bases = [batch.header.base_offset for batch in self.batches]
+        self.size = sum(batch.header.length for batch in self.batches)
+
+    def whole_batches_before(self, offset: int) -> int:
+        """The highest start that lets whole batches go and nothing from `offset` on."""
+        ends = (batch.header.next_offset for batch in self.batches)
+        return max((end for end in ends if end <= offset), default=self.start)
+
+    def between(self, offset: int, end: int) -> Iterator[StoredBatch]:
+        """The batches from the one that holds `offset` to the last that begins before `end`."""
+        for index in range(max(bisect_right(self.bases, offset) - 1, 0), len(self.batches)):
+            if self.bases[index] >= end:
+                return
+            yield self.batches[index]
+
+
+class MemoryStorage:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[TopicId, Topic] = {}
+        self._logs: dict[PartitionId, _Log] = {}
+        self._closed = False
+        self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self._closed = True
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def has_lost_commits(self) -> bool:
+        return False
+
+    async def forget_lost_commits(self) -> None:
+        """Memory loses all or nothing."""
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]:
+        return self._topics
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return 0
+
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        self._check_open()
+        for topic in topics:
+            await self.update_topic(topic)
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        self._topics |= {topic.id: topic for topic in topics}
+
+    async def update_topic(self, topic: Topic) -> None:
+        self._check_open()
+        self._topics[topic.id] = topic
+        for partition in topic.partition_ids():
+            self._logs.setdefault(partition, _Log())
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        self._check_open()
+        for topic_id in topics:
+            topic = self._topics.pop(topic_id, None)
+            for partition in topic.partition_ids() if topic else ():
+                self._logs.pop(partition, None)
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        self._check_open()
+        for operation in operations:
+            self._check_operation(operation)
+        now = self._clock.now_ms()
+        outcomes = []
+        for operation in operations:
+            if isinstance(operation, Append):
+                log = self._log(operation.partition)
+                outcomes.append(Outcome(log.append(operation, now), log.start))
+            elif isinstance(operation, Refer):
+                log = self._log(operation.partition)
+                append = operation.as_append()
+                offset = log.end if append is None else log.append(append, now)
+                outcomes.append(Outcome(offset, log.start))
+            elif isinstance(operation, Trim):
+                log = self._log(operation.partition)
+                log.trim(operation.offset)
+                outcomes.append(Outcome(log.start, log.start))
+            else:
+                outcomes.append(PUT_DONE)
+        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        done.set_result(outcomes)
+        return done
+
+    def _check_operation(self, operation: Operation) -> None:
+        if isinstance(operation, Put):
+            return
+        log = self._log(operation.partition)
+        if isinstance(operation, Append) and operation.header.producer_id >= 0:
+            try:
+                log.producers.repeated(operation.header)
+            except PosthouseError as error:
+                raise OperationRefused(operation, error) from None
+
+    def take_state(self, space: Space) -> dict[bytes, bytes]:
+        return {}
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        log = self._log(partition)
+        return log.bounds
+
+    def size(self, partition: PartitionId) -> int:
+        return self._log(partition).size
+
+    async def read(
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
+    ) -> Slice:
+        self._check_open()
+        log = self._log(partition)
+        if not log.start <= offset <= log.end:
+            raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        bounds = log.bounds
+        end = bounds.stable if stable_only else bounds.end
+        chunks: list[bytes] = []
+        room = max_bytes
+        for batch in log.between(offset, end) if offset < end else ():
+            if batch.header.length > room and (chunks or not at_least_one):
+                break
+            chunks.append(batch.data)
+            room -= batch.header.length
+        return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), bounds)
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        return self._log(partition).producers.aborted_between(start, end)
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        return self._log(partition).producers.active()
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        self._check_open()
+        log = self._log(partition)
+        for batch in log.batches:
+            if batch.header.max_timestamp < timestamp:
+                continue
+            for record in _readable(batch.data):
+                if record.timestamp >= timestamp and record.offset >= log.start:
+                    return TimestampedOffset(record.offset, record.timestamp)
+        return None
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        self._check_open()
+        log = self._log(partition)
+        times = [
+            record.timestamp
+            for batch in log.batches
+            for record in _readable(batch.data)
+            if record.offset >= log.start
+        ]
+        return await self.find_timestamp(partition, max(times)) if times else None
+
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
+        self._check_open()
+        now = self._clock.now_ms()
+        held_back: dict[PartitionId, int] = {}
+        for topic in list(self._topics.values()):
+            for partition in topic.partition_ids():
+                log = self._logs[partition]
+                start = wanted = _expired_before(log, topic, now, archived(partition))
+                if wanted > log.start and (lowest := needed(partition)) is not None:
+                    start = min(wanted, log.whole_batches_before(lowest))
+                if start < wanted:
+                    held_back[partition] = wanted
+                log.trim(start)
+        return held_back
+
+    async def compact(self, needed: Needed = nothing_needed) -> None:
+        self._check_open()
+        now = self._clock.now_ms()
+        for topic in list(self._topics.values()):
+            if topic.config.is_compacted:
+                for partition in topic.partition_ids():
+                    self._logs[partition].compact(topic.config, now, needed(partition))
+
+    def _log(self, partition: PartitionId) -> _Log:
+        log = self._logs.get(partition)
+        if log is None:
+            raise UnknownPartition(f"there is no partition {partition}")
+        return log
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageClosed("the storage is closed")
+
+
+def _expired_before(log: _Log, topic: Topic, now: int, archived: int) -> int:
+    """Every batch is its own segment here, so retention is exact; the last is the one that is not closed."""
+    config = topic.config
+    if not config.is_deleted:
+        return log.start
+    excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
+    local_excess = log.size - config.retention_local_bytes if config.retention_local_bytes >= 0 else 0
+    archived = checked_archived(archived, log.bounds)
+    start = log.start
+    for number, batch in enumerate(log.batches):
+        newest = batch.header.max_timestamp if batch.header.max_timestamp >= 0 else batch.created_ms
+        too_old = 0 <= config.retention_ms < now - newest
+        old_here = 0 <= config.retention_local_ms < now - newest
+        closed = number < len(log.batches) - 1 and batch.header.last_offset < archived
+        archived_here = closed and (old_here or local_excess >= batch.header.length)
+        if not too_old and excess < batch.header.length and not archived_here:
+            break
+        start = batch.header.last_offset + 1
+        excess -= batch.header.length
+        local_excess -= batch.header.length
+    return start
+
+
+def _readable(batch: Readable) -> Iterator[Record]:
+    """The records, if a producer did not send something that nobody can read."""
+    try:
+        yield from iter_records(batch)
+    except (CorruptBatch, RecordTooLarge):
+        return

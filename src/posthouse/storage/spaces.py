@@ -1,0 +1,31 @@
+"""The spaces of the broker's state. Their numbers are stored: a new one gets a new number."""
+
+from enum import IntEnum
+
+
+class Space(IntEnum):
+    """Kinds of broker state that storage keeps as keys and values without knowing what they mean."""
+
+    OFFSETS = 1
+    TRANSACTIONS = 2
+    TRANSACTION_OFFSETS = 3
+    PRODUCER_IDS = 4
+    GROUPS = 5
+    PRODUCERS = 6
+    """What partitions remember of their producers: storage's own."""
+    FENCES = 7
+    EXCHANGES = 8
+    BINDINGS = 9
+    QUEUES = 10
+    QUEUE_PROGRESS = 11
+    SCHEDULE = 12
+    SHARE_GROUPS = 13
+    SHARE_PROGRESS = 14
+    GROUP_CONFIGS = 15
+    USERS = 16
+    ACLS = 17
+    QUOTAS = 18
+    STREAMS_GROUPS = 19
+    CLIENT_METRICS = 20
+    BROKER_CONFIGS = 21
+    SECRETS = 25

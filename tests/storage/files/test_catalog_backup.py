@@ -1,0 +1,89 @@
+"""A backup of the catalog that missed something for want of space has all of it again later."""
+
+import sqlite3
+from pathlib import Path
+
+from posthouse.model.clock import ManualClock
+from posthouse.storage.files.catalog.catalog import BACKUP
+from posthouse.storage.files.engine import FileStorage
+from posthouse.storage.files.system.data_directory import CATALOG, OsDataDirectory
+from posthouse.storage.operations import Put
+from posthouse.storage.spaces import Space
+
+_LARGE = b"v" * 60_000
+
+
+class TightDirectory(OsDataDirectory):
+    """Has no space for a backup that grows, while it is `tight`."""
+
+    def __init__(self, directory: Path, *, tight: bool) -> None:
+        super().__init__(directory)
+        self._tight = tight
+        self._backups: list[sqlite3.Connection] = []
+
+    def connect(self, name: str) -> sqlite3.Connection:
+        connection = super().connect(name)
+        if name == BACKUP:
+            self._backups.append(connection)
+            self._limit(connection)
+        return connection
+
+    def loosen(self) -> None:
+        self._tight = False
+        self._limit(self._backups[-1])
+
+    def _limit(self, connection: sqlite3.Connection) -> None:
+        # It is never less than what the file has already.
+        connection.execute(f"PRAGMA max_page_count={1 if self._tight else 1_000_000}")
+
+
+def make(directory: Path, data_directory: OsDataDirectory) -> FileStorage:
+    return FileStorage(directory, clock=ManualClock(), journal_bytes=200_000, data_directory=data_directory)
+
+
+def damage_catalog(directory: Path) -> None:
+    with (directory / CATALOG).open("r+b") as file:
+        file.write(b"\xa5" * 100)
+
+
+async def put(storage: FileStorage, key: bytes, value: bytes) -> None:
+    await storage.commit([Put(Space.OFFSETS, key, value)])
+    await storage.checkpoint()
+
+
+async def life(directory: Path, data_directory: OsDataDirectory, **values: bytes) -> dict[bytes, bytes]:
+    """What was there when a storage was opened; it is closed again with `values` besides."""
+    storage = make(directory, data_directory)
+    await storage.open()
+    found = storage.take_state(Space.OFFSETS)
+    for key, value in values.items():
+        await put(storage, key.encode(), value)
+    await storage.close()
+    return found
+
+
+async def test_what_it_missed_comes_with_the_next_change(tmp_path: Path) -> None:
+    await life(tmp_path, OsDataDirectory(tmp_path), first=b"1")
+    data_directory = TightDirectory(tmp_path, tight=True)
+    storage = make(tmp_path, data_directory)
+    await storage.open()
+    await put(storage, b"missed", _LARGE)
+    data_directory.loosen()
+    await put(storage, b"last", b"3")
+    await storage.close()
+    damage_catalog(tmp_path)
+    found = await life(tmp_path, OsDataDirectory(tmp_path))
+    assert found == {b"first": b"1", b"missed": _LARGE, b"last": b"3"}
+
+
+async def test_a_broker_starts_though_its_backup_cannot_catch_up(tmp_path: Path) -> None:
+    await life(tmp_path, OsDataDirectory(tmp_path), first=b"1")
+    behind = (tmp_path / BACKUP).read_bytes()
+    await life(tmp_path, OsDataDirectory(tmp_path), missed=_LARGE)
+    (tmp_path / BACKUP).write_bytes(behind)
+    found = await life(tmp_path, TightDirectory(tmp_path, tight=True), last=b"3")
+    assert found == {b"first": b"1", b"missed": _LARGE}
+    await life(tmp_path, OsDataDirectory(tmp_path))
+    damage_catalog(tmp_path)
+    found = await life(tmp_path, OsDataDirectory(tmp_path))
+    assert found == {b"first": b"1", b"missed": _LARGE, b"last": b"3"}
