@@ -7,6 +7,8 @@ from typing import NewType
 TopicId = NewType("TopicId", bytes)
 """Sixteen random bytes that stay with a topic for its whole life; a re-created topic gets new ones."""
 
+TOPIC_ID_BYTES = 16
+
 Offset = NewType("Offset", int)
 """A record's place in its partition."""
 
@@ -35,4 +37,4 @@ class PartitionId:
 
 
 def new_topic_id() -> TopicId:
-    return TopicId(os.urandom(16))
+    return TopicId(os.urandom(TOPIC_ID_BYTES))

@@ -1,7 +1,12 @@
-"""A backup of the catalog that missed something for want of space has all of it again later."""
+"""The backup of the catalog: what it misses, it has later, and what is lost with it is named."""
 
+import asyncio
+import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.storage.files.catalog.catalog import BACKUP
@@ -9,6 +14,7 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.data_directory import CATALOG, OsDataDirectory
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
+from tests.storage.batches import append, make_topic
 
 _LARGE = b"v" * 60_000
 
@@ -87,3 +93,40 @@ async def test_a_broker_starts_though_its_backup_cannot_catch_up(tmp_path: Path)
     damage_catalog(tmp_path)
     found = await life(tmp_path, OsDataDirectory(tmp_path))
     assert found == {b"first": b"1", b"missed": _LARGE, b"last": b"3"}
+
+
+async def test_a_new_topic_does_not_wait_for_the_backup(tmp_path: Path) -> None:
+    storage = make(tmp_path, OsDataDirectory(tmp_path))
+    await storage.open()
+    topic = make_topic("orders")
+    with closing(sqlite3.connect(tmp_path / BACKUP, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # the backup cannot be written for as long as this is open
+        await asyncio.wait_for(storage.create_topics([topic]), 3)
+        assert storage.topics[topic.id].name == "orders"
+        other.execute("ROLLBACK")
+    await storage.close()
+    damage_catalog(tmp_path)
+    storage = make(tmp_path, OsDataDirectory(tmp_path))
+    await storage.open()
+    assert storage.topics[topic.id].name == "orders"
+    await storage.close()
+
+
+async def test_a_topic_that_the_backup_does_not_know_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker was killed, and the catalog damaged, before the backup had the topic."""
+    await life(tmp_path, OsDataDirectory(tmp_path), first=b"1")
+    behind = (tmp_path / BACKUP).read_bytes()
+    topic = make_topic("orders")
+    storage = make(tmp_path, OsDataDirectory(tmp_path))
+    await storage.open()
+    await storage.create_topics([topic])
+    await storage.commit([append(next(iter(topic.partition_ids())), b"kept")])
+    await storage.close()
+    (tmp_path / BACKUP).write_bytes(behind)
+    damage_catalog(tmp_path)
+    with caplog.at_level(logging.ERROR):
+        assert await life(tmp_path, OsDataDirectory(tmp_path)) == {b"first": b"1"}
+    assert f"topics/{topic.id.hex()} is the directory of a topic" in caplog.text
+    assert list((tmp_path / "topics" / topic.id.hex()).glob("*.log"))

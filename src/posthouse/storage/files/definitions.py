@@ -56,6 +56,7 @@ class Definitions:
     async def _put(self, topics: Sequence[Topic], state: Sequence[Put]) -> None:
         values = {(int(put.space), put.key): put.value for put in state}
         await self._background.do(self._catalog.put_topics, [TopicRow.of(topic) for topic in topics], values)
+        self._background.later("the catalog's backup could not be updated", self._catalog.update_backup)
         for topic in topics:
             self.topics[topic.id] = topic
             self._logs.learn(topic)
@@ -95,6 +96,7 @@ class Definitions:
 
     def finish_deleting(self, topics: Sequence[TopicId]) -> None:
         """Remove files, then rows, of topics that the catalog calls deleted. On the background thread."""
+        self._catalog.update_backup()  # first: restored from it, a topic must not lack the files that go now
         for topic in topics:
             self._remove_files(topic_directory(self._directory, topic))
         if topics:

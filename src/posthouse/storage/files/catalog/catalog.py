@@ -9,8 +9,9 @@
     state       what the broker put, by space and key
 
 Every row carries a CRC32C of its values, because SQLite does not notice a flipped bit. A second file,
-`catalog.backup.sqlite`, repeats all but `segments` and is written after the first: if the catalog is damaged,
-it comes from there and the rest is found again by walking the segments.
+`catalog.backup.sqlite`, repeats all but `segments` and is written after the first; the creation of
+a topic does not wait for it. If the catalog is damaged, it comes from there and the rest is found again by
+walking the segments.
 
 Writes are synced before they return (`synchronous=FULL`). All calls block.
 """
@@ -64,8 +65,10 @@ class Catalog:
         self._main: sqlite3.Connection | None = None
         self._backup: sqlite3.Connection | None = None
         self._version = 0
+        self._missed: list[Write] = []
+        """Changes that the backup does not have yet, in order."""
         self._is_behind = False
-        """The backup lacks something that the catalog has."""
+        """The backup could not be written: it has to be copied from the catalog as a whole."""
 
     def open(self, new_cluster_id: Callable[[], str]) -> Contents:
         """Open or create; a damaged catalog is put aside and restored from its backup."""
@@ -168,6 +171,8 @@ class Catalog:
         return contents
 
     def close(self) -> None:
+        if self._main is not None:
+            self.update_backup()
         self._close_main()
         if self._backup is not None:
             self._backup.close()
@@ -181,11 +186,13 @@ class Catalog:
     def put_topics(
         self, topics: Sequence[TopicRow], state: Mapping[tuple[int, bytes], bytes | None] | None = None
     ) -> None:
+        """The backup gets it with the next `update_backup`: clients need not wait for a second sync."""
+
         def write(connection: sqlite3.Connection) -> None:
             put_topics(connection, topics)
             put_state(connection, state or {})
 
-        self._define(write)
+        self._define_in_catalog(write)
 
     def forget_topics(self, topics: Sequence[TopicId]) -> None:
         """Their files are gone."""
@@ -233,22 +240,33 @@ class Catalog:
 
     def _define(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
         """A change that both files have: the catalog decides, the backup follows."""
+        self._define_in_catalog(write, in_catalog_only)
+        self.update_backup()
+
+    def _define_in_catalog(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
+        """A change that the backup gets with the next `update_backup`."""
         self._version += 1
+        version = str(self._version)
 
         def write_version(connection: sqlite3.Connection) -> None:
             write(connection)
-            put_meta(connection, {"version": str(self._version)})
+            put_meta(connection, {"version": version})
 
         def write_catalog(connection: sqlite3.Connection) -> None:
             in_catalog_only(connection)
             write_version(connection)
 
         self._write(write_catalog)
-        self._follow(write_version)
+        self._missed.append(write_version)
 
-    def _follow(self, write: Write) -> None:
-        """The catalog has the change, so it counts; a backup that is damaged or behind is copied from it."""
+    def update_backup(self) -> None:
+        """Repeat in the backup what it lacks. A backup that is damaged or behind is copied from the catalog.
+
+        A crash before this leaves a backup with a lower version: the next start copies it from the catalog.
+        """
         assert self._main is not None
+        if not self._missed:
+            return
         try:
             if self._backup is None:
                 self._backup = self._made_again()
@@ -256,15 +274,17 @@ class Catalog:
                 self._main.backup(self._backup)
             else:
                 with _transaction(self._backup):
-                    write(self._backup)
+                    for write in self._missed:
+                        write(self._backup)
+            self._missed.clear()
             self._is_behind = False
         except sqlite3.Error as error:
-            log.warning("the catalog's backup could not be written: %s", error)
+            log.warning("%s could not be written: %s", self._backup_path, error)
             self._is_behind = True
             if self._backup is not None and is_damage(error):
                 self._backup.close()
                 self._backup = None
-                self._follow(write)
+                self.update_backup()
 
     def _write(self, write: Write) -> None:
         try:

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from posthouse.storage.files.segments.header import remove_segment
 from posthouse.storage.files.segments.segment import Segment
@@ -28,10 +29,14 @@ class BackgroundWorker:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, lambda: work(*args, **kwargs))
 
+    def later(self, failure: str, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """After all that was asked for before. `failure` is what the log says where it does not work."""
+        self._worker.submit(work, *args, **kwargs).add_done_callback(partial(_log_failure, failure))
+
     def remove(self, segments: Sequence[Segment]) -> None:
         """Remove the files of segments that are no longer part of any log. Nobody waits for it."""
         if segments:
-            self._worker.submit(self._remove, segments).add_done_callback(_log_failure)
+            self.later("files of old segments could not be removed", self._remove, segments)
 
     def _remove(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
@@ -42,7 +47,7 @@ class BackgroundWorker:
         self._worker.shutdown()
 
 
-def _log_failure(done: Future[None]) -> None:
+def _log_failure(failure: str, done: Future[Any]) -> None:
     error = done.exception()
     if error is not None:
-        log.error("files could not be removed", exc_info=error)
+        log.error("%s", failure, exc_info=error)

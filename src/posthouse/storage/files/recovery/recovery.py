@@ -9,7 +9,7 @@ rest of the log is read only if the catalog is lost.
 import logging
 from collections.abc import Mapping
 
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import TOPIC_ID_BYTES, PartitionId, TopicId
 from posthouse.model.topic_config import Durability
 from posthouse.storage.files.catalog import producer_rows
 from posthouse.storage.files.catalog.rows import Contents
@@ -52,6 +52,7 @@ class Recovery:
         result.state = {space: each for space, each in contents.state.items() if space != Space.PRODUCERS}
         result.has_lost_commits = contents.has_lost_commits
         if contents.frame is None:
+            self._report_unknown_topics(contents)
             self._walk_everything()
             # Segments tell more than these rows, which may be older: none of them may come back later.
             for key in contents.state.get(Space.PRODUCERS, {}):
@@ -77,6 +78,17 @@ class Recovery:
         for directory in self._fresh_directories:
             self._disk.sync_directory(directory)
         return result
+
+    def _report_unknown_topics(self, contents: Contents) -> None:
+        """The backup that the catalog was restored from may lack the topics that were created last."""
+        known = {row.id.hex() for row in contents.topics}
+        for name in self._disk.names(f"{self._directory}/topics"):
+            if name not in known and len(name) == 2 * TOPIC_ID_BYTES:
+                self._result.report(
+                    f"{self._directory}/topics/{name} is the directory of a topic that the catalog's backup "
+                    "does not know: its name and settings are lost with the catalog. Its records stay in the "
+                    "directory: look at them with 'posthouse log dump'"
+                )
 
     def _replay_journal(self, contents: Contents) -> Loss:
         """Apply what was committed since the checkpoint; returns what is missing of it."""
