@@ -75,14 +75,19 @@ def trim(broker: ThreadBroker, topic: str, before: int) -> None:
     done.result()
 
 
+def offsets_in(shown: object) -> object:
+    """Spark Connect shows them as JSON."""
+    return json.loads(shown) if isinstance(shown, str) else shown
+
+
 def test_available_now_and_go_on(query: Query, client: Client) -> None:
     client.create_topic("t", partitions=2)
     send(client, "t", "a", "b", partition=0)
     send(client, "t", "c", partition=1)
     [batch] = query.run(subscribe="t", startingOffsets="earliest")
     [source] = batch["sources"]
-    assert source["endOffset"] == {"t": {"0": 2, "1": 1}}
-    assert source["latestOffset"] == {"t": {"0": 2, "1": 1}}
+    assert offsets_in(source["endOffset"]) == {"t": {"0": 2, "1": 1}}
+    assert offsets_in(source["latestOffset"]) == {"t": {"0": 2, "1": 1}}
     assert query.run(subscribe="t") == []
     send(client, "t", "d", partition=1)
     query.run(subscribe="t", startingOffsets="earliest")

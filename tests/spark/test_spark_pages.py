@@ -13,6 +13,7 @@ from posthouse.spark.pipelines.context import PipelineContext
 from posthouse.spark.pipelines.orders import clean, sales
 from posthouse.testing import ThreadBroker
 from tests.spark.pages import example, examples
+from tests.spark.sessions import KIND
 
 pytestmark = pytest.mark.xdist_group("spark")
 # They need a JVM of their own: tests/spark/test_plain_sessions.py runs them there.
@@ -95,7 +96,7 @@ def test_columns_that_are_asked_for(
 def test_registered_by_hand(spark: SparkSession, broker: ThreadBroker, client: Client) -> None:
     client.create_topic("orders", partitions=1)
     send(client, "orders", "tea")
-    another = spark.newSession()
+    another = spark if KIND == "connect" else spark.newSession()  # Connect has no such call
     posthouse.spark.register(another)
     reader = another.read.format("posthouse").option("kafka.bootstrap.servers", broker.kafka)
     assert reader.option("subscribe", "orders").load().count() == 1

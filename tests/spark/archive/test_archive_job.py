@@ -149,10 +149,10 @@ def test_offsets_and_the_live_tail(
 
 def test_a_run_stops_after_its_step(client: Client, writer: Producer, archiver: Archiver) -> None:
     client.create_topic("orders", partitions=2)
-    fill(writer, "orders", 2000)
+    fill(writer, "orders", 4000)  # more than a step of the 16 tasks that Spark Connect is given
     stop = threading.Event()
     report = archiver.run(
         ["orders"], stop=stop, progress=lambda report: stop.set() if report.offsets else None
     )
-    assert 0 < report.offsets < 2000
-    assert archiver.run(["orders"]).waiting == 2000 - report.offsets
+    assert 0 < report.offsets < 4000
+    assert archiver.run(["orders"]).waiting == 4000 - report.offsets

@@ -15,7 +15,7 @@ from posthouse.spark.pipelines.declared import DeclarativeFailed, run_declared
 from posthouse.spark.pipelines.programs import find_program
 from posthouse.testing import running_broker
 from tests.spark.pages import examples
-from tests.spark.sessions import prepare_shell
+from tests.spark.sessions import KIND, prepare_shell
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -101,12 +101,20 @@ def numbers(table: Path) -> list[int]:
     return sorted(map(int, pyarrow.dataset.dataset(files).to_table()["value"].to_pylist()))
 
 
+own_server = pytest.mark.skipif(
+    KIND == "connect",
+    reason="the server of the test's own session has the port that pipelines start theirs on",
+)
+
+
+@own_server
 @pytest.mark.timeout(240)
 def test_spark_runs_it(project: Path, filled: str) -> None:
     run_declared(find_program(project), bootstrap=filled, master="local[2]")
     assert numbers(project / "storage" / "warehouse" / "raw_orders") == list(range(100))
 
 
+@own_server
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("untuned")
 def test_spark_runs_it_with_nothing_set(project: Path, filled: str) -> None:
