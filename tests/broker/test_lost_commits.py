@@ -57,10 +57,10 @@ class Files:
         return await self.start("killed")
 
 
-@pytest.mark.parametrize("bumps_epoch", [False, True], ids=["adds partitions", "bumps epochs"])
-async def test_a_transaction_whose_state_is_lost_goes_on(tmp_path: Path, bumps_epoch: bool) -> None:
+@pytest.mark.parametrize("epoch_per_transaction", [False, True], ids=["adds partitions", "bumps epochs"])
+async def test_a_transaction_whose_state_is_lost_goes_on(tmp_path: Path, epoch_per_transaction: bool) -> None:
     files = Files(tmp_path)
-    client = Client(await files.start("data"), bumps_epoch=bumps_epoch)
+    client = Client(await files.start("data"), epoch_per_transaction=epoch_per_transaction)
     await client.init()
     frames = files.frames
     await client.write(b"a")
@@ -80,7 +80,7 @@ async def test_a_transaction_whose_state_is_lost_goes_on(tmp_path: Path, bumps_e
 async def test_a_transaction_of_a_producer_that_is_lost_is_aborted(tmp_path: Path) -> None:
     """Not even its transactional id is known: the broker ends it, or readers would wait for ever."""
     files = Files(tmp_path)
-    client = Client(await files.start("data"), bumps_epoch=True)
+    client = Client(await files.start("data"), epoch_per_transaction=True)
     frames = files.frames
     await client.init()
     await client.write(b"a")
@@ -94,7 +94,7 @@ async def test_a_transaction_of_a_producer_that_is_lost_is_aborted(tmp_path: Pat
 
 async def test_a_transaction_of_an_epoch_that_is_lost_is_aborted(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    client = Client(await files.start("data"), bumps_epoch=True)
+    client = Client(await files.start("data"), epoch_per_transaction=True)
     await client.init()
     await client.write(b"a")
     frames = files.frames
@@ -104,7 +104,7 @@ async def test_a_transaction_of_an_epoch_that_is_lost_is_aborted(tmp_path: Path)
     client.lose_connection()
     with pytest.raises(ProducerFenced):
         await client.write(b"c")
-    successor = Client(client.bench, bumps_epoch=True)
+    successor = Client(client.bench, epoch_per_transaction=True)
     await successor.init()
     await successor.write(b"d")
     await successor.end()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posthouse.client.partitioner import partition_of, partitions_of
-from posthouse.records.column_batches import group_rows
+from posthouse.records.column_batches import group_rows, partitions_of
 from posthouse.records.columns import Kernel
+from posthouse.records.partitioner import partition_of
 from tests.records.column_rows import binary_column, kernels
 
 

@@ -10,11 +10,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from posthouse.client import Client
 from posthouse.spark.archive.manifest import Change, Log, Manifest, Range
 from posthouse.spark.archive.root import Root
+from posthouse.spark.live import LivePiece
 from posthouse.spark.options import parse_source
 from posthouse.spark.reading import BatchReader
 from posthouse.spark.schema import source_schema
 from posthouse.spark.streaming import StreamReader
-from posthouse.spark.tasks import LivePiece
 from posthouse.testing import ThreadBroker
 from tests.spark.archive.records import NOON, Record, write
 

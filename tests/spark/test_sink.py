@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from posthouse.client import Client
 from posthouse.client.cluster import Cluster
-from posthouse.client.partitioner import partition_of
 from posthouse.client.together import fence_sequence
 from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.compression import Codec
+from posthouse.records.partitioner import partition_of
 from posthouse.spark.options import LATEST
 from posthouse.testing import ThreadBroker
 

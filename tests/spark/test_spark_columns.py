@@ -22,7 +22,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from posthouse.client.partitioner import partition_of
 from posthouse.model.errors import CorruptBatch, InvalidRecord
 from posthouse.records import columns_pure
 from posthouse.records.batch import Readable, parse_header, stamp_log_append_time
@@ -30,6 +29,7 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.column_batches import encode_batches
 from posthouse.records.columns import KERNEL, Kernel
 from posthouse.records.compression import Codec
+from posthouse.records.partitioner import partition_of
 from posthouse.records.record import Record, body_of, iter_records
 from posthouse.records.spans import iter_spans, with_records
 from posthouse.spark.columns import Decoder

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from posthouse.broker.long_poll import LongPoll
-from posthouse.broker.transactions.admission import Admission
+from posthouse.broker.transactions.admission import TransactionAdmission
 from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
@@ -70,7 +70,7 @@ class Appending:
         self._positions: list[int] = []
         self._results: list[Appended | PosthouseError] = []
         self._named: set[PartitionId] | None = None
-        self.admission: Admission | None = None
+        self.admission: TransactionAdmission | None = None
         """The transaction that the batches belong to; what it has to store, is stored with them."""
         self.together: list[Operation] = []
         """What becomes durable with the batches."""

@@ -29,7 +29,7 @@ from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import Subscriptions
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.transactions.coordinator import Transactions
-from posthouse.broker.transactions.member import Writer
+from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.broker.unpacking import Unpacking, opened
 from posthouse.model.clock import Clock
@@ -100,7 +100,7 @@ class Broker:
         )
         self.publishing.is_behind = self.is_behind
         self.namespaces.connect(self.publishing)
-        self.transactions.steps.refer = self.namespaces.refer_committed
+        self.transactions.transitions.refer = self.namespaces.refer_committed
         self.namespaces.retention.is_read = self._is_read
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
         self._housekeeping = Housekeeping(
@@ -174,7 +174,7 @@ class Broker:
     def cluster_id(self) -> str:
         return self._storage.cluster_id
 
-    def append(self, batches: Sequence[Produced], writer: Writer | None = None) -> Appending:
+    def append(self, batches: Sequence[Produced], writer: TransactionalWriter | None = None) -> Appending:
         """Append each batch to its partition; all that are valid become durable together.
 
         The order of calls is the order of offsets. `writer` is needed for batches of a transaction.
@@ -208,7 +208,7 @@ class Broker:
         return self._unpacking.is_needed(batches)
 
     async def append_unpacked(
-        self, batches: Sequence[Produced], writer: Writer | None
+        self, batches: Sequence[Produced], writer: TransactionalWriter | None
     ) -> list[Appended | PosthouseError]:
         """As `append`, for batches that take long to look into. The order of calls is kept here, too."""
         await self._unpacking.open(batches)
@@ -240,7 +240,7 @@ class Broker:
             for append in appends:
                 self._long_poll.arrived(append.partition, append.header.length)
 
-    def _admit(self, append: Append, writer: Writer | None, appending: Appending) -> None:
+    def _admit(self, append: Append, writer: TransactionalWriter | None, appending: Appending) -> None:
         """Raises where the producer's transaction does not allow the batch. Storage checks the sequence."""
         header = append.header
         if not header.is_transactional:
@@ -251,7 +251,7 @@ class Broker:
             raise InvalidTransaction("a transactional batch needs the id of its transaction")
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if appending.admission is None:
-            appending.admission = self.transactions.admit(writer.member(producer))
+            appending.admission = self.transactions.admit(writer.request(producer))
         appending.admission.include(producer, append.partition)
 
     def _checked(self, produced: Produced) -> tuple[Append, int]:

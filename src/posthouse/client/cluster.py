@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from posthouse.client.addresses import Node, parse_bootstrap
+from posthouse.client.authenticator import Authenticator
 from posthouse.client.connection import Connection
-from posthouse.client.entrance import Entrance
 from posthouse.client.errors import (
     BrokerUnreachable,
     PartitionNotFound,
@@ -62,7 +62,7 @@ class TopicInfo:
 class Cluster:
     def __init__(self, bootstrap: str, *, timeout: float, security: Security = OPEN) -> None:
         self._seeds = parse_bootstrap(bootstrap)
-        self._entrance = Entrance(security)
+        self._authenticator = Authenticator(security)
         self.timeout = timeout
         self._nodes: dict[int, Node] = {}
         self._connections: dict[Node, Connection] = {}
@@ -95,7 +95,7 @@ class Cluster:
     def open(self, node_id: int) -> Connection:
         """A connection that nobody else uses; its owner closes it."""
         node = self._nodes.get(node_id) or self.any().node
-        return Connection(node, timeout=self.timeout, entrance=self._entrance)
+        return Connection(node, timeout=self.timeout, authenticator=self._authenticator)
 
     def topics(self) -> list[TopicInfo]:
         response = self._metadata(MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -117,7 +117,9 @@ class Cluster:
             time.sleep(_RETRY_SECONDS)
 
     def _connect(self, node: Node) -> Connection:
-        connection = self._connections[node] = Connection(node, timeout=self.timeout, entrance=self._entrance)
+        connection = self._connections[node] = Connection(
+            node, timeout=self.timeout, authenticator=self._authenticator
+        )
         return connection
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from posthouse import __version__
 from posthouse.client.addresses import Node
-from posthouse.client.entrance import Entrance, refusal
+from posthouse.client.authenticator import Authenticator
 from posthouse.client.errors import (
     UNSUPPORTED_VERSION,
     BrokerSilent,
@@ -20,6 +20,7 @@ from posthouse.client.errors import (
     IncompatibleBroker,
 )
 from posthouse.client.security import OPEN
+from posthouse.client.tls import refusal
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
@@ -45,20 +46,20 @@ class Connection:
         *,
         timeout: float,
         connect_timeout: float | None = None,
-        entrance: Entrance | None = None,
+        authenticator: Authenticator | None = None,
     ) -> None:
-        entrance = entrance or Entrance(OPEN)
+        authenticator = authenticator or Authenticator(OPEN)
         self.node = node
         self._timeout = timeout
         self._next_correlation = 0
         self._unanswered: deque[tuple[int, Api]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
         connected = _connect(node, timeout if connect_timeout is None else connect_timeout)
-        self._socket = entrance.pass_through(connected, node)
-        self._is_stranger = entrance.is_anonymous
+        self._socket = authenticator.encrypt(connected, node)
+        self._is_stranger = authenticator.is_anonymous
         try:
             self._versions = self._ask_versions()
-            entrance.log_in(self)
+            authenticator.log_in(self)
         except BaseException:
             self.close()
             raise
@@ -182,7 +183,7 @@ class Connection:
         )
 
     def _advice(self) -> str:
-        """For those whom brokers send away without a word."""
+        """For a client that the broker disconnects without an answer."""
         if self._is_stranger and self._versions:
             return "say --user if it wants you to log in, "
         if not self._versions and isinstance(self._socket, ssl.SSLSocket):

@@ -13,7 +13,6 @@ from typing import NamedTuple, Self
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.connection import Connection
 from posthouse.client.errors import BadArgument, refused
-from posthouse.client.partitioner import partition_of
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.produce import (
     PartitionProduceData,
@@ -24,6 +23,7 @@ from posthouse.protocols.kafka.codec.generated.produce import (
 from posthouse.records.batch import Readable
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
+from posthouse.records.partitioner import partition_of
 
 BATCH_BYTES = 512 * 1024
 REQUEST_BYTES = 4 * 1024 * 1024

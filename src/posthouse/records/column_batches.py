@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from posthouse.records.arrow_layout import RecordColumns
+from posthouse.records.arrow_layout import BinaryColumn, RecordColumns
 from posthouse.records.batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
@@ -76,3 +76,10 @@ def encode_batches(
 def group_rows(numbers: Readable, groups: int, kernel: Kernel = KERNEL) -> list[Readable]:
     """For each group the rows (32 bits each) whose number in `numbers` (32 bits each) it is, in order."""
     return kernel.group(numbers, groups)
+
+
+def partitions_of(
+    keys: BinaryColumn, rows: int, partitions: int, keyless: int, kernel: Kernel = KERNEL
+) -> Readable:
+    """The partition of each of the first `rows` keys, 32 bits each; `keyless` where there is no key."""
+    return kernel.partitions(keys, rows, partitions, keyless)

@@ -1,6 +1,6 @@
 """The kernel in Python: what `_columns` does, for machines where that could not be compiled.
 
-`columns`, `column_batches` and the client's partitioner are what others call.
+Other modules call `columns` and `column_batches`.
 """
 
 from array import array
@@ -11,7 +11,7 @@ from posthouse.model.errors import InvalidRecord, InvalidTimestamp
 from posthouse.records.arrow_layout import BinaryColumn, HeaderColumn
 from posthouse.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, Readable
 from posthouse.records.builder import encode_record
-from posthouse.records.murmur import murmur2
+from posthouse.records.partitioner import partition_of
 from posthouse.records.record import Headers, iter_body
 from posthouse.records.varint import write_varint
 
@@ -148,10 +148,7 @@ def partitions(keys: BinaryColumn, rows: int, partitions: int, keyless: int) -> 
     key_of = _rows_of(keys)
     return array(
         "i",
-        [
-            keyless if (key := key_of(row)) is None else (murmur2(key) & 0x7FFFFFFF) % partitions
-            for row in range(rows)
-        ],
+        [keyless if (key := key_of(row)) is None else partition_of(key, partitions) for row in range(rows)],
     ).tobytes()
 
 

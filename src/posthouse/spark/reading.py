@@ -12,12 +12,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from posthouse.client.cluster import TopicInfo
+from posthouse.spark.live import lost
 from posthouse.spark.offsets import Offsets, Place
 from posthouse.spark.options import EARLIEST, LATEST, Position, SourceOptions
 from posthouse.spark.planning import ranges_between
 from posthouse.spark.schema import arrow_schema, check_schema
 from posthouse.spark.survey import Survey
-from posthouse.spark.tasks import lost, pieces, read_piece
+from posthouse.spark.tasks import pieces, read_piece
 
 
 class BatchReader(DataSourceReader):

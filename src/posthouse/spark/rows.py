@@ -6,11 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posthouse.client.partitioner import partitions_of
 from posthouse.model.errors import InvalidRecord
 from posthouse.records.arrow_layout import BinaryColumn, HeaderColumn, RecordColumns
 from posthouse.records.batch import Readable
-from posthouse.records.column_batches import group_rows
+from posthouse.records.column_batches import group_rows, partitions_of
 
 
 def record_columns(batch: pa.RecordBatch, *, now_ms: int) -> RecordColumns:

@@ -19,12 +19,13 @@ from pyspark.sql.types import StructType
 
 from posthouse.client.cluster import TopicInfo
 from posthouse.spark.access import Access, access_of
+from posthouse.spark.live import lost
 from posthouse.spark.offsets import Json, Offsets, Place, from_json, to_json
 from posthouse.spark.options import LATEST, Position, SourceOptions
 from posthouse.spark.planning import limited, ranges_between
 from posthouse.spark.schema import arrow_schema, check_schema
 from posthouse.spark.survey import Survey
-from posthouse.spark.tasks import lost, pieces, read_piece
+from posthouse.spark.tasks import pieces, read_piece
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -245,7 +245,7 @@ async def test_what_an_open_transaction_may_bring_stays(commit: bool) -> None:
     queue = await rig.queue()
     await publish(rig, 2)
     bench.topic, log = rig.broker.topic("q"), rig.partition("q")
-    client = Client(bench, bumps_epoch=True)
+    client = Client(bench, epoch_per_transaction=True)
     await client.init()
     await client.write(b"undecided")
     await publish(rig, 3, 3)

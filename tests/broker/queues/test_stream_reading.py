@@ -129,7 +129,7 @@ async def test_exchanges_kafka_and_transactions_feed_it_in_the_order_of_commits(
                 bench.topic, partition, memoryview(make_batch(b"a%d" % partition, b"b%d" % partition))
             )
             await rig.broker.append([produced]).wait()
-        producer = Client(bench, bumps_epoch=True)
+        producer = Client(bench, epoch_per_transaction=True)
         await producer.init()
         await producer.write(b"later")
         await publish(rig, [b"last"], key=b"orders")

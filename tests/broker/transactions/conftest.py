@@ -21,7 +21,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 @pytest.fixture(params=[False, True], ids=["adds partitions", "bumps epochs"])
 async def client(request: pytest.FixtureRequest, bench: Bench) -> Client:
-    made = Client(bench, bumps_epoch=request.param)
+    made = Client(bench, epoch_per_transaction=request.param)
     await made.init()
     return made
 
@@ -29,6 +29,6 @@ async def client(request: pytest.FixtureRequest, bench: Bench) -> Client:
 @pytest.fixture
 async def old(bench: Bench) -> Client:
     """A client that keeps its epoch from one transaction to the next."""
-    made = Client(bench, "old", bumps_epoch=False)
+    made = Client(bench, "old", epoch_per_transaction=False)
     await made.init()
     return made

@@ -8,13 +8,13 @@ from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.topics import NewTopic
-from posthouse.broker.transactions.member import Member, Writer
-from posthouse.broker.transactions.origins import Origin, Session
+from posthouse.broker.transactions.requests import TransactionalRequest, TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.records.batch import iter_headers
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import is_commit
@@ -106,7 +106,7 @@ class Bench:
         await self.start()
 
     async def close(self) -> None:
-        self.broker.transactions.steps.cancel()
+        self.broker.transactions.transitions.cancel()
         await self.broker.stop()
 
     async def committed(self, partition: int = 0) -> list[bytes]:
@@ -138,33 +138,35 @@ class Bench:
 
 
 class Client:
-    """A transactional producer. `bumps_epoch` is one that knows the newer protocol."""
+    """A transactional producer. `epoch_per_transaction` is one that knows the newer protocol."""
 
-    def __init__(self, bench: Bench, id: str = "tx", *, bumps_epoch: bool) -> None:
+    def __init__(self, bench: Bench, id: str = "tx", *, epoch_per_transaction: bool) -> None:
         self.bench = bench
         self.id = id
-        self.bumps_epoch = bumps_epoch
+        self.epoch_per_transaction = epoch_per_transaction
         self.producer = ProducerIdentity(-1, -1)
         self.sequences: dict[int, int] = {}
         self.connect()
 
     def connect(self) -> None:
-        self.session = Session()
+        self.session = ConnectionIdentity()
         self._numbers = itertools.count(1)
 
     def lose_connection(self) -> None:
         self.session.is_open = False
         self.connect()
 
-    def origin(self) -> Origin:
-        return Origin(self.session, next(self._numbers))
+    def origin(self) -> CorrelatedOrigin:
+        return CorrelatedOrigin(self.session, next(self._numbers))
 
-    def member(self, origin: Origin | None = None, producer: ProducerIdentity | None = None) -> Member:
-        return Member(
+    def member(
+        self, origin: CorrelatedOrigin | None = None, producer: ProducerIdentity | None = None
+    ) -> TransactionalRequest:
+        return TransactionalRequest(
             id=self.id,
             producer=producer or self.producer,
             origin=origin or self.origin(),
-            bumps_epoch=self.bumps_epoch,
+            epoch_per_transaction=self.epoch_per_transaction,
         )
 
     async def init(self, *, timeout_ms: int = TIMEOUT_MS, again: bool = False) -> ProducerIdentity:
@@ -180,7 +182,7 @@ class Client:
     def partition(self, index: int) -> PartitionId:
         return self.bench.topic.partition(index)
 
-    async def add(self, *partitions: int, member: Member | None = None) -> None:
+    async def add(self, *partitions: int, member: TransactionalRequest | None = None) -> None:
         await self.bench.broker.transactions.add_partitions(
             member or self.member(), [self.partition(index) for index in partitions]
         )
@@ -199,8 +201,12 @@ class Client:
             builder.add(None, value, timestamp=self.bench.clock.now_ms())
         return builder.build()
 
-    async def send(self, batch: bytearray, *, partition: int = 0, origin: Origin | None = None) -> int:
-        writer = Writer(id=self.id, origin=origin or self.origin(), bumps_epoch=self.bumps_epoch)
+    async def send(
+        self, batch: bytearray, *, partition: int = 0, origin: CorrelatedOrigin | None = None
+    ) -> int:
+        writer = TransactionalWriter(
+            id=self.id, origin=origin or self.origin(), epoch_per_transaction=self.epoch_per_transaction
+        )
         produced = Produced(self.bench.topic, partition, memoryview(bytearray(batch)))
         [result] = await self.bench.broker.append([produced], writer).wait()
         if isinstance(result, Appended):
@@ -209,20 +215,22 @@ class Client:
 
     async def write(self, *values: bytes, partition: int = 0) -> int:
         """Produce as part of the transaction; older clients say so before."""
-        if not self.bumps_epoch:
+        if not self.epoch_per_transaction:
             await self.add(partition)
         return await self.send(self.batch(*values, partition=partition), partition=partition)
 
     async def commit_offset(
-        self, offset: int, *, partition: int = 0, group: str = "g", member: Member | None = None
+        self, offset: int, *, partition: int = 0, group: str = "g", member: TransactionalRequest | None = None
     ) -> None:
         transactions = self.bench.broker.transactions
-        if not self.bumps_epoch and member is None:
+        if not self.epoch_per_transaction and member is None:
             await transactions.add_group(self.member(), group)
         new = NewOffset(partition=self.partition(partition), offset=offset)
         puts = self.bench.broker.groups.offsets.puts(GroupId(group), [new])
         await transactions.add_offsets(member or self.member(), group, puts)
 
-    async def end(self, *, commit: bool = True, member: Member | None = None) -> ProducerIdentity:
+    async def end(
+        self, *, commit: bool = True, member: TransactionalRequest | None = None
+    ) -> ProducerIdentity:
         self._be(await self.bench.broker.transactions.end(member or self.member(), commit=commit))
         return self.producer

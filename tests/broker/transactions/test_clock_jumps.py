@@ -28,5 +28,5 @@ async def test_a_clock_that_jumps_back_keeps_nothing_open(
     bench.clock.advance(TIMEOUT_MS / 1000)
     await bench.broker.transactions.abort_expired()
     assert bench.stable() == 2
-    with pytest.raises(InvalidTransaction if client.bumps_epoch else ProducerFenced):
+    with pytest.raises(InvalidTransaction if client.epoch_per_transaction else ProducerFenced):
         await client.end(commit=True)

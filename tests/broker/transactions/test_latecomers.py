@@ -3,9 +3,9 @@ epoch, which alone would not tell them apart."""
 
 import pytest
 
-from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.broker.transactions.transaction import TransactionState
 from posthouse.model.errors import InvalidTransaction, OutOfOrderSequence, ProducerFenced, StorageFull
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from tests.broker.transactions.producers import Bench, Client
 
 
@@ -64,7 +64,7 @@ async def test_an_end_that_somebody_replays_over_a_connection_of_his_own(bench: 
     await finish_one(old)
     await old.write(b"two")
     with pytest.raises(ProducerFenced):
-        await old.end(member=old.member(Origin(Session(), 1)))
+        await old.end(member=old.member(CorrelatedOrigin(ConnectionIdentity(), 1)))
     await bench.broker.transactions.close()
     assert state(old) is TransactionState.ABORTED, "it might as well have been the client itself"
     with pytest.raises(ProducerFenced):
@@ -114,14 +114,14 @@ async def test_a_late_batch_for_a_partition_that_has_no_part(bench: Bench, old: 
 
 async def test_a_late_batch_of_an_aborted_transaction(bench: Bench, old: Client) -> None:
     """It fits the sequence, so nothing tells it from the next one but the connection that it comes over."""
-    data = Session()
+    data = ConnectionIdentity()
     await old.add(0)
     late = old.batch(b"late")
     await old.end(commit=False)
     await old.add(0)
-    assert await old.send(late, origin=Origin(data, 1)) == 1
+    assert await old.send(late, origin=CorrelatedOrigin(data, 1)) == 1
     with pytest.raises(ProducerFenced):
-        await old.send(old.batch(b"two"), origin=Origin(Session(), 1))
+        await old.send(old.batch(b"two"), origin=CorrelatedOrigin(ConnectionIdentity(), 1))
     await bench.broker.transactions.close()
     assert state(old) is TransactionState.ABORTED
     with pytest.raises(ProducerFenced):
@@ -134,7 +134,7 @@ async def test_what_is_doubtful_is_never_committed(bench: Bench, old: Client) ->
     await old.commit_offset(5)
     bench.ledger.failure = StorageFull("no space")
     with pytest.raises(ProducerFenced):
-        await old.commit_offset(7, member=old.member(Origin(Session(), 1)))
+        await old.commit_offset(7, member=old.member(CorrelatedOrigin(ConnectionIdentity(), 1)))
     await bench.broker.transactions.close()
     bench.ledger.failure = None
     assert state(old) is TransactionState.ONGOING
@@ -145,21 +145,21 @@ async def test_what_is_doubtful_is_never_committed(bench: Bench, old: Client) ->
 
 
 async def test_a_late_batch_after_the_right_one(bench: Bench, old: Client) -> None:
-    older, data = Session(), Session()
+    older, data = ConnectionIdentity(), ConnectionIdentity()
     await old.add(0)
     late = old.batch(b"late")
     await old.end(commit=False)
     await old.add(0)
     old.sequences.clear()
-    await old.send(old.batch(b"two"), origin=Origin(data, 1))
+    await old.send(old.batch(b"two"), origin=CorrelatedOrigin(data, 1))
     with pytest.raises(ProducerFenced):
-        await old.send(late, origin=Origin(older, 7))
+        await old.send(late, origin=CorrelatedOrigin(older, 7))
     await old.end()
     assert await bench.committed() == [b"two"]
 
 
 async def test_late_batches_of_the_newer_protocol(bench: Bench) -> None:
-    new = Client(bench, "new", bumps_epoch=True)
+    new = Client(bench, "new", epoch_per_transaction=True)
     await new.init()
     late = new.batch(b"late")
     await new.end(commit=False)
@@ -187,7 +187,7 @@ async def test_offsets_over_two_connections(bench: Bench, old: Client) -> None:
     """One of the two is late; nobody can say which."""
     await old.commit_offset(5)
     with pytest.raises(ProducerFenced):
-        await old.commit_offset(7, member=old.member(Origin(Session(), 1)))
+        await old.commit_offset(7, member=old.member(CorrelatedOrigin(ConnectionIdentity(), 1)))
     await bench.broker.transactions.close()
     assert state(old) is TransactionState.ABORTED
     assert bench.offset_of("g") is None

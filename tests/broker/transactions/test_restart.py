@@ -19,7 +19,9 @@ from posthouse.model.ids import PartitionId, new_topic_id
 from tests.broker.transactions.producers import TIMEOUT_MS, Bench, Client
 from tests.storage.stores import crash_copy, file_storage
 
-BOTH = pytest.mark.parametrize("bumps_epoch", [False, True], ids=["adds partitions", "bumps epochs"])
+BOTH = pytest.mark.parametrize(
+    "epoch_per_transaction", [False, True], ids=["adds partitions", "bumps epochs"]
+)
 
 
 async def test_a_crash_before_the_commit_of_the_end(bench: Bench, client: Client) -> None:
@@ -99,9 +101,9 @@ KILLED = pytest.mark.parametrize("killed", [False, True], ids=["stopped", "kille
 
 @KILLED
 @BOTH
-async def test_open_transactions_stay_open(tmp_path: Path, killed: bool, bumps_epoch: bool) -> None:
+async def test_open_transactions_stay_open(tmp_path: Path, killed: bool, epoch_per_transaction: bool) -> None:
     files = Files(tmp_path / "data")
-    client = Client(await files.start(), bumps_epoch=bumps_epoch)
+    client = Client(await files.start(), epoch_per_transaction=epoch_per_transaction)
     await client.init()
     await client.write(b"a")
     await client.commit_offset(3)
@@ -119,9 +121,9 @@ async def test_open_transactions_stay_open(tmp_path: Path, killed: bool, bumps_e
 
 @KILLED
 @BOTH
-async def test_aborted_stays_aborted(tmp_path: Path, killed: bool, bumps_epoch: bool) -> None:
+async def test_aborted_stays_aborted(tmp_path: Path, killed: bool, epoch_per_transaction: bool) -> None:
     files = Files(tmp_path / "data")
-    client = Client(await files.start(), bumps_epoch=bumps_epoch)
+    client = Client(await files.start(), epoch_per_transaction=epoch_per_transaction)
     await client.init()
     await client.write(b"no")
     await client.end(commit=False)
@@ -136,11 +138,11 @@ async def test_aborted_stays_aborted(tmp_path: Path, killed: bool, bumps_epoch: 
 
 @KILLED
 @BOTH
-async def test_producers_are_remembered(tmp_path: Path, killed: bool, bumps_epoch: bool) -> None:
+async def test_producers_are_remembered(tmp_path: Path, killed: bool, epoch_per_transaction: bool) -> None:
     files = Files(tmp_path / "data")
-    client = Client(await files.start(), bumps_epoch=bumps_epoch)
+    client = Client(await files.start(), epoch_per_transaction=epoch_per_transaction)
     first = await client.init()
-    if not bumps_epoch:
+    if not epoch_per_transaction:
         await client.add(0)
     batch = client.batch(b"a")
     await client.send(batch)
@@ -150,11 +152,11 @@ async def test_producers_are_remembered(tmp_path: Path, killed: bool, bumps_epoc
     client.sequences[0] = 5
     with pytest.raises(OutOfOrderSequence):
         await client.send(client.batch(b"x"))
-    successor = Client(client.bench, bumps_epoch=bumps_epoch)
+    successor = Client(client.bench, epoch_per_transaction=epoch_per_transaction)
     assert await successor.init() == first.next_epoch
     with pytest.raises(ProducerFenced):
         await client.send(batch)
-    other = Client(client.bench, "other", bumps_epoch=bumps_epoch)
+    other = Client(client.bench, "other", epoch_per_transaction=epoch_per_transaction)
     assert (await other.init()).producer_id > first.producer_id, "never given out twice"
     await files.stop()
 
@@ -162,7 +164,7 @@ async def test_producers_are_remembered(tmp_path: Path, killed: bool, bumps_epoc
 async def test_producers_are_forgotten_after_a_day(tmp_path: Path) -> None:
     files = Files(tmp_path / "data")
     bench = await files.start()
-    client = Client(bench, bumps_epoch=False)
+    client = Client(bench, epoch_per_transaction=False)
     await client.init()
     await client.write(b"a")
     partition = client.partition(0)

@@ -58,7 +58,7 @@ async def test_markers_offsets_and_state_are_one_commit(bench: Bench, client: Cl
 
 
 async def test_an_open_transaction_holds_back_what_others_committed(bench: Bench, client: Client) -> None:
-    slow = Client(bench, "slow", bumps_epoch=client.bumps_epoch)
+    slow = Client(bench, "slow", epoch_per_transaction=client.epoch_per_transaction)
     await slow.init()
     await slow.write(b"slow")
     await client.write(b"fast")
@@ -84,7 +84,7 @@ async def test_the_newer_protocol_changes_the_epoch_each_time(bench: Bench, clie
     before = client.producer
     await client.write(b"a")
     after = await client.end(commit=True)
-    assert after == (before.next_epoch if client.bumps_epoch else before)
+    assert after == (before.next_epoch if client.epoch_per_transaction else before)
 
 
 async def test_told_twice_to_end_it_answers_twice(bench: Bench, client: Client) -> None:
@@ -114,7 +114,7 @@ async def test_nothing_to_commit(bench: Bench, client: Client) -> None:
 async def test_nothing_to_abort(bench: Bench, client: Client) -> None:
     """A client of the newer protocol does not know whether a batch that failed began a transaction."""
     before = client.producer
-    if not client.bumps_epoch:
+    if not client.epoch_per_transaction:
         with pytest.raises(InvalidTransaction):
             await client.end(commit=False)
         return
@@ -135,7 +135,7 @@ async def test_a_new_producer_fences_the_old_and_gives_up_its_transaction(
     bench: Bench, client: Client
 ) -> None:
     await client.write(b"lost")
-    successor = Client(bench, client.id, bumps_epoch=client.bumps_epoch)
+    successor = Client(bench, client.id, epoch_per_transaction=client.epoch_per_transaction)
     assert await successor.init() == client.producer.next_epoch
     for action in (client.write(b"x"), client.end(commit=True), client.commit_offset(1)):
         with pytest.raises(ProducerFenced):
@@ -153,7 +153,7 @@ async def test_a_transaction_that_takes_too_long(bench: Bench, client: Client) -
     bench.clock.advance(1)
     await bench.broker.transactions.abort_expired()
     assert bench.stable() == 2
-    with pytest.raises(InvalidTransaction if client.bumps_epoch else ProducerFenced):
+    with pytest.raises(InvalidTransaction if client.epoch_per_transaction else ProducerFenced):
         await client.end(commit=True)
     with pytest.raises(ProducerFenced):
         await client.send(client.batch(b"x"))
@@ -179,7 +179,7 @@ async def test_a_producer_asks_for_its_next_epoch(bench: Bench, client: Client) 
 
 async def test_producers_take_turns(bench: Bench, client: Client) -> None:
     """With connections of any age: a producer is new when it says so."""
-    other = Client(bench, client.id, bumps_epoch=client.bumps_epoch)
+    other = Client(bench, client.id, epoch_per_transaction=client.epoch_per_transaction)
     for each in (other, client, other):
         await each.init()
         await each.write(b"x")
@@ -188,7 +188,7 @@ async def test_producers_take_turns(bench: Bench, client: Client) -> None:
 
 
 async def test_somebody_else_has_taken_over_meanwhile(bench: Bench, client: Client) -> None:
-    await Client(bench, client.id, bumps_epoch=client.bumps_epoch).init()
+    await Client(bench, client.id, epoch_per_transaction=client.epoch_per_transaction).init()
     with pytest.raises(ProducerFenced):
         await client.init(again=True)
 
@@ -202,12 +202,14 @@ async def test_epochs_run_out(bench: Bench, client: Client) -> None:
     before = client.producer
     after = await client.end(commit=True)
     assert await client.end(commit=True, member=client.member(producer=before)) == after
-    if not client.bumps_epoch:
+    if not client.epoch_per_transaction:
         after = await client.init(again=True)
     assert after.epoch == 0
     assert after.producer_id != before.producer_id
     known = bench.storage.producers(client.partition(0))[before.producer_id]
-    assert known.epoch == (MAX_EPOCH + 1 if client.bumps_epoch else MAX_EPOCH), "the old one is fenced"
+    assert known.epoch == (MAX_EPOCH + 1 if client.epoch_per_transaction else MAX_EPOCH), (
+        "the old one is fenced"
+    )
     await client.write(b"b")
     await client.end(commit=True)
     assert await bench.committed() == [b"a", b"b"]
@@ -253,7 +255,7 @@ async def test_two_first_producers(bench: Bench) -> None:
 
 
 async def test_strangers(bench: Bench, client: Client) -> None:
-    unknown = Client(bench, "unknown", bumps_epoch=client.bumps_epoch)
+    unknown = Client(bench, "unknown", epoch_per_transaction=client.epoch_per_transaction)
     with pytest.raises(UnknownProducerId):
         await unknown.end()
     with pytest.raises(UnknownTransaction):
@@ -278,7 +280,7 @@ async def test_a_transactional_batch_without_its_id(bench: Bench, client: Client
 async def test_sequences_hold_within_a_transaction(bench: Bench, client: Client) -> None:
     first, skipped = client.batch(b"a"), client.batch(b"b")
     later = client.batch(b"c")
-    if not client.bumps_epoch:
+    if not client.epoch_per_transaction:
         await client.add(0)
     assert await client.send(first) == 0
     with pytest.raises(OutOfOrderSequence):
@@ -334,7 +336,7 @@ async def test_a_topic_that_is_deleted_meanwhile(bench: Bench, client: Client) -
 
 
 async def test_ids_that_nobody_uses_are_forgotten(bench: Bench, client: Client) -> None:
-    busy = Client(bench, "busy", bumps_epoch=client.bumps_epoch)
+    busy = Client(bench, "busy", epoch_per_transaction=client.epoch_per_transaction)
     await busy.init(timeout_ms=MAX_TIMEOUT_MS)
     await busy.write(b"x")
     bench.clock.advance(IDLE_MS / 1000 + 1)

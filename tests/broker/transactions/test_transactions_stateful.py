@@ -69,7 +69,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(target=players, id=IDS, newer=st.booleans())
     def start(self, id: str, newer: bool) -> Player:
         """A client takes a transactional id over from whoever had it."""
-        player = Player(Client(self.bench, id, bumps_epoch=newer))
+        player = Player(Client(self.bench, id, epoch_per_transaction=newer))
         self.run(player.client.init())
         if id in self.owners:
             self._fenced(self.owners[id])
@@ -127,11 +127,11 @@ class Transactions(RuleBasedStateMachine):
 
     def _end_late(self, player: Player, commit: bool) -> None:
         client = player.client
-        if client.bumps_epoch and not commit:
+        if client.epoch_per_transaction and not commit:
             self.run(client.end(commit=False))
             player.is_late = False
             return
-        with pytest.raises(InvalidTransaction if client.bumps_epoch else ProducerFenced):
+        with pytest.raises(InvalidTransaction if client.epoch_per_transaction else ProducerFenced):
             self.run(client.end(commit=commit))
 
     @rule(player=players)
@@ -150,7 +150,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(player=players)
     def lose_connection(self, player: Player) -> None:
-        if player.client.bumps_epoch or (not player.open and player.offset is None):
+        if player.client.epoch_per_transaction or (not player.open and player.offset is None):
             player.client.lose_connection()
 
     @rule()

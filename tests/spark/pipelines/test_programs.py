@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.spark.pipelines.context import PipelineContext, Settings, WrongPipeline
+from posthouse.spark.pipelines.context import PipelineContext, Settings
+from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.launching import Launch
 from posthouse.spark.pipelines.programs import find_program, load_function
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from posthouse.client import Client, Start
-from posthouse.spark.pipelines.context import WrongPipeline
+from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.plots import Line, plot
 from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Slice, Traffic, survey_traffic
 from posthouse.spark.pipelines.traffic_page import page

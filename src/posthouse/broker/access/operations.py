@@ -28,7 +28,11 @@ class Kind(StrEnum):
 
 
 CLUSTER = "kafka-cluster"
-"""The name of the one resource of its kind, as permissions write it."""
+"""The name of the one resource of kind `CLUSTER`: all brokers that serve the same data, by any protocol.
+
+The spelling is part of the keys of stored permissions, of audit lines and of what Kafka clients send, so it
+stays. Code compares with this constant and never spells the name.
+"""
 
 _O = Operation
 
@@ -65,7 +69,7 @@ IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
     Operation.DESCRIBE: frozenset({_O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({_O.ALTER_CONFIGS}),
 }
-"""Whoever may do one of these may do the first, too."""
+"""An operation, and those that each allow it, too."""
 
 CHANGING = frozenset({_O.CREATE, _O.DELETE, _O.ALTER, _O.ALTER_CONFIGS, _O.CLUSTER_ACTION})
 """What is written down also when it is allowed."""

@@ -2,7 +2,7 @@
 
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.model.topics import Topic
-from posthouse.records.murmur import murmur2
+from posthouse.records.partitioner import partition_of
 
 _LARGEST_BATCH = "536870912"
 
@@ -44,5 +44,5 @@ class BackingTopic:
 
 
 def partition_for(topic: Topic, key: bytes) -> int:
-    """Where Kafka's own producers would put it."""
-    return 0 if topic.partitions == 1 else (murmur2(key) & 0x7FFFFFFF) % topic.partitions
+    """The same partition that producers of the topic choose for the key."""
+    return 0 if topic.partitions == 1 else partition_of(key, topic.partitions)

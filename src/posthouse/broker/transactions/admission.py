@@ -1,31 +1,31 @@
 """The partitions that one produce writes to as part of a transaction."""
 
-from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, Work
 from posthouse.model.errors import InvalidTransaction, UnknownProducerId
 from posthouse.model.ids import PartitionId
 from posthouse.storage.operations import Put
 
 
-class Admission:
+class TransactionAdmission:
     """Made by `Transactions.admit` once the producer has been checked."""
 
-    __slots__ = ("_member", "_put", "_transaction", "_work")
+    __slots__ = ("_put", "_request", "_transaction", "_work")
 
-    def __init__(self, member: Member, transaction: Transaction, work: Work) -> None:
-        self._member = member
+    def __init__(self, request: TransactionalRequest, transaction: Transaction, work: Work) -> None:
+        self._request = request
         self._transaction = transaction
         self._work = work
         self._put: set[PartitionId] | None = None
 
     def include(self, producer: ProducerIdentity, partition: PartitionId) -> None:
         """Raises where the partition cannot take part: else a latecomer would get into the transaction."""
-        if producer != self._member.producer:
+        if producer != self._request.producer:
             raise UnknownProducerId("one request may carry the batches of one producer only")
-        if self._member.bumps_epoch:
+        if self._request.epoch_per_transaction:
             self._work.partitions.add(partition)
         elif partition not in self._work.partitions:
-            raise InvalidTransaction(f"{partition} is not part of the transaction of {self._member.id!r}")
+            raise InvalidTransaction(f"{partition} is not part of the transaction of {self._request.id!r}")
 
     def puts(self) -> list[Put]:
         """What must be durable with the records, so that a restart knows where markers are needed."""

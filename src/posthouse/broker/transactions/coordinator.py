@@ -4,7 +4,7 @@ Everything that a client is told is durable first. Ending a transaction is one c
 offsets and its new state, so there is nothing to finish after a crash. Owned by the event loop.
 
 The danger is what arrives late: a request of an earlier transaction must not touch a later one. A producer
-that takes a new epoch with every transaction is safe by that. For all others `origins` tells what was
+that takes a new epoch with every transaction is safe by that. For all others `request_order` tells what was
 sent before; its sender hears that it is fenced, and the transaction stays as it is. Where it cannot be told
 which of two senders is the right one, the producer itself is fenced.
 """
@@ -14,13 +14,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from posthouse.broker.transactions import lost_state
-from posthouse.broker.transactions.admission import Admission
+from posthouse.broker.transactions.admission import TransactionAdmission
+from posthouse.broker.transactions.commit_sets import CommitSets
 from posthouse.broker.transactions.ending import Ending, abort_hanging
-from posthouse.broker.transactions.member import Member
-from posthouse.broker.transactions.origins import Arrival, Line, Origin
 from posthouse.broker.transactions.producer_ids import ProducerIds
-from posthouse.broker.transactions.steps import Steps
-from posthouse.broker.transactions.together import Together
+from posthouse.broker.transactions.request_order import Arrival, RequestOrder, RequestOrigin
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import (
     MAX_EPOCH,
     NOBODY,
@@ -30,6 +29,7 @@ from posthouse.broker.transactions.transaction import (
     Work,
 )
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.broker.transactions.transitions import Transitions
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     ConcurrentTransaction,
@@ -70,22 +70,22 @@ class Transactions:
         self._max_timeout_ms = max_timeout_ms
         self.producer_ids = ProducerIds(storage)
         self.ids = TransactionalIds()
-        self.steps = Steps(
+        self.transitions = Transitions(
             storage, clock, self.ids, self.producer_ids, apply_offsets=apply_offsets, arrived=arrived
         )
-        self.together = Together(self.ids, self.steps)
+        self.commit_sets = CommitSets(self.ids, self.transitions)
 
     async def load(self) -> None:
         self.producer_ids.load()
         self.ids.load(self._storage)
-        self.together.load(self._storage)
+        self.commit_sets.load(self._storage)
         if self._storage.has_lost_commits:
             await self.producer_ids.skip_lost()
             await lost_state.restore(self._storage, self.ids, self._clock.now_ms())
 
     async def close(self) -> None:
         """Wait for what has begun."""
-        await self.steps.close()
+        await self.transitions.close()
 
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""
@@ -99,7 +99,7 @@ class Transactions:
             return ProducerIdentity(await self.producer_ids.take(owner), 0)
         if not 0 < timeout_ms <= self._max_timeout_ms:
             raise InvalidTimeout(f"a transaction may take 1 to {self._max_timeout_ms} ms, not {timeout_ms}")
-        return await self.steps.undisturbed(self._init_producer(id, timeout_ms, expected))
+        return await self.transitions.undisturbed(self._init_producer(id, timeout_ms, expected))
 
     async def _init_producer(
         self, id: str, timeout_ms: int, expected: ProducerIdentity | None
@@ -107,7 +107,7 @@ class Transactions:
         transaction = self.ids.find(id)
         if transaction is None:
             return await self._first_producer(id, timeout_ms)
-        with self.steps.exclusively(transaction):
+        with self.transitions.exclusively(transaction):
             if expected is not None and expected != transaction.producer:
                 if expected == transaction.previous and transaction.state in _RESUMABLE:
                     # It has not heard the answer, or its transaction took too long: its epoch is new already.
@@ -115,7 +115,7 @@ class Transactions:
                 raise ProducerFenced(f"transactional id {id!r} belongs to another producer by now")
             after = replace(
                 transaction,
-                producer=await self.steps.successor(transaction.producer),
+                producer=await self.transitions.successor(transaction.producer),
                 previous=NOBODY if expected is None else expected,
                 timeout_ms=timeout_ms,
                 outcome=TransactionState.EMPTY,
@@ -130,7 +130,7 @@ class Transactions:
         # Known at once, so that a second caller does not make a second one.
         self.ids.keep(transaction)
         try:
-            with self.steps.exclusively(transaction):
+            with self.transitions.exclusively(transaction):
                 transaction.producer = ProducerIdentity(await self.producer_ids.take(), 0)
                 await self._storage.commit([transaction.put()])
                 self.ids.keep(transaction)
@@ -139,28 +139,30 @@ class Transactions:
             raise
         return transaction.producer
 
-    async def add_partitions(self, member: Member, partitions: Collection[PartitionId]) -> None:
+    async def add_partitions(
+        self, request: TransactionalRequest, partitions: Collection[PartitionId]
+    ) -> None:
         """Answered when a restart would remember that these partitions need a marker."""
-        transaction = self._member(member)
-        self._check_control(transaction, member.origin)
+        transaction = self._checked(request)
+        self._check_control(transaction, request.origin)
         work = self._begun(transaction)
         work.partitions.update(partitions)
         await self._remember(transaction, work)
 
-    async def add_group(self, member: Member, group: str) -> None:
+    async def add_group(self, request: TransactionalRequest, group: str) -> None:
         """Offsets of a group will follow; that begins a transaction if none is open."""
-        transaction = self._member(member)
-        self._check_control(transaction, member.origin)
+        transaction = self._checked(request)
+        self._check_control(transaction, request.origin)
         work = self._begun(transaction)
         if work.groups is not None:
             work.groups.add(group)
         await self._remember(transaction, work)
 
-    def check_parts(self, member: Member, partitions: Collection[PartitionId]) -> None:
+    def check_parts(self, request: TransactionalRequest, partitions: Collection[PartitionId]) -> None:
         """Raises unless all of the partitions are part of the open transaction."""
-        work = self._member(member).work
+        work = self._checked(request).work
         if work is None or not work.partitions.issuperset(partitions):
-            raise InvalidTransaction(f"that is not part of the transaction of {member.id!r}")
+            raise InvalidTransaction(f"that is not part of the transaction of {request.id!r}")
 
     async def _remember(self, transaction: Transaction, work: Work) -> None:
         if not work.is_stored:
@@ -168,29 +170,29 @@ class Transactions:
             await self._storage.commit([transaction.put()])
             work.stored = partitions | (work.stored or set())
 
-    def admit(self, member: Member) -> Admission:
+    def admit(self, request: TransactionalRequest) -> TransactionAdmission:
         """For a produce: what it writes becomes part of the transaction."""
-        transaction = self._member(member)
-        if member.bumps_epoch:
-            return Admission(member, transaction, self._begun(transaction))
+        transaction = self._checked(request)
+        if request.epoch_per_transaction:
+            return TransactionAdmission(request, transaction, self._begun(transaction))
         if transaction.work is None:
-            raise InvalidTransaction(f"{member.id!r} has no open transaction")
+            raise InvalidTransaction(f"{request.id!r} has no open transaction")
         if transaction.has_aborted:
-            self._follow(transaction, transaction.work.producing, member.origin)
-        return Admission(member, transaction, transaction.work)
+            self._follow(transaction, transaction.work.producing, request.origin)
+        return TransactionAdmission(request, transaction, transaction.work)
 
-    async def add_offsets(self, member: Member, group: str, offsets: Sequence[Put]) -> None:
+    async def add_offsets(self, request: TransactionalRequest, group: str, offsets: Sequence[Put]) -> None:
         """Keep offsets until the transaction ends. `offsets` are the puts that would commit them."""
-        transaction = self._member(member)
-        if member.bumps_epoch:
+        transaction = self._checked(request)
+        if request.epoch_per_transaction:
             work = self._begun(transaction)
         else:
             if transaction.work is None:
-                raise InvalidTransaction(f"{member.id!r} has no open transaction")
+                raise InvalidTransaction(f"{request.id!r} has no open transaction")
             work = transaction.work
             if work.groups is not None and group not in work.groups:
-                raise InvalidTransaction(f"group {group!r} is not part of the transaction of {member.id!r}")
-            self._follow(transaction, work.committing, member.origin)
+                raise InvalidTransaction(f"group {group!r} is not part of the transaction of {request.id!r}")
+            self._follow(transaction, work.committing, request.origin)
         partitions = set(work.partitions)
         operations: list[Operation] = [] if work.is_stored else [transaction.put()]
         self.ids.add_pending(put.key for put in offsets if put.key not in work.offsets)
@@ -201,33 +203,33 @@ class Transactions:
             await self._storage.commit(operations)
             work.stored = partitions | (work.stored or set())
 
-    async def end(self, member: Member, *, commit: bool) -> ProducerIdentity:
+    async def end(self, request: TransactionalRequest, *, commit: bool) -> ProducerIdentity:
         """Commit or abort. Returns the producer to go on with; told again, it answers the same."""
-        return await self.steps.undisturbed(self._end(member, commit))
+        return await self.transitions.undisturbed(self._end(request, commit))
 
-    async def _end(self, member: Member, commit: bool) -> ProducerIdentity:
-        transaction = self._of(member)
+    async def _end(self, request: TransactionalRequest, commit: bool) -> ProducerIdentity:
+        transaction = self._of(request)
         outcome = TransactionState.COMMITTED if commit else TransactionState.ABORTED
-        if member.bumps_epoch:
-            if transaction.previous == member.producer and transaction.state in _ENDED:
+        if request.epoch_per_transaction:
+            if transaction.previous == request.producer and transaction.state in _ENDED:
                 if transaction.state is not outcome:
-                    raise InvalidTransaction(f"the transaction of {member.id!r} has ended otherwise")
+                    raise InvalidTransaction(f"the transaction of {request.id!r} has ended otherwise")
                 return transaction.producer
             # Its client cannot know whether a batch that failed has begun a transaction.
             nothing_to_end = transaction.work is None and commit
         else:
             nothing_to_end = transaction.work is None
-        self._check_producer(transaction, member)
+        self._check_producer(transaction, request)
         if nothing_to_end:
-            if member.bumps_epoch or transaction.outcome is not outcome:
-                raise InvalidTransaction(f"{member.id!r} has no open transaction")
+            if request.epoch_per_transaction or transaction.outcome is not outcome:
+                raise InvalidTransaction(f"{request.id!r} has no open transaction")
             return transaction.producer
-        if not member.bumps_epoch:
-            self._check_control(transaction, member.origin)
-        with self.steps.exclusively(transaction):
+        if not request.epoch_per_transaction:
+            self._check_control(transaction, request.origin)
+        with self.transitions.exclusively(transaction):
             after = replace(transaction, outcome=outcome)
-            if member.bumps_epoch:
-                after.producer = await self.steps.successor(transaction.producer)
+            if request.epoch_per_transaction:
+                after.producer = await self.transitions.successor(transaction.producer)
                 after.previous = transaction.producer
             elif not commit:
                 after.has_aborted = True
@@ -240,12 +242,12 @@ class Transactions:
             if transaction.producer.producer_id == producer.producer_id:
                 if transaction.producer != producer:
                     raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
-                await self.steps.undisturbed(self._fence(transaction))
+                await self.transitions.undisturbed(self._fence(transaction))
                 return
         known = self._storage.producers(partition).get(producer.producer_id)
         if known is not None and known.open_since != NOT_OPEN:
             marker = await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
-            self.steps.arrived(partition, marker.header.length)
+            self.transitions.arrived(partition, marker.header.length)
 
     async def abort_expired(self) -> None:
         """Give up what has been open for too long. Its producer cannot write any more before it has aborted
@@ -279,14 +281,14 @@ class Transactions:
     async def _give_up(self, transaction: Transaction, *, resumable: bool = False) -> None:
         """Fence it on the broker's own account. `abort_expired` tries again what fails."""
         try:
-            await self.steps.undisturbed(self._fence(transaction, resumable=resumable))
+            await self.transitions.undisturbed(self._fence(transaction, resumable=resumable))
         except Unavailable as error:
             log.warning("the transaction of %r cannot be aborted yet: %s", excerpt(transaction.id), error)
 
     async def _fence(self, transaction: Transaction, *, resumable: bool = False) -> None:
         """Give the transaction up and make its producer's epoch invalid. A `resumable` producer is known by
         its old epoch when it asks what it is to go on with."""
-        with self.steps.exclusively(transaction):
+        with self.transitions.exclusively(transaction):
             producer = transaction.producer.next_epoch
             after = replace(
                 transaction,
@@ -297,7 +299,7 @@ class Transactions:
             await self._conclude(transaction, after, commit=False)
 
     async def _conclude(self, transaction: Transaction, after: Transaction, *, commit: bool) -> None:
-        await self.steps.conclude([Ending(transaction=transaction, after=after, commit=commit)])
+        await self.transitions.conclude([Ending(transaction=transaction, after=after, commit=commit)])
 
     def _begun(self, transaction: Transaction) -> Work:
         if transaction.work is None:
@@ -306,42 +308,44 @@ class Transactions:
             self.ids.keep(transaction)
         return transaction.work
 
-    def _member(self, member: Member) -> Transaction:
-        transaction = self._of(member)
-        self._check_producer(transaction, member)
+    def _checked(self, request: TransactionalRequest) -> Transaction:
+        transaction = self._of(request)
+        self._check_producer(transaction, request)
         return transaction
 
-    def _of(self, member: Member) -> Transaction:
-        transaction = self.ids.find(member.id)
+    def _of(self, request: TransactionalRequest) -> Transaction:
+        transaction = self.ids.find(request.id)
         if transaction is None:
-            raise UnknownProducerId(f"transactional id {member.id!r} has no producer")
+            raise UnknownProducerId(f"transactional id {request.id!r} has no producer")
         if transaction.is_busy:
-            raise ConcurrentTransaction(f"a transaction of {member.id!r} is just ending")
+            raise ConcurrentTransaction(f"a transaction of {request.id!r} is just ending")
         return transaction
 
-    def _check_producer(self, transaction: Transaction, member: Member) -> None:
-        if member.producer.producer_id != transaction.producer.producer_id:
-            raise UnknownProducerId(f"producer {member.producer.producer_id} is not that of {member.id!r}")
-        if member.producer.epoch != transaction.producer.epoch or member.producer.epoch > MAX_EPOCH:
+    def _check_producer(self, transaction: Transaction, request: TransactionalRequest) -> None:
+        if request.producer.producer_id != transaction.producer.producer_id:
+            raise UnknownProducerId(f"producer {request.producer.producer_id} is not that of {request.id!r}")
+        if request.producer.epoch != transaction.producer.epoch or request.producer.epoch > MAX_EPOCH:
             raise ProducerFenced(
-                f"{member.id!r} has epoch {transaction.producer.epoch}, not {member.producer.epoch}"
+                f"{request.id!r} has epoch {transaction.producer.epoch}, not {request.producer.epoch}"
             )
         if transaction.work is not None and transaction.work.is_doubtful:
-            raise ProducerFenced(f"the transaction of {member.id!r} is being aborted")
+            raise ProducerFenced(f"the transaction of {request.id!r} is being aborted")
 
-    def _check_control(self, transaction: Transaction, origin: Origin) -> None:
+    def _check_control(self, transaction: Transaction, origin: RequestOrigin) -> None:
         """Beginning and ending go over one connection. Another may take over when that one is gone."""
-        line = transaction.control
-        self._follow(transaction, line, origin, alone=transaction.work is not None and line.is_open)
+        order = transaction.control
+        self._follow(transaction, order, origin, alone=transaction.work is not None and order.is_open)
 
-    def _follow(self, transaction: Transaction, line: Line, origin: Origin, *, alone: bool = True) -> None:
+    def _follow(
+        self, transaction: Transaction, order: RequestOrder, origin: RequestOrigin, *, alone: bool = True
+    ) -> None:
         """Raises where this may be a latecomer. `alone`: a second connection may not follow the first."""
-        arrival = line.judge(origin)
+        arrival = order.judge(origin)
         if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
             log.warning("two connections speak for %r: its transaction is aborted", excerpt(transaction.id))
             transaction.work.is_doubtful = True
-            self.steps.start(self._give_up(transaction))
+            self.transitions.start(self._give_up(transaction))
         elif arrival is not Arrival.LATE:
-            line.follow(origin)
+            order.follow(origin)
             return
         raise ProducerFenced(f"a request of {transaction.id!r} came too late, or from somebody else")

@@ -24,7 +24,7 @@ from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
 
-from posthouse.broker.transactions.origins import Line
+from posthouse.broker.transactions.request_order import RequestOrder
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.storage.operations import Put
@@ -71,8 +71,8 @@ class Work:
     """Offsets that become committed with it, by their key."""
     groups: set[str] | None = field(default_factory=set)
     """The groups whose offsets it may commit; None: it was open when the broker started, nobody knows."""
-    producing: Line = field(default_factory=Line)
-    committing: Line = field(default_factory=Line)
+    producing: RequestOrder = field(default_factory=RequestOrder)
+    committing: RequestOrder = field(default_factory=RequestOrder)
     is_doubtful: bool = False
     """It may hold something that belongs to another transaction: all that is left is to give it up."""
     since: float | None = None
@@ -97,7 +97,7 @@ class Transaction:
     """Of the transaction that is open."""
     is_busy: bool = False
     """Something that must not be disturbed is being made durable."""
-    control: Line = field(default_factory=Line)
+    control: RequestOrder = field(default_factory=RequestOrder)
     has_aborted: bool = False
     """Its client gave up a transaction and went on with the same epoch: batches may still be on their way."""
 

@@ -4,25 +4,21 @@ To bind a queue takes permission to read from the exchange. A reader must not be
 so a binding that leads to such a queue takes permission to write to every exchange that leads to it.
 """
 
-from typing import TYPE_CHECKING
-
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.routing.definitions import Binding
+from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.permissions import check_exchange
 
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.channel import Channel
 
-
-def check_blocking(channel: "Channel", binding: Binding) -> None:
+def check_blocking(channel: Channel, binding: Binding) -> None:
     """Raises Refused."""
     if channel.session.is_guarded and _leads_to_blocking(channel, binding):
         for name in _upstream(channel, binding.source):
             check_exchange(channel, Operation.WRITE, name)
 
 
-def _leads_to_blocking(channel: "Channel", binding: Binding) -> bool:
+def _leads_to_blocking(channel: Channel, binding: Binding) -> bool:
     router = channel.namespace.router
     seen: set[str] = set()
     ahead = [binding]
@@ -41,7 +37,7 @@ def _leads_to_blocking(channel: "Channel", binding: Binding) -> bool:
     return False
 
 
-def _upstream(channel: "Channel", source: str) -> list[str]:
+def _upstream(channel: Channel, source: str) -> list[str]:
     """The exchange, and all whose messages may get to it."""
     router = channel.namespace.router
     alternates = _alternates(channel)
@@ -54,7 +50,7 @@ def _upstream(channel: "Channel", source: str) -> list[str]:
     return list(found)
 
 
-def _alternates(channel: "Channel") -> dict[str, str]:
+def _alternates(channel: Channel) -> dict[str, str]:
     exchanges = channel.namespace.router.exchanges()
     return {
         each.name: each.definition.alternate for each in exchanges if each.definition.alternate is not None

@@ -1,21 +1,32 @@
 """A channel: its consumers, its unacknowledged deliveries, and in which mode it publishes."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from pamqp.base import Frame as Command
 
 from posthouse.broker.queues.log_queue import LogQueue
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.confirms import Confirms
-from posthouse.protocols.amqp.consumer import ChannelConsumer
 from posthouse.protocols.amqp.deliveries import Deliveries, Delivery, by_queue
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
 from posthouse.protocols.amqp.reply_to import ReplyConsumer
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.transactions import Transaction
+
+
+class Subscription(Protocol):
+    """A consumer of the channel."""
+
+    @property
+    def tag(self) -> str: ...
+
+    @property
+    def queue(self) -> MessageSource: ...
+
+    def cancel(self) -> None: ...
 
 
 class Channel:
@@ -43,7 +54,7 @@ class Channel:
         self.namespace = session.namespace
         self.outbox = session.outbox
         self.deliveries = Deliveries()
-        self.consumers: dict[str, ChannelConsumer] = {}
+        self.consumers: dict[str, Subscription] = {}
         """While there is a shared prefetch, the one that has waited longest for a delivery first."""
         self.reply_consumer: ReplyConsumer | None = None
         self.confirms: Confirms | None = None
@@ -72,11 +83,15 @@ class Channel:
         await self.namespace.effects.done()
         return answer
 
+    @property
+    def vhost(self) -> str:
+        return self.session.vhost
+
     # What a client may name
 
     def subject(self, kind: str, name: str) -> str:
         """As RabbitMQ speaks of things."""
-        return f"{kind} '{name}' in vhost '{self.session.vhost}'"
+        return f"{kind} '{name}' in vhost '{self.vhost}'"
 
     def queue_name(self, name: str) -> str:
         """The name as given, or of the queue that was declared last on this channel."""
@@ -115,7 +130,7 @@ class Channel:
             self.is_exhausted = True
         return credit
 
-    def has_served(self, consumer: ChannelConsumer) -> None:
+    def has_served(self, consumer: Subscription) -> None:
         """Others come first when there is credit again: one busy queue must not starve the rest."""
         if self.consumers.pop(consumer.tag, None) is not None:
             self.consumers[consumer.tag] = consumer
@@ -186,14 +201,27 @@ class Channel:
     def hold(self, message: Message) -> int:
         return self.deliveries.hold(message)
 
+    def deliver_reply(self, tag: str, key: bytes, properties: bytes, body: bytes) -> bool:
+        """See `reply_to.ReplyChannel`."""
+        session = self.session
+        if session.outbox.is_congested or not self.is_flowing:
+            return False
+        self.deliveries.last_tag = number = self.deliveries.last_tag + 1
+        frame = encode.deliver(
+            self.number, tag.encode(), number, False, b"", key, properties, body, session.frame_max
+        )
+        session.outbox.send(frame)
+        if session.throttle.is_on:
+            session.throttle.delivered(len(frame))
+        return True
+
     # Its end
 
     def cancel(self, tag: str) -> None:
         """Nothing happens where there is no such consumer."""
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
-            consumer.is_active = False
-            consumer.queue.unsubscribe(consumer)
+            consumer.cancel()
         elif self.reply_consumer is not None and self.reply_consumer.tag == tag:
             self.session.reply_tos.close(self.reply_consumer)
             self.reply_consumer = None
@@ -205,8 +233,7 @@ class Channel:
         self.is_closed = True
         self.is_flowing = False
         for consumer in self.consumers.values():
-            consumer.is_active = False
-            consumer.queue.unsubscribe(consumer)
+            consumer.cancel()
         self.consumers.clear()
         if self.reply_consumer is not None:
             self.session.reply_tos.close(self.reply_consumer)
@@ -214,7 +241,7 @@ class Channel:
         if self.confirms is not None:
             self.confirms.close()
         if self.transaction is not None:
-            self.deliveries.put_back(self.transaction.forget())
+            self.deliveries.put_back(self.transaction.take().deliveries())
         self.release_all()
 
     def release_all(self) -> None:

@@ -1,14 +1,13 @@
 """Publisher confirms: which of a channel's publishes are durable."""
 
+from __future__ import annotations
+
 from collections import deque
-from typing import TYPE_CHECKING
 
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.codec import encode
-
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.outbox import Outbox
-    from posthouse.protocols.amqp.unfinished import Part
+from posthouse.protocols.amqp.outbox import Outbox
+from posthouse.protocols.amqp.unfinished import Part
 
 
 class Span:
@@ -16,7 +15,7 @@ class Span:
 
     __slots__ = ("_confirms", "count", "error", "has_ended", "last", "part")
 
-    def __init__(self, confirms: "Confirms", part: "Part") -> None:
+    def __init__(self, confirms: Confirms, part: Part) -> None:
         self._confirms = confirms
         self.part = part
         self.last = 0
@@ -40,13 +39,13 @@ class Confirms:
 
     __slots__ = ("_channel", "_outbox", "_spans", "published")
 
-    def __init__(self, channel: int, outbox: "Outbox") -> None:
+    def __init__(self, channel: int, outbox: Outbox) -> None:
         self._channel = channel
         self._outbox = outbox
         self._spans: deque[Span] = deque()
         self.published = 0
 
-    def joined(self, part: "Part") -> None:
+    def joined(self, part: Part) -> None:
         """The next publish goes with the wave that `part` is in."""
         self.published = number = self.published + 1
         spans = self._spans
@@ -68,7 +67,7 @@ class Confirms:
         self._outbox.send(encode.nack(self._channel, self.published, False))
 
     def ended(self) -> None:
-        """Say what can be said."""
+        """Confirm the publishes whose waves have ended, as far as their order allows."""
         spans = self._spans
         last = count = 0
         while spans and spans[0].has_ended:
@@ -83,7 +82,7 @@ class Confirms:
         self._acknowledge(last, count)
 
     def close(self) -> None:
-        """The channel is closed: what ends from now on is of no interest to anybody."""
+        """The channel is closed: it sends no more confirms."""
         self._spans.clear()
 
     def _acknowledge(self, last: int, count: int) -> None:

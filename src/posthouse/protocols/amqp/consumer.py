@@ -1,21 +1,19 @@
 """A consumer: one subscription of a channel to a queue."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pamqp.commands import Basic
 
 from posthouse.broker.queues.message import Message, MessageSource
+from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.mapping.changes import with_delivery_count
 
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.channel import Channel
-
 AT_ONCE: Final = 512
-"""A queue hands over so many at most before it looks again whether the client keeps up."""
+"""Messages that a queue hands over at most before it looks again whether the client keeps up."""
 _AT_ONCE_METERED: Final = 32
-"""The same where there are quotas: whoever may take little is not to get far beyond it."""
+"""The same where there are quotas: a client with a low rate limit must not get far beyond it."""
 _AT_ONCE_SHORT: Final = 4
 """The same where memory is spent."""
 
@@ -37,7 +35,7 @@ class ChannelConsumer:
 
     def __init__(
         self,
-        channel: "Channel",
+        channel: Channel,
         queue: MessageSource,
         tag: str,
         *,
@@ -79,7 +77,7 @@ class ChannelConsumer:
         return credit if credit < most else most
 
     @property
-    def limiter(self) -> "Channel | None":
+    def limiter(self) -> Channel | None:
         """The channel, whose limits hold for all of its consumers together."""
         return None if self.no_ack and not self.channel.shared_prefetch else self.channel
 
@@ -130,8 +128,13 @@ class ChannelConsumer:
         else:
             self.unacked += len(messages)
 
+    def cancel(self) -> None:
+        """The client, or the end of its channel, ends the subscription."""
+        self.is_active = False
+        self.queue.unsubscribe(self)
+
     def cancelled(self) -> None:
-        """The queue is gone. What was delivered stays with the channel, though nothing can be settled."""
+        """The queue is gone. Its deliveries stay with the channel, though they cannot be settled any more."""
         self.is_active = False
         channel = self.channel
         channel.consumers.pop(self.tag, None)

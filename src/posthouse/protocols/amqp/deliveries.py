@@ -1,16 +1,20 @@
-"""What was handed to a channel and waits for its acknowledgement, by delivery tag."""
+"""Unacknowledged deliveries of a channel, by delivery tag."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.protocols.amqp.errors import Refused, precondition_failed
 
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.consumer import ChannelConsumer
+
+class Prefetching(Protocol):
+    """The consumer of a delivery, as far as settling needs it."""
+
+    unacked: int
+
 
 # A tuple and no class: there is one for every message that is delivered.
-Delivery: TypeAlias = "tuple[int, Message, ChannelConsumer | None]"
+Delivery: TypeAlias = tuple[int, Message, Prefetching | None]
 """Tag, message, and the consumer that got it; None where the client asked for it (basic.get)."""
 
 

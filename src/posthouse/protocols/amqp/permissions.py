@@ -6,7 +6,7 @@ named is treated like any other, for there may be a topic of that name, whose re
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from posthouse.broker.access.acls import ANY_NAME
 from posthouse.broker.access.guard import Guard
@@ -15,11 +15,9 @@ from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_name, topic_prefixes
 from posthouse.broker.routing.exchange import Exchange
+from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.errors import Refused, access_refused, not_allowed, precondition_failed
 from posthouse.protocols.amqp.server_names import GENERATED
-
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.channel import Channel
 
 _WORDS: Final = {
     Operation.READ: "read",
@@ -41,17 +39,17 @@ def check_vhost(guard: Guard, user: str, vhost: str) -> None:
         raise not_allowed(f"access to vhost '{vhost}' refused for user '{user}'")
 
 
-def check_exchange(channel: "Channel", operation: Operation, name: str) -> None:
+def check_exchange(channel: Channel, operation: Operation, name: str) -> None:
     _check(channel, operation, "exchange", name)
 
 
-def check_queue(channel: "Channel", operation: Operation, name: str) -> None:
+def check_queue(channel: Channel, operation: Operation, name: str) -> None:
     queue = channel.namespace.queues.get(name)
     if queue is None or not _is_own(channel, queue):
         _check(channel, operation, "queue", name)
 
 
-def check_own_queue(channel: "Channel", name: str) -> None:
+def check_own_queue(channel: Channel, name: str) -> None:
     """It needs no permission, so somebody who has none could have as many as they like."""
     session = channel.session
     if not session.is_guarded:
@@ -68,13 +66,13 @@ def check_own_queue(channel: "Channel", name: str) -> None:
         )
 
 
-def note_purge(channel: "Channel", name: str) -> None:
+def note_purge(channel: Channel, name: str) -> None:
     """All messages of the queue go, and to read them is the only permission that this takes."""
     session = channel.session
     session.guard.note("purge", f"{Kind.TOPIC}:{topic_name(session.vhost, name)}")
 
 
-def check_onward(channel: "Channel", exchange: str, key: str | None = None) -> None:
+def check_onward(channel: Channel, exchange: str, key: str | None = None) -> None:
     """Messages will go on to the exchange by themselves, with the key if one is given, or with any."""
     if exchange:
         check_exchange(channel, Operation.WRITE, exchange)
@@ -84,7 +82,7 @@ def check_onward(channel: "Channel", exchange: str, key: str | None = None) -> N
         raise _refused(channel, Operation.WRITE, "exchange", _DEFAULT)
 
 
-def check_publish(channel: "Channel", exchange: Exchange, key: bytes, more_keys: Sequence[bytes]) -> None:
+def check_publish(channel: Channel, exchange: Exchange, key: bytes, more_keys: Sequence[bytes]) -> None:
     """For every message, where it is asked for at all: one look into what the guard remembers."""
     backing = exchange.data
     if backing is None:
@@ -97,7 +95,7 @@ def check_publish(channel: "Channel", exchange: Exchange, key: bytes, more_keys:
             check_exchange(channel, _WRITE, exchange.name)
 
 
-def _check_key(channel: "Channel", key: bytes) -> None:
+def _check_key(channel: Channel, key: bytes) -> None:
     """The default exchange has no topic of its own: it is the queue that is written to."""
     name = key.decode(errors="replace")
     queue = channel.namespace.queues.get(name)
@@ -105,19 +103,19 @@ def _check_key(channel: "Channel", key: bytes) -> None:
         check_queue(channel, _WRITE, name)
 
 
-def _check(channel: "Channel", operation: Operation, kind: str, name: str) -> None:
+def _check(channel: Channel, operation: Operation, kind: str, name: str) -> None:
     session = channel.session
     if not session.guard.allows(operation, Kind.TOPIC, topic_name(session.vhost, name)):
         raise _refused(channel, operation, kind, name)
 
 
-def _is_own(channel: "Channel", queue: LogQueue) -> bool:
+def _is_own(channel: Channel, queue: LogQueue) -> bool:
     return (
         queue.session is channel.session and queue.definition.exclusive and queue.name.startswith(GENERATED)
     )
 
 
-def _refused(channel: "Channel", operation: Operation, kind: str, name: str) -> Refused:
+def _refused(channel: Channel, operation: Operation, kind: str, name: str) -> Refused:
     subject = channel.subject(kind, name)
     return access_refused(
         f"{_WORDS[operation]} access to {subject} refused for user '{channel.session.user}'"

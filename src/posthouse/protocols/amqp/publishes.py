@@ -19,7 +19,7 @@ from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import Flag, user_id_of
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish
 from posthouse.protocols.amqp.reply_to import PREFIX, asks_for_reply, with_address
-from posthouse.protocols.amqp.transactions import Publish as Collected
+from posthouse.protocols.amqp.transactions import TransactionalPublish
 
 # Flags that are looked at for every message; most have neither.
 _HAS_REPLY_TO: Final = Flag.REPLY_TO >> 8
@@ -48,8 +48,9 @@ def publish(channel: Channel, event: Publish) -> None:
         raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange.name)}")
     mandatory = flags & MANDATORY != 0
     if channel.transaction is not None:
-        collected = Collected(exchange, key, body, properties, envelope, mandatory, is_reply)
-        channel.transaction.publish(collected)
+        channel.transaction.publish(
+            TransactionalPublish(exchange, key, body, properties, envelope, mandatory, is_reply)
+        )
         return
     if is_reply:
         reply(channel, key, properties, body, mandatory=mandatory)

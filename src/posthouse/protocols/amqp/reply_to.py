@@ -1,14 +1,10 @@
 """Direct reply-to: answers that go straight to the channel that asked, past every queue and log."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.errors import precondition_failed
 from posthouse.protocols.amqp.mapping.properties import Flag, spans
 from posthouse.protocols.amqp.server_names import ServerNames
-
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.channel import Channel
 
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The queue that is no queue: clients consume from it, and name it as the one to reply to."""
@@ -16,45 +12,43 @@ PREFIX: Final = f"{REPLY_TO}.".encode()
 _PLACEHOLDER: Final = REPLY_TO.encode()
 
 
+class ReplyChannel(Protocol):
+    """The channel that a reply goes to."""
+
+    @property
+    def vhost(self) -> str: ...
+
+    def deliver_reply(self, tag: str, key: bytes, properties: bytes, body: bytes) -> bool:
+        """Whether it is sent. A client that does not read gets none: replies are not stored."""
+
+
 class ReplyConsumer:
-    """A channel that waits for replies. At most once: who does not read, or has left, misses them."""
+    """A channel's consumer of replies. At most once: a client that does not read or has left gets none."""
 
     __slots__ = ("_channel", "address", "tag")
 
-    def __init__(self, channel: "Channel", tag: str, address: bytes) -> None:
+    def __init__(self, channel: ReplyChannel, tag: str, address: bytes) -> None:
         self._channel = channel
         self.tag = tag
         self.address = address
 
     @property
     def vhost(self) -> str:
-        return self._channel.session.vhost
+        return self._channel.vhost
 
     def deliver(self, key: bytes, properties: bytes, body: bytes) -> bool:
-        """Whether it goes out. Nothing is kept for a client that does not take what it has been sent."""
-        channel = self._channel
-        session = channel.session
-        if session.outbox.is_congested or not channel.is_flowing:
-            return False
-        channel.deliveries.last_tag = number = channel.deliveries.last_tag + 1
-        tag = self.tag.encode()
-        frame = encode.deliver(
-            channel.number, tag, number, False, b"", key, properties, body, session.frame_max
-        )
-        session.outbox.send(frame)
-        if session.throttle.is_on:
-            session.throttle.delivered(len(frame))
-        return True
+        """See `ReplyChannel.deliver_reply`."""
+        return self._channel.deliver_reply(self.tag, key, properties, body)
 
 
 class ReplyTos:
-    """All channels that wait for replies, by the address that was made up for each."""
+    """All reply consumers of the broker, by the address that was generated for each."""
 
     def __init__(self, names: ServerNames) -> None:
         self._names = names
         self._waiting: dict[bytes, ReplyConsumer] = {}
 
-    def open(self, channel: "Channel", tag: str) -> ReplyConsumer:
+    def open(self, channel: ReplyChannel, tag: str) -> ReplyConsumer:
         address = PREFIX + self._names.token().encode()
         consumer = self._waiting[address] = ReplyConsumer(channel, tag, address)
         return consumer

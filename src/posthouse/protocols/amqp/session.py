@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
@@ -17,8 +17,12 @@ from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
 
-if TYPE_CHECKING:
-    from posthouse.protocols.amqp.channel import Channel
+
+class Closable(Protocol):
+    """The channel that a notice is for."""
+
+    @property
+    def is_closed(self) -> bool: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -45,10 +49,10 @@ class Session:
     reply_tos: ReplyTos
     names: ServerNames
     own_queues_left: int = 0
-    """So many of its own may be declared before those that are still there are counted."""
+    """Exclusive queues that it may declare before the existing ones are counted again."""
     is_answering: bool = False
     """Whether the client waits for an answer that takes time."""
-    _notices: list[tuple["Channel", bytes]] = field(default_factory=list, init=False)
+    _notices: list[tuple[Closable, bytes]] = field(default_factory=list, init=False)
 
     @property
     def vhost(self) -> str:
@@ -65,11 +69,11 @@ class Session:
     def can(self, capability: str) -> bool:
         return self.capabilities.get(capability) is True
 
-    def notify(self, channel: "Channel", frame: bytes) -> None:
-        """What a client did not ask for, not before the answer to what it did ask for.
+    def notify(self, channel: Closable, frame: bytes) -> None:
+        """Send a frame that the client did not ask for, after the answer that it waits for.
 
-        So whoever deletes a queue reads of that first, and then that its consumers are gone: clients that
-        read synchronously are not prepared for anything else.
+        A client that deletes a queue reads queue.delete-ok first, and then basic.cancel for its consumers:
+        clients that read synchronously are not prepared for another order.
         """
         if self.is_answering:
             self._notices.append((channel, frame))

@@ -2,12 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import PosthouseError
-from posthouse.protocols.amqp.confirms import Span
 from posthouse.protocols.nobody import nobody
+
+
+class PendingConfirms(Protocol):
+    """Publishes of one channel whose confirms wait for the end of a wave."""
+
+    def end(self, error: PosthouseError | None) -> None: ...
 
 
 class Part:
@@ -20,8 +26,8 @@ class Part:
         self.wave = wave
         self.size = 0
         """Bytes of bodies."""
-        self.spans: list[Span] = []
-        """Publishes that are to be confirmed, of each channel that asked for it."""
+        self.spans: list[PendingConfirms] = []
+        """One for each channel in confirm mode that published into the wave."""
 
     def ended(self, error: PosthouseError | None) -> None:
         # A span knows its part: left like this, the wave with all its bodies would wait for the collector.

@@ -13,7 +13,6 @@ from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.control import AccessControl
-from posthouse.broker.transactions.origins import Session
 from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.budget import FAIR, SMALL, Budget
@@ -24,6 +23,7 @@ from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.exchange import Exchange
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 from posthouse.protocols.listener import PARTLY_SENT, Listener
 from posthouse.protocols.pace import Pace
 from posthouse.settings import Address, Settings
@@ -76,7 +76,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(made_by.receive_buffer, settings.max_request_bytes)
         self._node = Address("127.0.0.1", 0)
         self.peer = "?"
-        self.session = Session()
+        self.session = ConnectionIdentity()
         self.software = ("", "")
         """Name and version of the client's software, once it has told."""
         self.admission = Admission(made_by.access, "?", admitted=self._admitted, dismissed=self._dismissed)

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.broker import Broker
-from posthouse.broker.transactions.origins import Origin, Session
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.headers import (
     API_VERSIONS_KEY,
@@ -94,6 +93,7 @@ from posthouse.protocols.kafka.handlers import (
 )
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.protocols.kafka.throttling import Throttling
 from posthouse.protocols.stopwatch import Stopwatch, Timed
 from posthouse.settings import Address
@@ -195,7 +195,7 @@ class Exchange(Protocol):
     def introduce(self, name: str, version: str) -> None: ...
 
     @property
-    def session(self) -> Session: ...
+    def session(self) -> ConnectionIdentity: ...
 
     @property
     def guard(self) -> Guard: ...
@@ -337,8 +337,8 @@ class _Call(Context):
         self.exchange.introduce(name, version)
 
     @property
-    def origin(self) -> Origin:
-        return Origin(self.exchange.session, self.correlation_id)
+    def origin(self) -> CorrelatedOrigin:
+        return CorrelatedOrigin(self.exchange.session, self.correlation_id)
 
     @property
     def login(self) -> Login | None:

@@ -5,9 +5,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from posthouse.broker.access.guard import Guard
-from posthouse.broker.transactions.origins import Session
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 
 if TYPE_CHECKING:
     from posthouse.protocols.kafka.connection import KafkaConnection
@@ -39,7 +39,7 @@ class Exchange:
         self.connection.software = (name, version)
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ConnectionIdentity:
         return self.connection.session
 
     @property

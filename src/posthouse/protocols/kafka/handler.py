@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.broker import Broker
-from posthouse.broker.transactions.origins import Origin
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
 from posthouse.settings import Address
 
 NODE_ID = 1
@@ -52,7 +52,7 @@ class Context:
         raise NotImplementedError
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> CorrelatedOrigin:
         """The connection, and the client's number of the request on it."""
         raise NotImplementedError
 

@@ -27,10 +27,10 @@ from posthouse.spark.archive.merging import Merge, merge, merges
 from posthouse.spark.archive.planning import Backlog, Bounds, Loss, Piece, backlog, covered_by, steps
 from posthouse.spark.archive.root import Root
 from posthouse.spark.archive.spreading import parallelism, spread
+from posthouse.spark.live import LivePiece, read_live
 from posthouse.spark.offsets import Place
 from posthouse.spark.options import EARLIEST, LATEST, SourceOptions, parse_source
 from posthouse.spark.planning import OffsetRange
-from posthouse.spark.tasks import LivePiece, read_piece
 
 _LARGEST_PIECE = 2_000_000
 _SWEEP_SECONDS = 3600.0
@@ -222,7 +222,7 @@ def _archive_piece(
     try:
         for partition, (start, end) in piece.slices:
             live = LivePiece(OffsetRange(Place(piece.topic.name, partition), start, end), piece.topic.id)
-            for batch in read_piece(options, SCHEMA, live):
+            for batch in read_live(options, SCHEMA, live):
                 files.write(partition, batch)
         return files.close()
     except BaseException:

@@ -1,7 +1,7 @@
 """What a pipeline is given besides Spark: where the broker is, where to keep things, which times to read.
 
-Its methods are thin. Each stands for a few lines of PySpark that are the same in every pipeline, and whoever
-needs other ones writes them out.
+Its methods are thin. Each stands for a few lines of PySpark that are the same in every pipeline. A program
+that needs other ones writes them out.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posthouse.client import Client, Security, Start
-from posthouse.spark.errors import SparkError
 from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.pipelines.errors import WrongPipeline
+from posthouse.spark.pipelines.programs import load_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-class WrongPipeline(SparkError):
-    """A pipeline that cannot be run as it is."""
 
 
 class Settings(dict[str, Any]):
@@ -52,8 +49,6 @@ class PipelineContext:
 
     def function(self, name: str) -> Callable[..., Any]:
         """A function that the settings name: `module:function`, or `file.py:function`."""
-        from posthouse.spark.pipelines.programs import load_function
-
         return load_function(name, self.directory)
 
     def source(self, topic: str, **options: str) -> "DataFrame":

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posthouse.spark.errors import SparkError
-from posthouse.spark.pipelines.context import PipelineContext, Settings, WrongPipeline
+from posthouse.spark.pipelines.context import PipelineContext, Settings
+from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.programs import Program, load_module
 from posthouse.spark.pipelines.progress import QueryState
 from posthouse.spark.pipelines.running import PipelineFailed, StopRequest, reason, run_queries

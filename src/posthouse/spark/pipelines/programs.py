@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posthouse.spark.pipelines.context import WrongPipeline
+from posthouse.spark.pipelines.errors import WrongPipeline
 
 PROGRAM = "pipeline.py"
 CONFIG = "pipeline.toml"

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from posthouse.spark.pipelines.context import PipelineContext, WrongPipeline
+from posthouse.spark.pipelines.context import PipelineContext
+from posthouse.spark.pipelines.errors import WrongPipeline
 
 # Where those who write dead letters note the topic: Spring, Kafka Connect, and many by hand.
 HEADERS = ("kafka_dlt-original-topic", "__connect.errors.topic", "x-original-topic", "original-topic")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from posthouse.client import Client, Security
-from posthouse.spark.pipelines.context import WrongPipeline
+from posthouse.spark.pipelines.errors import WrongPipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,8 +12,7 @@ from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.topics import NewTopic
-from posthouse.broker.transactions.member import Member
-from posthouse.broker.transactions.origins import Origin, Session
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import SystemClock
 from posthouse.model.scram import Mechanism
@@ -26,6 +25,7 @@ from posthouse.protocols.kafka.codec.generated.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.settings import Authentication
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.access.roles import PASSWORD, ROLES, SUPERUSER, TOPIC, TRANSACTION
@@ -106,7 +106,9 @@ class Scene:
             await appending.future
         self.producer = await broker.transactions.init_producer(TRANSACTION, 60_000, None)
         if with_topic:
-            session = Session()
-            member = Member(id=TRANSACTION, producer=self.producer, origin=Origin(session, 0))
+            session = ConnectionIdentity()
+            member = TransactionalRequest(
+                id=TRANSACTION, producer=self.producer, origin=CorrelatedOrigin(session, 0)
+            )
             await broker.transactions.add_partitions(member, self.topic.partition_ids())
             session.is_open = False

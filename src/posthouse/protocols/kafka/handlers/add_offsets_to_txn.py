@@ -1,7 +1,7 @@
 """AddOffsetsToTxn: a transaction is going to commit offsets of a group."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.generated.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -20,7 +20,7 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
     require_on_group(context, Operation.READ, request.group_id)
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
-    member = Member(
+    member = TransactionalRequest(
         id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),
         origin=context.origin,

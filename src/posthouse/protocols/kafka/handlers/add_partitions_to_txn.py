@@ -7,7 +7,7 @@ for several; with `verify_only` it asks whether partitions were added.
 from collections.abc import Sequence
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId
@@ -91,7 +91,7 @@ def _find(
 async def _add_found(
     context: Context, wanted: AddPartitionsToTxnTransaction, partitions: Sequence[PartitionId]
 ) -> ErrorCode:
-    member = Member(
+    member = TransactionalRequest(
         id=wanted.transactional_id,
         producer=ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
         origin=context.origin,

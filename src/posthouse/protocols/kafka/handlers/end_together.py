@@ -1,7 +1,7 @@
 """EndTogether, which is ours: the transactions of several producers end in one step."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.transactions.together import Part
+from posthouse.broker.transactions.commit_sets import CommitPart
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.own.end_together import (
     ABORT,
@@ -20,7 +20,7 @@ from posthouse.protocols.kafka.permissions import require_on_transactional_id
 
 async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherResponse:
     _check_permission(context, request)
-    together = context.broker.transactions.together
+    together = context.broker.transactions.commit_sets
     if request.sequence < NO_SEQUENCE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{request.sequence} is not a sequence number")
     sequence = None if request.sequence == NO_SEQUENCE else request.sequence
@@ -47,9 +47,9 @@ def _check_permission(context: Context, request: EndTogetherRequest) -> None:
         require_on_transactional_id(context, operation, member.transactional_id)
 
 
-def _part(member: EndTogetherMember) -> Part:
+def _part(member: EndTogetherMember) -> CommitPart:
     producer = ProducerIdentity(member.producer_id, member.producer_epoch)
-    return Part(id=member.transactional_id, producer=producer)
+    return CommitPart(id=member.transactional_id, producer=producer)
 
 
 def _refuse(

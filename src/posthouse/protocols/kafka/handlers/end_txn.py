@@ -1,7 +1,7 @@
 """EndTxn: commit or abort."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
 from posthouse.protocols.kafka.coordinator_codes import coordinator_code
@@ -15,11 +15,11 @@ _FIRST_WITH_NEW_EPOCH = 5
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
-    member = Member(
+    member = TransactionalRequest(
         id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),
         origin=context.origin,
-        bumps_epoch=context.version >= _FIRST_WITH_NEW_EPOCH,
+        epoch_per_transaction=context.version >= _FIRST_WITH_NEW_EPOCH,
     )
     producer = await context.broker.transactions.end(member, commit=request.committed)
     return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)

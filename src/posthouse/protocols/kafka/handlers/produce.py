@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.appending import Appended, Produced
-from posthouse.broker.transactions.member import Writer
 from posthouse.broker.transactions.producer_ids import FIRST_BOUND
+from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.model.errors import CorruptBatch, Inflated, Malformed, MissingKeys, PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
@@ -100,9 +100,11 @@ def _check(context: Context, request: ProduceRequest) -> None:
         )
 
 
-def _writer(context: Context, transactional_id: str) -> Writer:
+def _writer(context: Context, transactional_id: str) -> TransactionalWriter:
     adds_partitions = context.version >= _FIRST_THAT_ADDS_PARTITIONS
-    return Writer(id=transactional_id, origin=context.origin, bumps_epoch=adds_partitions)
+    return TransactionalWriter(
+        id=transactional_id, origin=context.origin, epoch_per_transaction=adds_partitions
+    )
 
 
 def _topic(context: Context, data: TopicProduceData, by_id: bool) -> Topic | PosthouseError | Refused:

@@ -22,7 +22,7 @@ async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAck
     if epoch == CLOSING:
         shares.sessions.get(group, member)
     else:
-        shares.sessions.follow(group, member, epoch, context.origin.session)
+        shares.sessions.follow(group, member, epoch, context.origin.connection)
     results = await acknowledge(
         context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
     )

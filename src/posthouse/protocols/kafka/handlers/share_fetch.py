@@ -58,7 +58,7 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
 def _session(context: Context, request: ShareFetchRequest, group: GroupId, member: MemberId) -> ShareSession:
     shares = context.broker.shares
     epoch = request.share_session_epoch
-    connection = context.origin.session
+    connection = context.origin.connection
     if epoch == CLOSING:
         return shares.sessions.get(group, member)
     if epoch == OPENING:

@@ -3,7 +3,7 @@
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
-from posthouse.broker.transactions.member import Member
+from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, InstanceId, MemberId
@@ -42,11 +42,11 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
         )
         for topic in request.topics
     ]
-    member = Member(
+    member = TransactionalRequest(
         id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),
         origin=context.origin,
-        bumps_epoch=context.version >= _FIRST_THAT_ADDS_THE_GROUP,
+        epoch_per_transaction=context.version >= _FIRST_THAT_ADDS_THE_GROUP,
     )
     await broker.transactions.add_offsets(
         member, request.group_id, broker.groups.offsets.puts(group, accepted)

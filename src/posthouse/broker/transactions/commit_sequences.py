@@ -1,8 +1,8 @@
-"""How far each name has got: the highest sequence number that was committed under it.
+"""The highest sequence number that was committed under each name.
 
-Whoever commits work that it may have to repeat (a streaming query its epochs) numbers it. The number is
-durable in the same step as the work, so that a repetition is recognised whatever crashed in between. There
-is one small row per name in `Space.FENCES`; it never expires, because nobody can say when a query is dead.
+A job that may have to repeat its commits (a streaming query its epochs) numbers them. The number is durable
+in the same step as the work, so that a repetition is recognised whatever crashed in between. There is one
+small row per name in `Space.FENCES`; it never expires, because the broker cannot know that a query is dead.
 
     key    name in UTF-8
     value  version u8 (1) | sequence i64, big-endian
@@ -21,7 +21,7 @@ VERSION = 1
 _VALUE = Struct(">Bq")
 
 
-class Fences:
+class CommitSequences:
     """Owned by the event loop. Holds what is durable, never more."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Fences:
         for key, value in storage.take_state(Space.FENCES).items():
             version, sequence = _VALUE.unpack(value)
             if version != VERSION:
-                raise DataDamaged(f"the fence {key!r} is stored in a form that is not known here")
+                raise DataDamaged(f"the commit sequence {key!r} is stored in a form that is not known here")
             self._sequences[key.decode()] = sequence
 
     def sequence(self, name: str) -> int | None:

@@ -12,9 +12,8 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from posthouse.broker.transactions.commit_sequences import CommitSequences
 from posthouse.broker.transactions.ending import Ending
-from posthouse.broker.transactions.fences import Fences
-from posthouse.broker.transactions.steps import Steps
 from posthouse.broker.transactions.transaction import (
     NOBODY,
     ProducerIdentity,
@@ -22,6 +21,7 @@ from posthouse.broker.transactions.transaction import (
     TransactionState,
 )
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.broker.transactions.transitions import Transitions
 from posthouse.model.errors import (
     ConcurrentTransaction,
     InvalidTransaction,
@@ -35,80 +35,80 @@ _NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CommitPart:
     """One of the transactions, with its producer as the client knows it."""
 
     id: str
     producer: ProducerIdentity
 
 
-class Together:
+class CommitSets:
     """Owned by the event loop."""
 
-    def __init__(self, ids: TransactionalIds, steps: Steps) -> None:
+    def __init__(self, ids: TransactionalIds, transitions: Transitions) -> None:
         self._ids = ids
-        self._steps = steps
-        self._fences = Fences()
+        self._transitions = transitions
+        self._sequences = CommitSequences()
 
     def load(self, storage: Storage) -> None:
-        self._fences.load(storage)
+        self._sequences.load(storage)
 
     def sequence(self, name: str) -> int | None:
         """The highest number that was committed under the name."""
-        return self._fences.sequence(name)
+        return self._sequences.sequence(name)
 
-    async def commit(self, name: str, sequence: int | None, parts: Sequence[Part]) -> bool:
+    async def commit(self, name: str, sequence: int | None, parts: Sequence[CommitPart]) -> bool:
         """All or nothing; False if this was committed before. Without a sequence only the parts can tell."""
         _check(name, parts)
-        return await self._steps.undisturbed(self._commit(name, sequence, parts))
+        return await self._transitions.undisturbed(self._commit(name, sequence, parts))
 
-    async def abort(self, name: str, parts: Sequence[Part] | None, sequence: int | None = None) -> None:
+    async def abort(self, name: str, parts: Sequence[CommitPart] | None, sequence: int | None = None) -> None:
         """Give up those of the parts that are still open; None: all that may write under the name.
 
         Not, however, if `sequence` was committed: what is open then belongs to work that follows it.
         """
         _check(name, parts or ())
-        await self._steps.undisturbed(self._abort(name, parts, sequence))
+        await self._transitions.undisturbed(self._abort(name, parts, sequence))
 
-    async def _commit(self, name: str, sequence: int | None, parts: Sequence[Part]) -> bool:
-        with self._fences.hold(name):
-            if sequence is not None and self._fences.has_passed(name, sequence):
+    async def _commit(self, name: str, sequence: int | None, parts: Sequence[CommitPart]) -> bool:
+        with self._sequences.hold(name):
+            if sequence is not None and self._sequences.has_passed(name, sequence):
                 await self._fence(self._still_open(parts))
                 return False
             if sequence is None and parts and all(map(self._was_committed, parts)):
                 return False
             committed = [self._checked(part) for part in parts]
             lost = self._others(name, {part.id for part in parts})
-            with self._steps.exclusively(*committed, *lost):
+            with self._transitions.exclusively(*committed, *lost):
                 endings = [await self._committed(each) for each in committed]
                 endings += map(_fenced, lost)
-                fence = [] if sequence is None else [self._fences.put(name, sequence)]
-                await self._steps.conclude(endings, fence)
+                fence = [] if sequence is None else [self._sequences.put(name, sequence)]
+                await self._transitions.conclude(endings, fence)
             if sequence is not None:
-                self._fences.passed(name, sequence)
+                self._sequences.passed(name, sequence)
             return True
 
-    async def _abort(self, name: str, parts: Sequence[Part] | None, sequence: int | None) -> None:
+    async def _abort(self, name: str, parts: Sequence[CommitPart] | None, sequence: int | None) -> None:
         if parts is not None:
             await self._fence(self._still_open(parts))
-        elif sequence is None or not self._fences.has_passed(name, sequence):
+        elif sequence is None or not self._sequences.has_passed(name, sequence):
             await self._fence(self._others(name, ()))
 
     async def _fence(self, transactions: Sequence[Transaction]) -> None:
         if transactions:
-            with self._steps.exclusively(*transactions):
-                await self._steps.conclude([_fenced(each) for each in transactions])
+            with self._transitions.exclusively(*transactions):
+                await self._transitions.conclude([_fenced(each) for each in transactions])
 
     async def _committed(self, transaction: Transaction) -> Ending:
         after = replace(
             transaction,
-            producer=await self._steps.successor(transaction.producer),
+            producer=await self._transitions.successor(transaction.producer),
             previous=transaction.producer,
             outcome=TransactionState.COMMITTED,
         )
         return Ending(transaction=transaction, after=after, commit=True)
 
-    def _checked(self, part: Part) -> Transaction:
+    def _checked(self, part: CommitPart) -> Transaction:
         transaction = self._ids.find(part.id)
         if transaction is None:
             raise UnknownProducerId(f"transactional id {part.id!r} has no producer")
@@ -125,7 +125,7 @@ class Together:
             raise ProducerFenced(f"the transaction of {part.id!r} is being aborted")
         return transaction
 
-    def _was_committed(self, part: Part) -> bool:
+    def _was_committed(self, part: CommitPart) -> bool:
         transaction = self._ids.find(part.id)
         return (
             transaction is not None
@@ -133,7 +133,7 @@ class Together:
             and transaction.outcome is TransactionState.COMMITTED
         )
 
-    def _still_open(self, parts: Sequence[Part]) -> list[Transaction]:
+    def _still_open(self, parts: Sequence[CommitPart]) -> list[Transaction]:
         found = [(part, self._ids.find(part.id)) for part in parts]
         return [each for part, each in found if each and each.work and each.producer == part.producer]
 
@@ -163,7 +163,7 @@ def _belongs(id: str, name: str) -> bool:
     return id.startswith(f"{name}/") and _NUMBER.fullmatch(id, len(name) + 1) is not None
 
 
-def _check(name: str, parts: Sequence[Part]) -> None:
+def _check(name: str, parts: Sequence[CommitPart]) -> None:
     if not 0 < len(name) <= MAX_NAME:
         raise InvalidTransaction(f"a name has 1 to {MAX_NAME} characters, not {len(name)}")
     for part in parts:

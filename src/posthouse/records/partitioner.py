@@ -1,4 +1,8 @@
-"""MurmurHash2 as Kafka's producers use it to choose a key's partition."""
+"""The partitioner: which partition the records of a key belong to.
+
+Every producer of a topic has to make the same choice, or the records of a key lose their order. Kafka's
+clients make it with MurmurHash2 and a seed of their own, so the broker, its client and Spark do the same.
+"""
 
 from struct import Struct
 
@@ -9,7 +13,7 @@ _FOUR = Struct("<I")
 
 
 def murmur2(data: bytes | memoryview) -> int:
-    """MurmurHash2 of 32 bits with Kafka's seed, unsigned."""
+    """MurmurHash2 of 32 bits with the seed of Kafka's clients, unsigned."""
     size = len(data)
     hashed = _SEED ^ size
     whole = size & ~3
@@ -21,3 +25,7 @@ def murmur2(data: bytes | memoryview) -> int:
         hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
     hashed = (hashed ^ hashed >> 13) * _M & _MASK
     return hashed ^ hashed >> 15
+
+
+def partition_of(key: bytes | memoryview, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

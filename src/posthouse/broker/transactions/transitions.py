@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from posthouse.broker.transactions.ending import Ending, commit_ends
-from posthouse.broker.transactions.origins import Line
 from posthouse.broker.transactions.producer_ids import ProducerIds
+from posthouse.broker.transactions.request_order import RequestOrder
 from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentity, Transaction
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
@@ -45,7 +45,7 @@ def _committed(endings: Sequence[Ending]) -> list[tuple[PartitionId, int]]:
     ]
 
 
-class Steps:
+class Transitions:
     """Owned by the event loop."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Steps:
             after.changed_ms = now
             if after.producer != ending.transaction.producer:
                 after.has_aborted = False
-                after.control = Line()
+                after.control = RequestOrder()
         referred = await self.refer(_committed(endings))
         references = [] if referred is None else referred.operations()
         markers = await commit_ends(self._storage, endings, others, references)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.broker.transactions.fences import Fences
-from posthouse.broker.transactions.together import Part
+from posthouse.broker.transactions.commit_sequences import CommitSequences
+from posthouse.broker.transactions.commit_sets import CommitPart
 from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentity, TransactionState
 from posthouse.model.errors import (
     ConcurrentTransaction,
@@ -29,27 +29,29 @@ async def writer(
     bench: Bench, number: int | str, *values: bytes, partition: int = 0, name: str = NAME
 ) -> Client:
     """A producer under the name with an open transaction, if it is given values."""
-    made = Client(bench, f"{name}/{number}", bumps_epoch=True)
+    made = Client(bench, f"{name}/{number}", epoch_per_transaction=True)
     await made.init()
     if values:
         await made.write(*values, partition=partition)
     return made
 
 
-def part(client: Client) -> Part:
-    return Part(id=client.id, producer=client.producer)
+def part(client: Client) -> CommitPart:
+    return CommitPart(id=client.id, producer=client.producer)
 
 
 async def commit(bench: Bench, sequence: int | None, *clients: Client, name: str = NAME) -> bool:
-    return await bench.broker.transactions.together.commit(name, sequence, [part(each) for each in clients])
+    return await bench.broker.transactions.commit_sets.commit(
+        name, sequence, [part(each) for each in clients]
+    )
 
 
 async def abort(bench: Bench, *clients: Client) -> None:
-    await bench.broker.transactions.together.abort(NAME, [part(each) for each in clients])
+    await bench.broker.transactions.commit_sets.abort(NAME, [part(each) for each in clients])
 
 
 def sequence(bench: Bench, name: str = NAME) -> int | None:
-    return bench.broker.transactions.together.sequence(name)
+    return bench.broker.transactions.commit_sets.sequence(name)
 
 
 def state(client: Client) -> TransactionState:
@@ -99,7 +101,7 @@ async def test_a_late_repetition_does_not_touch_what_goes_on(bench: Bench) -> No
     late = part(first)
     assert await commit(bench, 1, first)
     following = await writer(bench, 0, b"b")
-    assert not await bench.broker.transactions.together.commit(NAME, 1, [late])
+    assert not await bench.broker.transactions.commit_sets.commit(NAME, 1, [late])
     assert await commit(bench, 2, following)
     assert await bench.committed() == [b"a", b"b"]
 
@@ -185,7 +187,7 @@ async def test_abort(bench: Bench) -> None:
 async def test_abort_whatever_is_open(bench: Bench) -> None:
     lost, alien = await writer(bench, 0, b"a"), await writer(bench, 0, b"b", name="other")
     asleep = await writer(bench, 1)
-    await bench.broker.transactions.together.abort(NAME, None)
+    await bench.broker.transactions.commit_sets.abort(NAME, None)
     assert (state(lost), state(alien)) == (TransactionState.ABORTED, TransactionState.ONGOING)
     with pytest.raises(ProducerFenced):
         await asleep.write(b"late")
@@ -194,9 +196,9 @@ async def test_abort_whatever_is_open(bench: Bench) -> None:
 async def test_a_late_abort_does_not_touch_what_goes_on(bench: Bench) -> None:
     await commit(bench, 4, await writer(bench, 0, b"a"))
     following = await writer(bench, 0, b"b")
-    await bench.broker.transactions.together.abort(NAME, None, 4)
+    await bench.broker.transactions.commit_sets.abort(NAME, None, 4)
     assert state(following) is TransactionState.ONGOING
-    await bench.broker.transactions.together.abort(NAME, None, 5)
+    await bench.broker.transactions.commit_sets.abort(NAME, None, 5)
     assert state(following) is TransactionState.ABORTED
 
 
@@ -205,7 +207,7 @@ async def test_a_late_abort_does_not_touch_what_goes_on(bench: Bench) -> None:
     ["query", "query/", "other/0", "query/x", "query/1/2", "query0", "query/1.2.3", "query/-1", "query/٣"],
 )
 async def test_ids_belong_to_the_name(bench: Bench, id: str) -> None:
-    stranger = Client(bench, id, bumps_epoch=True)
+    stranger = Client(bench, id, epoch_per_transaction=True)
     await stranger.init()
     await stranger.write(b"x")
     with pytest.raises(InvalidTransaction, match="does not belong"):
@@ -267,7 +269,7 @@ async def test_a_full_disk_is_no_commit(bench: Bench) -> None:
 async def test_a_partition_that_knows_a_later_epoch_gets_no_marker(bench: Bench) -> None:
     """It has never taken a record of this transaction, and must not stop the others."""
     one, two = await writer(bench, 0, b"a"), await writer(bench, 1, b"b")
-    later = Client(bench, one.id, bumps_epoch=True)
+    later = Client(bench, one.id, epoch_per_transaction=True)
     later.producer = ProducerIdentity(one.producer.producer_id, one.producer.epoch + 5)
     batch = memoryview(later.batch(b"x", partition=1, transactional=False))
     await bench.storage.commit([Append(one.partition(1), batch, parse_header(batch))])
@@ -341,4 +343,4 @@ async def test_over_a_restart_on_files(tmp_path: Path, killed: bool) -> None:
 async def test_an_unknown_form_is_not_guessed(bench: Bench) -> None:
     await bench.storage.commit([Put(Space.FENCES, b"q", bytes((9, *bytes(8))))])
     with pytest.raises(DataDamaged, match="not known here"):
-        Fences().load(bench.storage)
+        CommitSequences().load(bench.storage)

@@ -1,0 +1,44 @@
+"""Where Kafka's requests come from, and which of two was sent first.
+
+Clients number their requests upwards and use one connection after another. A request over an older
+connection, or with a lower number, was sent before. See `broker.transactions.request_order`.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+from posthouse.broker.transactions.request_order import Arrival
+
+_serials = itertools.count(1)
+
+_NUMBERS = 2**32
+_AHEAD = 2**31 + 2**16
+"""Numbers wrap, some clients' a little early: a step of less than this is a step forwards."""
+
+
+class ConnectionIdentity:
+    """One connection of a client. Younger ones have a greater serial number."""
+
+    __slots__ = ("is_open", "serial")
+
+    def __init__(self) -> None:
+        self.serial = next(_serials)
+        self.is_open = True
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelatedOrigin:
+    """A request's connection, and the client's own number (correlation id) of the request on it."""
+
+    connection: ConnectionIdentity
+    number: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection.is_open
+
+    def arrival_after(self, earlier: "CorrelatedOrigin") -> Arrival:
+        if self.connection is not earlier.connection:
+            return Arrival.SUCCEEDS if self.connection.serial > earlier.connection.serial else Arrival.LATE
+        step = (self.number - earlier.number) % _NUMBERS
+        return Arrival.IN_ORDER if 0 < step < _AHEAD else Arrival.LATE
