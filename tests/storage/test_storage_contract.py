@@ -65,6 +65,15 @@ async def test_an_empty_commit_succeeds(storage: Storage) -> None:
     assert await storage.commit([]) == []
 
 
+async def test_what_was_committed_before_a_barrier_can_be_read_behind_it(storage: Storage) -> None:
+    partition = await partition_in(storage)
+    commits = [storage.commit([append(partition, b"%d" % number)]) for number in range(5)]
+    await storage.barrier()
+    assert all(commit.done() for commit in commits)
+    assert await read_all(storage, partition) == {number: b"%d" % number for number in range(5)}
+    await storage.barrier()
+
+
 async def test_reads_start_with_the_batch_that_holds_the_offset(storage: Storage) -> None:
     partition = await partition_in(storage)
     for base in range(0, 30, 3):
@@ -214,6 +223,8 @@ async def test_a_closed_storage_says_so(storage: Storage) -> None:
     await storage.close()
     with pytest.raises(StorageClosed):
         storage.commit([append(partition, b"late")])
+    with pytest.raises(StorageClosed):
+        await storage.barrier()
     with pytest.raises(StorageClosed):
         await storage.read(partition, 0, 1000)
     with pytest.raises(StorageClosed):

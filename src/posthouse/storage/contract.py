@@ -71,6 +71,12 @@ class Storage(Protocol):
         itself; the future fails with Unavailable when storage cannot keep it.
         """
 
+    async def barrier(self) -> None:
+        """Return when everything that was committed before this call can be read.
+
+        Raises Unavailable when storage cannot keep what waits to be written.
+        """
+
     def take_state(self, space: Space) -> dict[bytes, bytes]:
         """What was put into a space before this storage was opened. Given out once: it may be large."""
 

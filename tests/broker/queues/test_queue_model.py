@@ -137,7 +137,7 @@ class FileMachine(QueueMachine):
             turns = turns + 1 if self.is_still() else 0
             if turns in (0, 4):
                 with suppress(StorageFull):
-                    await self.storage.commit([])  # all before it is done then
+                    await self.storage.barrier()
 
     def teardown(self) -> None:
         super().teardown()

@@ -11,7 +11,7 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.operations import Append
 from tests.storage.batches import append, make_topic, values_in
 from tests.storage.faults import FaultyDisk
-from tests.storage.stores import opened
+from tests.storage.stores import crash_copy, opened
 
 TOPIC = make_topic(segment_bytes="100000")
 [PARTITION] = TOPIC.partition_ids()
@@ -98,6 +98,36 @@ async def test_a_reader_reaches_the_end_though_the_catalog_was_lost_as_well(
         assert found[-1].is_damage and not any(header.is_damage for header in found[:-1])
         await storage.commit([append(PARTITION, b"later")])
         assert (await storage.read(PARTITION, COUNT, 1000)).data
+
+
+@pytest.mark.parametrize(("harm", "left"), [(flip_last, 4), (flip_last_length, 4), (cut, 2), (empty, 0)])
+async def test_the_end_stays_though_the_bytes_of_a_range_entry_are_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Path], None], left: int
+) -> None:
+    """The journal has only the place of these batches. Their offsets were acknowledged all the same."""
+    topic = make_topic(segment_bytes="100000", durability="os", id=TOPIC.id)
+    async with opened(tmp_path / "running") as storage:
+        await storage.create_topics([topic])
+        for number in range(COUNT):
+            await storage.commit([append(PARTITION, b"%d" % number)])
+        crashed = await crash_copy(storage, tmp_path / "crashed")
+    [path] = crashed.glob("topics/*/*.log")
+    harm(path)
+    for _ in range(2):  # found in the journal, then in the catalog
+        async with opened(crashed) as storage:
+            assert storage.bounds(PARTITION).end == COUNT
+            found = await batches(storage)
+            assert [header.base_offset for header in found] == list(range(left + 1))
+            assert (found[-1].is_damage, found[-1].next_offset) == (True, COUNT)
+            assert (await storage.read(PARTITION, COUNT, 1000)).data == b""
+    assert f"offsets {COUNT - 1} to {COUNT - 1}" in caplog.text
+    async with opened(crashed) as storage:
+        await storage.commit([append(PARTITION, b"later")])
+        assert values_in((await storage.read(PARTITION, left, 1000)).data) == {COUNT: b"later"}
+        again = await crash_copy(storage, tmp_path / "again")
+    for data in (crashed, again):
+        async with opened(data) as storage:
+            assert values_in((await storage.read(PARTITION, left, 1000)).data) == {COUNT: b"later"}
 
 
 async def test_what_was_appended_behind_a_damaged_end_is_not_reported_as_damaged(

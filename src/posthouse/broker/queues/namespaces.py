@@ -239,7 +239,7 @@ class Namespaces:
         ]
         if not routed:
             return None
-        await self.storage.commit([])  # so that everything that was written before can be read
+        await self.storage.barrier()  # records of the transaction may still be on their way to the disk
         referrals = Referrals(self.clock.now_ms())
         for partition, producer in routed:
             async for append in transaction_batches(self.storage, partition, producer):

@@ -110,8 +110,7 @@ class Buckets:
         for bucket in closing:
             if self._taking.get(bucket.period) is bucket:
                 del self._taking[bucket.period]
-        # Commits come to their end in the order of the calls, so whatever was under way is there after this.
-        await self._storage.commit([])
+        await self._storage.barrier()  # entries that are being written may still go to these buckets
         for bucket in closing:
             bucket.is_closed = True
 

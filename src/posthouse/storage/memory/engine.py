@@ -183,6 +183,9 @@ class MemoryStorage:
         done.set_result(outcomes)
         return done
 
+    async def barrier(self) -> None:
+        await self.commit([])  # a storage derived from this one may take its time with commits
+
     def _check_operation(self, operation: Operation) -> None:
         if isinstance(operation, Put):
             return

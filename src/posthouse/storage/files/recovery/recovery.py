@@ -263,12 +263,21 @@ class Recovery:
             return
         if segment.tail < entry.position:
             segment.add_damage(Damage(segment.tail, entry.position, owner.end, entry.offset))
-            segment.size = segment.next_position = entry.position
+            segment.count_damage(entry.position)
         owner.end = max(owner.end, entry.offset)
         if entry.kind == APPEND:
             self._write_again(owner, segment, entry)
         else:
-            self._tails.take_in(owner, segment, entry.position + entry.length, entry.next_offset)
+            self._take_in_range(owner, segment, entry)
+
+    def _take_in_range(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
+        """The frame proves these offsets, even where the bytes are damaged: none of them is given twice."""
+        end = entry.position + entry.length
+        self._tails.take_in(owner, segment, end, entry.next_offset)
+        if segment.size == 0 and self._disk.size(segment.path) < 0:
+            return  # a power cut took the name of a new file: the next batch creates it again
+        segment.count_damage(end)
+        owner.end = entry.next_offset
 
     def _write_again(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
         assert entry.batch is not None

@@ -180,6 +180,12 @@ class Segment:
         if self._checked_to >= self._written_from:
             self._written_from = min(self._written_from, self._checked_from)
 
+    def count_damage(self, end: int) -> None:
+        """Damaged bytes up to `end` were acknowledged: the next batch goes behind them."""
+        if end > self.size:
+            self.size = self.next_position = end
+            self.is_changed = True
+
     def add_damage(self, damage: Damage) -> bool:
         """Whether it was not known yet."""
         if damage in self.damage:
