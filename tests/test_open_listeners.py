@@ -68,3 +68,10 @@ def test_the_sentences() -> None:
         Settings(tls_client_certificates=ClientCertificates.REQUIRED).check()
     with pytest.raises(InvalidConfig, match="without superusers"):
         Settings(authentication=Authentication.REQUIRED, superusers=()).check()
+
+
+def test_two_listeners_on_one_address() -> None:
+    both = Address("127.0.0.1", 9092)
+    with pytest.raises(InvalidConfig, match=r"kafka and amqp are both to listen on 127\.0\.0\.1:9092"):
+        Settings(kafka=both, amqp=both).check()
+    Settings(kafka=HERE[0], amqp=HERE[0]).check()  # two ports that the system picks

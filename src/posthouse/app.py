@@ -3,21 +3,23 @@
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
+from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
-from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.front_end import Backend, FrontEnd
+from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
-from posthouse.protocols.kafka.connection import KafkaConnections
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
-from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.listener import Connection, Listener
 from posthouse.protocols.tls import Certificates
-from posthouse.settings import MIB, Address, Settings
+from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
 
@@ -30,73 +32,60 @@ _CERTIFICATE_SECONDS = 5.0
 """How often the files of the certificate are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Door:
+    """One address that clients of one front end are served on."""
+
     name: str
+    front_end: FrontEnd
     address: Address
     listener: Listener
-    with_tls: bool
+    has_tls: bool
 
 
 class App:
     """One broker with its listeners, in the running event loop. Started once, stopped once."""
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, storage: Storage | None = None
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        storage: Storage | None = None,
+        front_ends: Sequence[FrontEnd] = FRONT_ENDS,
     ) -> None:
         settings.check()
         settings = _affordable(settings)
         clock = clock or SystemClock()
         self.settings = settings
-        self.broker = Broker(storage or _storage(settings, clock), settings, clock, ConsumerProtocol())
-        self.broker.namespaces.read_attributes = read_attributes
-        self._certificates = Certificates.of(settings)
-        self._following: asyncio.Task[None] | None = None
-        self._sweeping: asyncio.TimerHandle | None = None
-        gate = self._gate = Gate(
+        self._gate = Gate(
             clock,
             total=settings.max_connections,
             per_address=settings.max_connections_per_address,
             seconds_to_wait=settings.offender_wait_seconds,
         )
-        self.broker.dynamic_settings.limit_connections = lambda limits: gate.limit(
-            total=limits.total, per_address=limits.per_address
+        self.broker = Broker(
+            storage or _storage(settings, clock),
+            settings,
+            clock,
+            ConsumerProtocol(),
+            limit_connections=self._gate.limit,
         )
-        budget = self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
-        dispatcher, access = Dispatcher(self.broker), self.broker.access
-        amqp = AmqpConnections(
-            self.broker.namespaces, self.broker.publishing, access, settings, budget=budget
-        )
-        self._doors = [
-            _Door(name, where, Listener(label, connections, gate), with_tls=with_tls)
-            for name, label, where, connections, with_tls in (
-                (
-                    "kafka",
-                    "Kafka",
-                    settings.kafka,
-                    KafkaConnections(dispatcher, access, settings, budget, settings.kafka_advertised),
-                    False,
-                ),
-                (
-                    "kafka_tls",
-                    "Kafka",
-                    settings.kafka_tls,
-                    KafkaConnections(dispatcher, access, settings, budget, settings.kafka_tls_advertised),
-                    True,
-                ),
-                ("amqp", "AMQP", settings.amqp, amqp, False),
-                ("amqp_tls", "AMQP", settings.amqp_tls, amqp, True),
-            )
-            if where is not None
-        ]
+        self.broker.namespaces.read_attributes = read_attributes
+        self._certificates = Certificates.of(settings)
+        self._following: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
+        backend = Backend(broker=self.broker, settings=settings, budget=self._budget)
+        self._doors = _doors(front_ends, backend, self._gate)
         self.listeners: dict[str, Address] = {}
-        """Where clients are served, by protocol, once started."""
+        """Where clients are served, by the name of the setting, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
         try:
             for door in self._doors:
-                tls = self._certificates if door.with_tls else None
+                tls = self._certificates if door.has_tls else None
                 self.listeners[door.name] = await door.listener.start(door.address, tls)
         except BaseException:
             for door in self._doors:
@@ -108,7 +97,7 @@ class App:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
     def _sweep(self) -> None:
-        """Once a second: whoever takes too long, or too much, has to go."""
+        """Once a second: connections that take too long, or too much, are closed."""
         self._gate.sweep()
         self._budget.sweep()
         for door in self._doors:
@@ -121,11 +110,20 @@ class App:
             asyncio.get_running_loop().run_in_executor(None, self._certificates.reload_changed)
 
     @property
+    def descriptions(self) -> list[str]:
+        """Which clients connect where, in words, but for those that use TLS. Once started."""
+        return [
+            door.front_end.describe(self.listeners[door.name], self.settings)
+            for door in self._doors
+            if not door.has_tls
+        ]
+
+    @property
     def connections(self) -> list[Connection]:
         return [connection for door in self._doors for connection in door.listener]
 
     async def stop(self) -> None:
-        """Accept nobody more, answer what was asked, then let go of the storage."""
+        """Accept no more connections, answer the requests in flight, then close the storage."""
         if self._following is not None:
             self._following.cancel()
         if self._sweeping is not None:
@@ -135,6 +133,29 @@ class App:
         self.broker.wake_readers()
         await asyncio.gather(*(door.listener.drained(self.settings.shutdown_seconds) for door in self._doors))
         await self.broker.stop()
+
+
+def _doors(front_ends: Sequence[FrontEnd], backend: Backend, gate: Gate) -> list[_Door]:
+    listeners = backend.settings.listeners
+    served = [front_end.protocol for front_end in front_ends]
+    for each in listeners:
+        if each.protocol not in served:
+            raise InvalidConfig(f"{each.name} is set, but this broker does not serve {each.protocol.label}")
+    doors = []
+    for front_end in front_ends:
+        connections = front_end.connect(backend)
+        doors += [
+            _Door(
+                name=each.name,
+                front_end=front_end,
+                address=each.address,
+                listener=Listener(each.protocol.label, connections(each), gate),
+                has_tls=each.has_tls,
+            )
+            for each in listeners
+            if each.protocol == front_end.protocol
+        ]
+    return doors
 
 
 def _affordable(settings: Settings) -> Settings:

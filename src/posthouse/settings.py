@@ -3,7 +3,6 @@
 A value comes from the first of: command-line flag, environment (POSTHOUSE_…), TOML file, default.
 """
 
-import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,37 +11,30 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from posthouse.listener_settings import (
+    AMQP,
+    KAFKA,
+    Address,
+    DeclaredListener,
+    ListenerRules,
+    ListenerSettings,
+    WireProtocol,
+)
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.topic_config import Durability, TopicConfig
 
+__all__ = [
+    "MIB",
+    "Address",
+    "Authentication",
+    "ClientCertificates",
+    "Settings",
+    "listener_names",
+    "listener_setting",
+    "load_settings",
+]
+
 MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port; port 0 asks the system for a free one."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"{text!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092")
-        return cls(host.strip("[]") or "127.0.0.1", int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 class Authentication(StrEnum):
@@ -85,28 +77,40 @@ def _setting(default: Any, parse: Any, doc: str) -> Any:
     return field(default=default, metadata={"parse": parse, "doc": doc})
 
 
+def listener_setting(
+    default: Address | None, protocol: WireProtocol, doc: str, *, has_tls: bool = False
+) -> Any:
+    """The address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
+    declared = DeclaredListener(protocol=protocol, has_tls=has_tls)
+    return field(default=default, metadata={"parse": _address_or_off, "doc": doc, "listener": declared})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     data: Path = _setting(Path("posthouse-data"), Path, "Directory that holds the log; made when missing.")
     memory: bool = _setting(False, _boolean, "Keep everything in memory and nothing on disk, for tests.")
-    kafka: Address | None = _setting(
+    kafka: Address | None = listener_setting(
         Address("127.0.0.1", 9092),
-        _address_or_off,
+        KAFKA,
         "Address for Kafka clients; port 0 picks a free one, off serves none.",
     )
     kafka_advertised: Address | None = _setting(
         None, Address.parse, "Address that Kafka clients are told to use; by default the one they reached."
     )
-    amqp: Address | None = _setting(
+    amqp: Address | None = listener_setting(
         Address("127.0.0.1", 5672),
-        _address_or_off,
+        AMQP,
         "Address for AMQP clients (RabbitMQ's); port 0 picks a free one, off serves none.",
     )
-    kafka_tls: Address | None = _setting(None, _address_or_off, "Address for Kafka clients that use TLS.")
+    kafka_tls: Address | None = listener_setting(
+        None, KAFKA, "Address for Kafka clients that use TLS.", has_tls=True
+    )
     kafka_tls_advertised: Address | None = _setting(
         None, Address.parse, "Address that Kafka clients with TLS are told to use; see kafka_advertised."
     )
-    amqp_tls: Address | None = _setting(None, _address_or_off, "Address for AMQP clients that use TLS.")
+    amqp_tls: Address | None = listener_setting(
+        None, AMQP, "Address for AMQP clients that use TLS.", has_tls=True
+    )
     tls_certificate: Path | None = _setting(
         None,
         Path,
@@ -251,29 +255,34 @@ class Settings:
         if self.open_files != 0 and self.open_files < 16:
             raise InvalidConfig("open_files must be at least 16, or 0")
 
+    @property
+    def listeners(self) -> list[ListenerSettings]:
+        """Those that are not off, of all protocols, in the order of their settings."""
+        return [
+            ListenerSettings(
+                name=each.name,
+                declared=each.metadata["listener"],
+                address=getattr(self, each.name),
+                advertised=getattr(self, each.name + "_advertised", None),
+            )
+            for each in fields(self)
+            if "listener" in each.metadata and getattr(self, each.name) is not None
+        ]
+
     def _check_listeners(self) -> None:
-        plain = [address for address in (self.kafka, self.amqp) if address is not None]
-        encrypted = [address for address in (self.kafka_tls, self.amqp_tls) if address is not None]
-        if not plain and not encrypted:
+        listeners = self.listeners
+        if not listeners:
             raise InvalidConfig("there is nothing to listen on: all of the addresses are off")
+        encrypted = [each.address for each in listeners if each.has_tls]
         if encrypted and (self.tls_certificate is None or self.tls_key is None):
             raise InvalidConfig(f"to serve TLS on {encrypted[0]} tls_certificate and tls_key are needed")
         if self.tls_client_certificates is not ClientCertificates.OFF and self.tls_client_ca is None:
             raise InvalidConfig("tls_client_certificates needs tls_client_ca, to know whom to believe")
-        for address in (*plain, *encrypted):
-            if not self.must_log_in and not self.allow_open_network and not address.is_loopback:
-                raise InvalidConfig(
-                    f"refusing to listen on {address}: anyone who reaches it could read and write "
-                    "everything. Bind to 127.0.0.1, let users log in with --authentication required, or say "
-                    "--allow-open-network if that is what you want."
-                )
-        if self.amqp is None or self.amqp.is_loopback:
-            return
-        if self.must_log_in and not self.allow_cleartext_passwords:
-            raise InvalidConfig(
-                f"refusing to listen on {self.amqp}: AMQP clients would send their passwords in the clear. "
-                "Use amqp_tls, or say --allow-cleartext-passwords."
-            )
+        ListenerRules(
+            must_log_in=self.must_log_in,
+            allow_open_network=self.allow_open_network,
+            allow_cleartext_passwords=self.allow_cleartext_passwords,
+        ).check(listeners)
 
     def _check_access(self) -> None:
         if self.must_log_in and not self.superusers:
@@ -297,6 +306,12 @@ class Settings:
         if self.audit is None or self.memory or not self.must_log_in:
             return None
         return self.data / self.audit
+
+
+def listener_names(settings: type[Settings], *, with_tls: bool) -> list[str]:
+    """The settings that hold the address of a listener."""
+    declared = {each.name: each.metadata.get("listener") for each in fields(settings)}
+    return [name for name, listener in declared.items() if listener and (with_tls or not listener.has_tls)]
 
 
 ENVIRONMENT_PREFIX = "POSTHOUSE_"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from posthouse.broker.dynamic_settings import ConnectionLimits
 from posthouse.model.clock import ManualClock
 from posthouse.protocols.gate import (
     OFFENDERS_AT_ONCE,
@@ -73,11 +74,11 @@ def test_limits_can_change() -> None:
     guests = Guests(total=10)
     guests.come("first", proves=True)
     guests.come("second", proves=True)
-    guests.gate.limit(total=10, per_address=2)
+    guests.gate.limit(ConnectionLimits(total=10, per_address=2))
     assert "max_connections_per_address" in (guests.come("third") or "")
-    guests.gate.limit(total=2, per_address=0)
+    guests.gate.limit(ConnectionLimits(total=2, per_address=0))
     assert "max_connections)" in (guests.come("third") or "")
-    guests.gate.limit(total=3, per_address=0)
+    guests.gate.limit(ConnectionLimits(total=3, per_address=0))
     assert guests.come("third") is None
     assert guests.gone == []
 

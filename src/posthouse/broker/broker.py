@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.appending import Appended, Appending, Produced
-from posthouse.broker.dynamic_settings import DynamicSettings
+from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
@@ -58,7 +58,13 @@ _MUCH_UNWRITTEN = 4 * 1024 * 1024
 
 class Broker:
     def __init__(
-        self, storage: Storage, settings: Settings, clock: Clock, member_metadata: MemberMetadata = OPAQUE
+        self,
+        storage: Storage,
+        settings: Settings,
+        clock: Clock,
+        member_metadata: MemberMetadata = OPAQUE,
+        *,
+        limit_connections: LimitConnections = no_listeners,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -70,7 +76,9 @@ class Broker:
         self._metrics_file = MetricsFile(settings.client_metrics_path)
         self.client_metrics = ClientMetrics(self.metrics_subscriptions, clock, self._metrics_file.write)
         self.group_configs = GroupConfigs(storage, default_config(settings))
-        self.dynamic_settings = DynamicSettings(storage, settings, self.topics, self.group_configs)
+        self.dynamic_settings = DynamicSettings(
+            storage, settings, self.topics, self.group_configs, limit_connections
+        )
         self.groups = Groups(storage, self.topics, settings, clock, member_metadata, self.group_configs)
         self._long_poll = LongPoll(storage.bounds)
         self._reading_turns = ReadingTurns()

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.groups.configs import GroupConfigs
@@ -50,7 +51,10 @@ class _Effective:
     connections: ConnectionLimits
 
 
-def _no_listeners(limits: ConnectionLimits) -> None:
+LimitConnections: TypeAlias = Callable[[ConnectionLimits], None]
+
+
+def no_listeners(limits: ConnectionLimits) -> None:
     """A broker without listeners limits no connections."""
 
 
@@ -58,8 +62,14 @@ class DynamicSettings:
     """Owned by the event loop."""
 
     def __init__(
-        self, storage: Storage, settings: Settings, topics: Topics, group_configs: GroupConfigs
+        self,
+        storage: Storage,
+        settings: Settings,
+        topics: Topics,
+        group_configs: GroupConfigs,
+        limit_connections: LimitConnections,
     ) -> None:
+        """`limit_connections` is called at the start, and when the limits change."""
         self._topics = topics
         self._group_configs = group_configs
         self._own = OwnSettings(storage, Space.BROKER_CONFIGS, self._check)
@@ -70,8 +80,7 @@ class DynamicSettings:
                 total=settings.max_connections, per_address=settings.max_connections_per_address
             ),
         )
-        self.limit_connections: Callable[[ConnectionLimits], None] = _no_listeners
-        """Called when the limits change, and at the start."""
+        self._limit_connections = limit_connections
 
     async def load(self) -> None:
         self._own.load()
@@ -114,7 +123,7 @@ class DynamicSettings:
         effective = self._effective({})
         await self._topics.set_defaults(effective.topics)
         self._group_configs.set_defaults(effective.groups)
-        self.limit_connections(effective.connections)
+        self._limit_connections(effective.connections)
 
     def _effective(self, instead: Mapping[Scope, Overrides]) -> _Effective:
         own = {scope: instead.get(scope, self._own.get(scope)) for scope in Scope}

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
 
 import uvloop
 
@@ -16,7 +15,7 @@ from posthouse.cli.collector import Collector
 from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
-from posthouse.settings import Address, Settings
+from posthouse.settings import Settings
 
 log = logging.getLogger("posthouse")
 
@@ -41,7 +40,7 @@ async def _serve(settings: Settings, hints: bool) -> None:
     print(_ready_line(app), flush=True)
     log.info("ready: %s", ", ".join(f"{name} on {where}" for name, where in app.listeners.items()))
     if hints:
-        print(_hints(settings, app.listeners), file=sys.stderr)
+        print(_hints(settings, app), file=sys.stderr)
     collector = Collector()
     collector.start()
     await stop.wait()
@@ -70,8 +69,9 @@ def _ready_line(app: App) -> str:
     return json.dumps({"event": "ready", "listeners": listeners}, separators=(",", ":"))
 
 
-def _hints(settings: Settings, listeners: Mapping[str, Address]) -> str:
-    kafka, amqp = listeners.get("kafka"), listeners.get("amqp")
+def _hints(settings: Settings, app: App) -> str:
+    """How to send a first message. The commands speak Kafka's protocol."""
+    kafka = app.listeners.get("kafka")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
     if kafka is None:
         return ""
@@ -79,11 +79,9 @@ def _hints(settings: Settings, listeners: Mapping[str, Address]) -> str:
         program += f" --bootstrap {kafka}"
     if settings.must_log_in:
         program += f" --user {settings.superusers[0]}"
-    login = "" if settings.must_log_in else "guest:guest@"
-    rabbits = "" if amqp is None else f", for RabbitMQ clients on amqp://{login}{amqp}"
     place = "in memory" if settings.memory else f"in {settings.data}"
     return (
-        f"\nPosthouse is ready for Kafka clients on {kafka}{rabbits}; "
+        f"\nPosthouse is ready for {', for '.join(app.descriptions)}; "
         f"records are kept {place}; Ctrl-C stops it.\n"
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"

@@ -8,7 +8,7 @@ sent half of something or do not take their answers, the one that holds most of 
 import logging
 from collections.abc import Callable
 
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Account:
     def close(self) -> None:
         self.set(0)
         self._budget._forget(self)
-        self.regulate = self.send_away = nobody
+        self.regulate = self.send_away = noop
 
     def grow_older(self) -> None:
         """A second has passed."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from posthouse.broker.dynamic_settings import ConnectionLimits
 from posthouse.model.clock import Clock
 from posthouse.model.networks import owner_of
 from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences
@@ -79,11 +80,11 @@ class Gate:
     def __len__(self) -> int:
         return self._count
 
-    def limit(self, *, total: int, per_address: int) -> None:
+    def limit(self, limits: ConnectionLimits) -> None:
         """For connections that come from now on; those that are there stay."""
-        self._total = total
-        self._per_address = per_address
-        self._most_unproven = _most_unproven(total)
+        self._total = limits.total
+        self._per_address = limits.per_address
+        self._most_unproven = _most_unproven(limits.total)
 
     @property
     def unproven(self) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.gate import Gate, Visitor
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
 from posthouse.settings import Address
 
@@ -193,7 +193,7 @@ class Listener:
         if not visitor.has_joined:
             self._gate.leave(visitor)
             # A task that never began holds the socket by its failure, and the visitor holds the task.
-            visitor.send_away = nobody
+            visitor.send_away = noop
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, ConnectionError):  # probes go away like that
                 self._gate.offended(visitor)

@@ -28,23 +28,27 @@ class ThreadBroker:
         self._stop = asyncio.Event()
         self._thread: threading.Thread | None = None
 
+    def address(self, listener: str) -> str:
+        """Where clients connect, as host:port. Listeners have the names of their settings: "kafka_tls"."""
+        return self.broker.address(listener)
+
     @property
     def kafka(self) -> str:
         """The bootstrap address."""
-        return self.broker.kafka
+        return self.address("kafka")
 
     @property
     def kafka_tls(self) -> str:
-        return self.broker.kafka_tls
+        return self.address("kafka_tls")
 
     @property
     def amqp(self) -> str:
         """Where AMQP clients connect, as host:port."""
-        return self.broker.amqp
+        return self.address("amqp")
 
     @property
     def amqp_tls(self) -> str:
-        return self.broker.amqp_tls
+        return self.address("amqp_tls")
 
     def start(self) -> None:
         started: Future[None] = Future()

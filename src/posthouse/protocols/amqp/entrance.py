@@ -12,7 +12,7 @@ from posthouse.broker.access.users import check_name
 from posthouse.model.errors import InvalidCredential, LoginFailed
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, not_allowed
 from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Login, LoginRefused
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import name_of
 from posthouse.settings import Address
 
@@ -104,7 +104,7 @@ class Entrance:
         self._record(user, "update-secret")
 
     def leave(self) -> None:
-        self._sent_away = nobody
+        self._sent_away = noop
         if self._entered is not None:
             self._access.sessions.exit(*self._entered)
             self._entered = None

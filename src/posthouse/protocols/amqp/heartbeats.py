@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.outbox import Outbox
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 
 
 class Heartbeats:
@@ -31,7 +31,7 @@ class Heartbeats:
             self._timer = self._loop.call_later(seconds / 2, self._look)
 
     def stop(self) -> None:
-        self._lost = nobody
+        self._lost = noop
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from posthouse.protocols.budget import SMALL, Account
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 
 _FLUSH_BYTES = 64 * 1024
 """More than this is written without waiting for the end of the turn."""
@@ -41,7 +41,7 @@ class Outbox:
         """Whether anything was written since a heartbeat last looked."""
         self.account: Account | None = None
         """Of the connection. Where memory is short, a client that takes nothing gets nothing."""
-        self.counted: Callable[[], None] = nobody
+        self.counted: Callable[[], None] = noop
         """Called when much was written."""
         transport.set_write_buffer_limits(high=limit)
 
@@ -133,6 +133,6 @@ class Outbox:
     def close(self) -> None:
         """What comes from now on goes nowhere."""
         self.is_closed = True
-        self.counted = nobody
+        self.counted = noop
         self._frames = []
         self._size = 0

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from posthouse.broker.access.quotas import Quota, Quotas
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 from posthouse.protocols.stopwatch import Stopwatch
 
 
@@ -32,7 +32,7 @@ class Pause:
 
     def close(self) -> None:
         self.cancel()
-        self._over = nobody
+        self._over = noop
 
     def _end(self) -> None:
         self._timer = None

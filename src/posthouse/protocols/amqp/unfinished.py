@@ -7,7 +7,7 @@ from typing import Protocol
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import PosthouseError
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 
 
 class PendingConfirms(Protocol):
@@ -66,7 +66,7 @@ class Unfinished:
 
     def close(self) -> None:
         """Nobody is to be told any more."""
-        self._on_end = nobody
+        self._on_end = noop
 
     def part_ended(self, part: Part, error: PosthouseError | None) -> None:
         self.size -= part.size

@@ -9,7 +9,7 @@ from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.access.principal import Principal
 from posthouse.model.errors import LoginFailed
 from posthouse.protocols.kafka.login import Login
-from posthouse.protocols.nobody import nobody
+from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import name_of
 
 log = logging.getLogger(__name__)
@@ -69,5 +69,5 @@ class Admission:
         """The connection is lost. It is referred to no more, so that it goes without the collector."""
         if self._session is not None:
             self._access.sessions.exit(*self._session)
-        self._admitted = self._dismissed = nobody
+        self._admitted = self._dismissed = noop
         self.login = None

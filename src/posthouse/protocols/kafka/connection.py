@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.guard import Guard
 from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.budget import FAIR, SMALL, Budget
@@ -20,9 +21,9 @@ from posthouse.protocols.kafka.admission import Admission
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError, Message
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.errors import ProtocolViolation
-from posthouse.protocols.kafka.exchange import Exchange
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 from posthouse.protocols.listener import PARTLY_SENT, Listener
 from posthouse.protocols.pace import Pace
@@ -84,9 +85,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._muted: asyncio.TimerHandle | None = None
         self._pace = Pace()
         self._account = made_by.budget.account("?", self._start_waiting, self.abort)
-        self._exchanges: deque[Exchange] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._waiting: deque[memoryview] = deque()
-        self._blocked_by: Exchange | None = None
+        self._blocked_by: PendingRequest | None = None
         self._task: asyncio.Task[Message] | None = None
         self._load = 0
         """Bytes of requests that are waiting or in flight, and of responses that wait for earlier ones."""
@@ -123,6 +124,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             )
         except LoginFailed as error:
             self.violated(str(error))
+
+    @property
+    def guard(self) -> Guard:
+        return self.admission.guard
+
+    @property
+    def login(self) -> Login | None:
+        return self.admission.login
 
     def _node_reached(self) -> Address:
         """Where this client reached us: the one address that is sure to work for it."""
@@ -205,13 +214,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             and not self._leaves_answers()
         ):
             frame = waiting.popleft()
-            exchange = Exchange(self, len(frame))
-            self._exchanges.append(exchange)
+            request = PendingRequest(self, len(frame))
+            self._pending.append(request)
             if login is not None and login.is_raw:
-                self._take_raw(frame, exchange, login)
+                self._take_raw(frame, request, login)
                 continue
             try:
-                self._dispatcher.dispatch(frame, self._node, exchange)
+                self._dispatcher.dispatch(frame, self._node, request)
             except (DecodeError, ProtocolViolation) as error:
                 self.violated(str(error))
             else:
@@ -219,7 +228,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._prove()
             before, begun = begun, self._loop.time()
             if begun - before > _LONG_SECONDS:
-                self.mute(begun - before)
+                self.throttle(begun - before)
         self._starting = False
         self._regulate_reading()
 
@@ -246,7 +255,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
 
-    def _take_raw(self, frame: memoryview, exchange: Exchange, login: Login) -> None:
+    def _take_raw(self, frame: memoryview, request: PendingRequest, login: Login) -> None:
         """A token without any request around it, and so is the answer."""
 
         async def take() -> Any:
@@ -257,14 +266,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
             error = task.exception()
             if error is None:
-                exchange.answer([_LENGTH.pack(len(task.result())), task.result()])
+                request.answer([_LENGTH.pack(len(task.result())), task.result()])
             elif isinstance(error, LoginFailed):
                 self.violated(f"its login failed: {error}")
             else:
                 log.error("a login failed", exc_info=error)
                 self.close_because("its login failed")
 
-        self.run(exchange, take()).add_done_callback(taken)
+        self.run(request, take()).add_done_callback(taken)
 
     @property
     def room(self) -> int:
@@ -278,9 +287,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def offended(self) -> None:
         """It asked for what clients do not ask for again and again, and was told so."""
-        self.mute(self._listener.offended(self))
+        self.throttle(self._listener.offended(self))
 
-    def mute(self, seconds: float) -> None:
+    def throttle(self, seconds: float) -> None:
         """It has used up its quota, or more than its share: nothing more is heard of it for a while."""
         if self._closed or seconds <= 0:
             return
@@ -302,31 +311,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._start_waiting()
         return self._pace.is_too_slow(waits_for_rest=self._reader.in_frame and not self._reading_paused)
 
-    def run(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
-        self._blocked_by = exchange
+    def run(self, request: PendingRequest, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
+        self._blocked_by = request
         self._task = self._loop.create_task(coroutine)
         return self._task
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, request: PendingRequest) -> None:
         """Send what is ready, up to the first request that is still being worked on."""
         if self._closed:
             return
-        if self._blocked_by is exchange:
+        if self._blocked_by is request:
             self._blocked_by = self._task = None
             self._unfinished = 0
-        exchanges = self._exchanges
-        if exchanges[0] is not exchange:
-            exchange.held = sum(map(len, exchange.chunks or ()))
-            self._held += exchange.held
-            self._load += exchange.held
+        pending = self._pending
+        if pending[0] is not request:
+            request.held = sum(map(len, request.chunks or ()))
+            self._held += request.held
+            self._load += request.held
         else:
-            while exchanges and exchanges[0].ready:
-                first = exchanges.popleft()
+            while pending and pending[0].ready:
+                first = pending.popleft()
                 self._load -= first.size + first.held
                 self._held -= first.held
                 if first.chunks:
                     self._send(first.chunks)
-            if not exchanges:
+            if not pending:
                 self._flush()
         if self._account.held:
             self._count_memory()
@@ -377,7 +386,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._leave_when_finished()
 
     def _leave_when_finished(self) -> None:
-        if self._finishing and not self._exchanges and not self._closed:
+        if self._finishing and not self._pending and not self._closed:
             self._forget()
             self._transport.close()
 
@@ -389,7 +398,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._closed = True
         self._reader.forget()
         self._waiting.clear()
-        self._exchanges.clear()
+        self._pending.clear()
         if self._task is not None:
             self._task.cancel()
             self._task = None

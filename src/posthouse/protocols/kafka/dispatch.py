@@ -7,9 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.access.guard import CLOSED
 from posthouse.broker.broker import Broker
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.headers import (
@@ -18,9 +18,15 @@ from posthouse.protocols.kafka.codec.headers import (
     decode_request_header,
     response_frame,
 )
-from posthouse.protocols.kafka.codec.primitives import Buffer, Message
+from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import APIS, Api
-from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation, Refused, Untold, code_of
+from posthouse.protocols.kafka.errors import (
+    CloseWithoutResponse,
+    ErrorCode,
+    ProtocolViolation,
+    Refused,
+    code_of,
+)
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
@@ -92,8 +98,9 @@ from posthouse.protocols.kafka.handlers import (
     write_txn_markers,
 )
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
-from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
+from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
 from posthouse.protocols.kafka.throttling import Throttling
 from posthouse.protocols.stopwatch import Stopwatch, Timed
 from posthouse.settings import Address
@@ -181,79 +188,25 @@ HANDLERS: dict[int, tuple[Api, Handler[Any]]] = {
 }
 
 
-class Exchange(Protocol):
-    """One request's place in the order of its connection."""
-
-    @property
-    def peer(self) -> str:
-        """The client's address."""
-
-    @property
-    def software(self) -> tuple[str, str]:
-        """Name and version of the client's software."""
-
-    def introduce(self, name: str, version: str) -> None: ...
-
-    @property
-    def session(self) -> ConnectionIdentity: ...
-
-    @property
-    def guard(self) -> Guard: ...
-
-    @property
-    def login(self) -> Login | None: ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of the request."""
-
-    @property
-    def room(self) -> int:
-        """Bytes that there is memory for, for all connections together."""
-
-    def hold(self, size: int) -> None:
-        """So many bytes are taken by the answer that `run` works on."""
-
-    def answer(self, chunks: list[Buffer] | None) -> None:
-        """Done; None where no response is sent."""
-
-    def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
-        """Hold the requests behind this one until `coroutine` is done; it ends with the connection."""
-
-    def violated(self, reason: str) -> None:
-        """Close the connection: the client does what clients do not do."""
-
-    def give_up(self, reason: str) -> None:
-        """Close the connection, which is the only way to tell the client."""
-
-    def close_after_answer(self) -> None: ...
-
-    def offended(self) -> None:
-        """The client asked for what is never given, and costs time all the same."""
-
-    def mute(self, seconds: float) -> None:
-        """Hear nothing more from the client for that long."""
-
-
 class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._throttling = Throttling(broker.access.quotas)
         self.is_behind = broker.is_behind
 
-    def dispatch(self, frame: memoryview, node: Address, exchange: Exchange) -> None:
+    def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
         """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""
         header, pos = decode_request_header(frame)
         served = HANDLERS.get(header.api_key)
         if served is None:
             raise ProtocolViolation(f"a request with the API key {header.api_key}, which is not served")
         api, handler = served
-        guard = exchange.guard
+        guard = pending.guard
         if guard is CLOSED and handler.key not in _BEFORE_LOGIN:
             raise ProtocolViolation(f"{api.name} before a login")
         version = header.api_version
         if not api.min_version <= version <= api.max_version:
-            _answer_unsupported(api, header, exchange)
+            _answer_unsupported(api, header, pending)
             return
         if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
@@ -264,7 +217,7 @@ class Dispatcher:
         call.handler = handler
         call.correlation_id = header.correlation_id
         call.request = request
-        call.exchange = exchange
+        call.pending = pending
         call.finish = None
         call.stopwatch = None
         try:
@@ -285,17 +238,17 @@ class Dispatcher:
         elif isinstance(answer, Coroutine):
             if call.stopwatch is not None:
                 answer = Timed(answer, call.stopwatch)
-            exchange.run(answer).add_done_callback(call.done)
+            pending.run(answer).add_done_callback(call.done)
 
 
-def _answer_unsupported(api: Api, header: RequestHeader, exchange: Exchange) -> None:
+def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest) -> None:
     """A client that is newer than we are asks again with what this answer says; all others are lost."""
     if api.key != API_VERSIONS_KEY:
         raise ProtocolViolation(
             f"{api.name} version {header.api_version}; {api.min_version} to {api.max_version} are served"
         )
     body = api.encode_response(0, api_versions.response(_ADVERTISED, ErrorCode.UNSUPPORTED_VERSION))
-    exchange.answer(response_frame(api.key, 0, header.correlation_id, body))
+    pending.answer(response_frame(api.key, 0, header.correlation_id, body))
 
 
 class _Call(Context):
@@ -304,9 +257,9 @@ class _Call(Context):
     __slots__ = (
         "api",
         "correlation_id",
-        "exchange",
         "finish",
         "handler",
+        "pending",
         "request",
         "stopwatch",
         "throttling",
@@ -316,46 +269,46 @@ class _Call(Context):
     handler: Handler[Any]
     correlation_id: int
     request: Message
-    exchange: Exchange
+    pending: PendingRequest
     throttling: Throttling
     stopwatch: Stopwatch | None
     finish: Callable[[Any], Message | None] | None
 
     @property
     def client_host(self) -> str:
-        return "/" + self.exchange.peer.rpartition(":")[0]
+        return "/" + self.pending.peer.rpartition(":")[0]
 
     @property
     def client_peer(self) -> str:
-        return self.exchange.peer
+        return self.pending.peer
 
     @property
     def software(self) -> tuple[str, str]:
-        return self.exchange.software
+        return self.pending.software
 
     def introduce(self, name: str, version: str) -> None:
-        self.exchange.introduce(name, version)
+        self.pending.introduce(name, version)
 
     @property
     def origin(self) -> CorrelatedOrigin:
-        return CorrelatedOrigin(self.exchange.session, self.correlation_id)
+        return CorrelatedOrigin(self.pending.session, self.correlation_id)
 
     @property
     def login(self) -> Login | None:
-        return self.exchange.login
+        return self.pending.login
 
     @property
     def room(self) -> int:
-        return self.exchange.room
+        return self.pending.room
 
     def hold(self, size: int) -> None:
-        self.exchange.hold(size)
+        self.pending.hold(size)
 
     def close_after_answer(self) -> None:
-        self.exchange.close_after_answer()
+        self.pending.close_after_answer()
 
     def offended(self) -> None:
-        self.exchange.offended()
+        self.pending.offended()
 
     def done(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
@@ -377,35 +330,35 @@ class _Call(Context):
         if self.stopwatch is not None:
             self._throttle(response, self.stopwatch.seconds)
         if response is None:
-            self.exchange.answer(None)
+            self.pending.answer(None)
             return
         version = self.version
         try:
             body = (self.handler.encode or self.api.encode_response)(version, response)
         except Exception:
             log.exception("cannot encode the response to %s version %d", self.api.name, version)
-            self.exchange.give_up("its response cannot be encoded")
+            self.pending.give_up("its response cannot be encoded")
             return
         frame = response_frame(self.api.key, version, self.correlation_id, body)
         change = self.guard.last_change
         if change:
-            self.broker.access.audit.when_written(change, partial(self.exchange.answer, frame))
+            self.broker.access.audit.when_written(change, partial(self.pending.answer, frame))
         else:
-            self.exchange.answer(frame)
+            self.pending.answer(frame)
 
     def _throttle(self, response: Message | None, seconds: float) -> None:
         delay = self.throttling.delay(
-            self.api.key, self.guard.principal, self.client_id, self.exchange.size, response, seconds
+            self.api.key, self.guard.principal, self.client_id, self.pending.size, response, seconds
         )
         if delay > 0:
-            self.exchange.mute(delay)
+            self.pending.throttle(delay)
 
     def fail(self, error: BaseException) -> None:
-        if isinstance(error, Untold):
-            self.exchange.give_up(str(error))
+        if isinstance(error, CloseWithoutResponse):
+            self.pending.give_up(str(error))
             return
         if isinstance(error, ProtocolViolation):
-            self.exchange.violated(str(error))
+            self.pending.violated(str(error))
             return
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why"
         if isinstance(error, Refused):
@@ -416,7 +369,7 @@ class _Call(Context):
             log.error("%s version %d failed", self.api.name, self.version, exc_info=error)
         try:
             response = self.handler.refuse(self, self.request, code, message)
-        except Untold as untold:
-            self.exchange.give_up(str(untold))
+        except CloseWithoutResponse as close:
+            self.pending.give_up(str(close))
             return
         self.respond(response)

@@ -207,7 +207,7 @@ class ProtocolViolation(Exception):
     """The client broke the protocol in a way that has no error response; the connection is lost."""
 
 
-class Untold(ProtocolViolation):
+class CloseWithoutResponse(ProtocolViolation):
     """The client wants no response, and something went wrong: it learns that by losing the connection."""
 
 

@@ -19,7 +19,7 @@ from posthouse.protocols.kafka.codec.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, Refused, Untold, code_of
+from posthouse.protocols.kafka.errors import CloseWithoutResponse, ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.permissions import forbidden, require_on_transactional_id
 from posthouse.records.batch import (
@@ -171,7 +171,7 @@ def _check_all_taken(topics: list[TopicProduceResponse]) -> None:
     for topic in topics:
         for answer in topic.partition_responses:
             if answer.error_code:
-                raise Untold(
+                raise CloseWithoutResponse(
                     f"it asked for no response, and partition {answer.index} of {topic.name!r} "
                     f"did not take its records: {answer.error_message}"
                 )
@@ -179,7 +179,7 @@ def _check_all_taken(topics: list[TopicProduceResponse]) -> None:
 
 def _refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
     if not request.acks:
-        raise Untold(message)
+        raise CloseWithoutResponse(message)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -1,0 +1,124 @@
+"""Where clients are served: the listeners of all protocols, and what must be true before one is opened.
+
+Settings declare the address of a listener with `settings.listener_setting`, and front ends find it by its
+protocol. So there is no listener that the rules here do not know of.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posthouse.model.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port; port 0 asks the system for a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:
+            raise ValueError(f"{text!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092")
+        return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireProtocol:
+    """A protocol that clients speak, as far as the rules for its listeners have to know it."""
+
+    name: str
+    label: str
+    """As log lines and errors write it."""
+    sends_passwords: bool = True
+    """Clients log in by sending the password itself. With SCRAM, for example, they prove it instead."""
+
+
+KAFKA = WireProtocol(name="kafka", label="Kafka", sends_passwords=False)
+AMQP = WireProtocol(name="amqp", label="AMQP")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredListener:
+    """What a setting that holds the address of a listener says about it."""
+
+    protocol: WireProtocol
+    has_tls: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """One listener that is not off."""
+
+    name: str
+    """Of the setting that holds the address; also the listener's name in the ready line."""
+    declared: DeclaredListener
+    address: Address
+    advertised: Address | None
+    """Address that clients are told to use, for protocols that tell them one: the setting NAME_advertised."""
+
+    @property
+    def protocol(self) -> WireProtocol:
+        return self.declared.protocol
+
+    @property
+    def has_tls(self) -> bool:
+        return self.declared.has_tls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerRules:
+    """Which listeners would let strangers in, or let them read passwords. `check` raises InvalidConfig."""
+
+    must_log_in: bool
+    allow_open_network: bool
+    allow_cleartext_passwords: bool
+
+    def check(self, listeners: Sequence[ListenerSettings]) -> None:
+        for each in listeners:
+            self._check_open_network(each)
+        for each in listeners:
+            self._check_cleartext_passwords(each)
+        names: dict[Address, str] = {}
+        for each in listeners:
+            other = names.setdefault(each.address, each.name)
+            if other != each.name and each.address.port:
+                raise InvalidConfig(
+                    f"{other} and {each.name} are both to listen on {each.address}; each needs an address of "
+                    "its own"
+                )
+
+    def _check_open_network(self, listener: ListenerSettings) -> None:
+        if not self.must_log_in and not self.allow_open_network and not listener.address.is_loopback:
+            raise InvalidConfig(
+                f"refusing to listen on {listener.address}: anyone who reaches it could read and write "
+                "everything. Bind to 127.0.0.1, let users log in with --authentication required, or say "
+                "--allow-open-network if that is what you want."
+            )
+
+    def _check_cleartext_passwords(self, listener: ListenerSettings) -> None:
+        """Beyond this machine, and without TLS, others can read passwords on their way."""
+        protocol = listener.protocol
+        is_private = listener.has_tls or listener.address.is_loopback
+        if is_private or not protocol.sends_passwords or not self.must_log_in:
+            return
+        if not self.allow_cleartext_passwords:
+            raise InvalidConfig(
+                f"refusing to listen on {listener.address}: {protocol.label} clients would send their "
+                f"passwords in the clear. Use {protocol.name}_tls, or say --allow-cleartext-passwords."
+            )

@@ -1,0 +1,33 @@
+"""One protocol that clients are served in: all that the broker has to know to open, limit and name it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posthouse.broker.broker import Broker
+from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
+from posthouse.protocols.budget import Budget
+from posthouse.protocols.listener import Listener
+from posthouse.settings import Settings
+
+ConnectionFactory = Callable[[Listener], asyncio.BaseProtocol]
+"""Makes one connection that a listener has accepted; it must also be a `listener.Connection`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """What front ends are built on."""
+
+    broker: Broker
+    settings: Settings
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEnd:
+    protocol: WireProtocol
+    """Its listeners are those that the settings declare for this protocol."""
+    connect: Callable[[Backend], Callable[[ListenerSettings], ConnectionFactory]]
+    """Called once. What it returns is called for each listener: all of them share what `connect` built."""
+    describe: Callable[[Address, Settings], str]
+    """Says who connects where, for people: "Kafka clients on 127.0.0.1:9092"."""

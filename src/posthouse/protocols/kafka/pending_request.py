@@ -1,0 +1,128 @@
+"""One request and its place in the order of its connection."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from posthouse.broker.access.guard import Guard
+from posthouse.protocols.kafka.codec.primitives import Buffer, Message
+from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.request_origins import ConnectionIdentity
+
+_LINGER_SECONDS = 0.2
+
+
+class RequestHost(Protocol):
+    """The connection of pending requests, as they see it."""
+
+    software: tuple[str, str]
+    """Name and version of the client's software, once it has told."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    def session(self) -> ConnectionIdentity: ...
+
+    @property
+    def guard(self) -> Guard: ...
+
+    @property
+    def login(self) -> Login | None: ...
+
+    @property
+    def room(self) -> int: ...
+
+    def hold(self, size: int) -> None: ...
+
+    def answered(self, request: "PendingRequest") -> None: ...
+
+    def run(
+        self, request: "PendingRequest", coroutine: Coroutine[Any, Any, Message]
+    ) -> asyncio.Task[Message]: ...
+
+    def violated(self, reason: str) -> None: ...
+
+    def close_because(self, reason: str) -> None: ...
+
+    def offended(self) -> None: ...
+
+    def throttle(self, seconds: float) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class PendingRequest:
+    __slots__ = ("chunks", "held", "host", "ready", "size")
+
+    def __init__(self, host: RequestHost, size: int) -> None:
+        self.host = host
+        self.size = size
+        """Bytes of the request."""
+        self.chunks: list[Buffer] | None = None
+        self.held = 0
+        """Bytes of a response that waits for earlier ones."""
+        self.ready = False
+
+    @property
+    def peer(self) -> str:
+        return self.host.peer
+
+    @property
+    def software(self) -> tuple[str, str]:
+        return self.host.software
+
+    def introduce(self, name: str, version: str) -> None:
+        self.host.software = (name, version)
+
+    @property
+    def session(self) -> ConnectionIdentity:
+        return self.host.session
+
+    @property
+    def guard(self) -> Guard:
+        return self.host.guard
+
+    @property
+    def login(self) -> Login | None:
+        return self.host.login
+
+    @property
+    def room(self) -> int:
+        """Bytes that there is memory for, for all connections together."""
+        return self.host.room
+
+    def hold(self, size: int) -> None:
+        """The response that `run` works on takes `size` bytes of memory."""
+        self.host.hold(size)
+
+    def answer(self, chunks: list[Buffer] | None) -> None:
+        """Done; None where no response is sent."""
+        self.chunks = chunks
+        self.ready = True
+        self.host.answered(self)
+
+    def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
+        """Hold the requests behind this one until `coroutine` is done; it ends with the connection."""
+        return self.host.run(self, coroutine)
+
+    def violated(self, reason: str) -> None:
+        """Close the connection: the client does what clients do not do."""
+        self.host.violated(reason)
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection, which is the only way to tell the client."""
+        self.host.close_because(reason)
+
+    def close_after_answer(self) -> None:
+        """A moment later: some clients ignore an answer that comes with the end of a connection."""
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.host.finish)
+
+    def offended(self) -> None:
+        """The client asked for what is never given, and costs time all the same."""
+        self.host.offended()
+
+    def throttle(self, seconds: float) -> None:
+        """Read nothing more from the client for that long."""
+        self.host.throttle(seconds)

@@ -1,0 +1,9 @@
+"""What the callbacks of a lost connection become.
+
+The parts of a connection call it back. When the connection is lost, they get this callback instead, so that
+nothing refers to the connection and its memory is free without the garbage collector.
+"""
+
+
+def noop(*_: object) -> None:
+    pass
