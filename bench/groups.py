@@ -13,18 +13,15 @@ from posthouse.protocols.kafka.codec.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    encode_offset_commit_request,
 )
 from posthouse.protocols.kafka.codec.generated.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from posthouse.protocols.kafka.codec.headers import decode_response_header
 from posthouse.protocols.kafka.codec.primitives import Message
-from posthouse.protocols.kafka.codec.registry import APIS
+from tests.wire.kafka import SIZE, RequestEncoder, ResponseT
 
-JOIN_GROUP, SYNC_GROUP, OFFSET_COMMIT = 11, 14, 8
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 
 
@@ -35,6 +32,7 @@ class Member:
         self._group = group
         self._reader = reader
         self._writer = writer
+        self._requests = RequestEncoder(wire.CLIENT_ID)
         self._id = ""
         self._metadata = 0
 
@@ -56,8 +54,7 @@ class Member:
             SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"a")
             for member in joined.members
         ]
-        synced = await self._call(
-            SYNC_GROUP,
+        synced = await self._ask(
             SyncGroupRequest(
                 group_id=self._group,
                 generation_id=joined.generation_id,
@@ -66,8 +63,8 @@ class Member:
                 protocol_name="bench",
                 assignments=assignments,
             ),
+            SyncGroupResponse,
         )
-        assert isinstance(synced, SyncGroupResponse)
         if synced.error_code not in (0, REBALANCE_IN_PROGRESS):
             raise RuntimeError(f"syncing failed with {synced.error_code}")
         return synced.error_code == 0
@@ -81,17 +78,13 @@ class Member:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="bench", metadata=self._metadata.to_bytes(4, "big"))],
         )
-        response = await self._call(JOIN_GROUP, request)
-        assert isinstance(response, JoinGroupResponse)
-        return response
+        return await self._ask(request, JoinGroupResponse)
 
-    async def _call(self, key: int, request: Message) -> Message:
-        api = APIS[key]
-        self._writer.write(wire.frame(key, api.encode_request(request)))
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        data = memoryview(await self._reader.readexactly(size))
-        _, position = decode_response_header(key, api.max_version, data)
-        return api.decode_response(data, position)
+    async def _ask(self, request: Message, response: type[ResponseT]) -> ResponseT:
+        chunks, pending = self._requests.encode(request)
+        self._writer.writelines(chunks)
+        (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
+        return pending.response(memoryview(await self._reader.readexactly(size)), response)
 
     def close(self) -> None:
         self._writer.close()
@@ -123,13 +116,10 @@ def offset_commits(port: int, topic: bytes, count: int) -> float:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
     frames = [
         wire.frame(
-            OFFSET_COMMIT,
-            encode_offset_commit_request(
-                OffsetCommitRequest(
-                    group_id=f"bench-{number}",
-                    topics=[OffsetCommitRequestTopic(topic_id=topic, partitions=[partition])],
-                )
-            ),
+            OffsetCommitRequest(
+                group_id=f"bench-{number}",
+                topics=[OffsetCommitRequestTopic(topic_id=topic, partitions=[partition])],
+            )
         )
         for number in range(100)
     ]

@@ -11,20 +11,17 @@ from posthouse.protocols.kafka.codec.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    encode_metadata_request,
 )
-from posthouse.protocols.kafka.codec.generated.metadata import decode_metadata_response as decode_metadata
 from posthouse.protocols.kafka.codec.generated.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
-    encode_produce_request,
 )
-from posthouse.protocols.kafka.codec.headers import decode_response_header, encode_request_header
-from posthouse.protocols.kafka.codec.registry import APIS
+from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.records.builder import BatchBuilder
+from tests.wire.kafka import SIZE, PendingRequest, RequestEncoder
 
-PRODUCE, METADATA = 0, 3
+CLIENT_ID = "bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +48,28 @@ def batch(record_bytes: int, size: int) -> bytearray:
     return builder.build()
 
 
-def frame(api_key: int, body: Sequence[bytes | bytearray | memoryview]) -> bytes:
-    header = encode_request_header(api_key, APIS[api_key].max_version, 1, "bench")
-    data = header + b"".join(body)
-    return len(data).to_bytes(4, "big") + data
+def frame(request: Message) -> bytes:
+    """A request, which may be sent again and again: responses are counted, correlation ids ignored."""
+    return _encoded(request)[0]
 
 
 def topic_id(port: int, topic: str) -> bytes:
+    request, pending = _encoded(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        connection.sendall(frame(METADATA, encode_metadata_request(request)))
+        connection.sendall(request)
         data = memoryview(_receive_frame(connection))
-    _, position = decode_response_header(METADATA, APIS[METADATA].max_version, data)
-    response: MetadataResponse = decode_metadata(data, position)
-    return response.topics[0].topic_id
+    return pending.response(data, MetadataResponse).topics[0].topic_id
+
+
+def _encoded(request: Message) -> tuple[bytes, PendingRequest]:
+    chunks, pending = RequestEncoder(CLIENT_ID).encode(request)
+    return b"".join(chunks), pending
 
 
 def produce_frame(topic: bytes, partition: int, records: bytearray) -> bytes:
     data = PartitionProduceData(index=partition, records=memoryview(records))
-    request = ProduceRequest(
-        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic_id=topic, partition_data=[data])]
-    )
-    return frame(PRODUCE, encode_produce_request(request))
+    topics = [TopicProduceData(topic_id=topic, partition_data=[data])]
+    return frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics))
 
 
 def push(port: int, frames: Sequence[bytes], total_bytes: int, window: int) -> Load:
@@ -129,4 +126,5 @@ class _Answers:
 
 def _receive_frame(connection: socket.socket) -> bytes:
     with connection.makefile("rb") as stream:
-        return stream.read(int.from_bytes(stream.read(4), "big"))
+        (size,) = SIZE.unpack(stream.read(SIZE.size))
+        return stream.read(size)

@@ -13,16 +13,8 @@ from bench.queues.workers import Tally, Worker
 from bench.scale.brokers import Broker, scratch, serving
 from bench.scale.figures import Row
 from bench.scale.plan import Stage
-from posthouse.protocols.kafka.codec.generated.api_versions import (
-    ApiVersionsRequest,
-    encode_api_versions_request,
-)
-from posthouse.protocols.kafka.codec.generated.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    encode_fetch_request,
-)
+from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest
+from posthouse.protocols.kafka.codec.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 
 NOTE = """The connections have said who they are (ApiVersions; for AMQP a login and a channel) and are silent
 then. Those that are *waiting for records* are consumers at the end of a topic, each with a fetch that the
@@ -30,7 +22,6 @@ broker holds back. *A newcomer* connects, asks for the metadata of a topic, and 
 
 MOST_MEMORY = 300.0
 TOPIC = "idle"
-_API_VERSIONS, _FETCH = 18, 1
 _AT_ONCE = 64
 """So many connections are made at the same time; more would wait in the kernel's queue."""
 _SPARE = 1000
@@ -132,7 +123,7 @@ async def _hold(protocol: str, port: int, topic: bytes, count: int, connected: T
 
 async def _greet_kafka(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topic: bytes) -> None:
     request = ApiVersionsRequest(client_software_name="bench", client_software_version="1")
-    writer.write(wire.frame(_API_VERSIONS, encode_api_versions_request(request)))
+    writer.write(wire.frame(request))
     await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
 
@@ -144,7 +135,7 @@ async def _greet_waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         min_bytes=1,
         topics=[FetchTopic(topic_id=topic, partitions=[partition])],
     )
-    writer.write(wire.frame(_FETCH, encode_fetch_request(request)))
+    writer.write(wire.frame(request))
 
 
 async def _greet_amqp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topic: bytes) -> None:

@@ -11,8 +11,7 @@ from bench.queues.workers import Tally, Worker, wait_for_all
 from bench.scale.asking import NotDone, connected, fetch, fetch_request, make_topics
 from bench.scale.brokers import Broker
 from bench.scale.flooding import Demand, Flooded, flood
-from bench.scale.polite import FETCH, PRODUCE, Answers, behave_well, check_produced
-from posthouse.protocols.kafka.codec.generated.fetch import encode_fetch_request
+from bench.scale.polite import PRODUCE, Answers, behave_well, check_produced
 from posthouse.records.batch import HEADER_SIZE, iter_headers
 from posthouse.records.builder import BatchBuilder
 
@@ -120,9 +119,7 @@ def produce(
 
 def stall(port: int, topic: bytes, consumers: int, is_ready: Tally, is_over: Tally) -> int:
     """Consumers that ask for much and take nothing. How many connections were lost; each was made anew."""
-    request = wire.frame(
-        FETCH, encode_fetch_request(fetch_request(topic, 0, wait_ms=500, max_bytes=ASKED_FOR))
-    )
+    request = wire.frame(fetch_request(topic, 0, wait_ms=500, max_bytes=ASKED_FOR))
     poll = select.poll()
     open_ones: dict[int, socket.socket] = {}
     lost = 0

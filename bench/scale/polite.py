@@ -13,7 +13,7 @@ from collections.abc import Callable
 from bench import wire
 from bench.queues.pacing import Latencies
 from bench.scale.asking import TIMEOUT, NotDone, connected, fetch_request, make_topics
-from posthouse.protocols.kafka.codec.generated.fetch import decode_fetch_response, encode_fetch_request
+from posthouse.protocols.kafka.codec.generated.fetch import decode_fetch_response
 from posthouse.protocols.kafka.codec.generated.produce import decode_produce_response
 from posthouse.protocols.kafka.codec.headers import decode_response_header
 from posthouse.protocols.kafka.codec.registry import APIS
@@ -103,7 +103,7 @@ def behave_well(port: int, name: str, seconds: float) -> dict[str, Latencies]:
             producing.ask(record, due)
         else:
             wanted = fetch_request(topic, number // 2, wait_ms=_WAIT_MS)
-            fetching.ask(wire.frame(FETCH, encode_fetch_request(wanted)), due)
+            fetching.ask(wire.frame(wanted), due)
     while any(each.is_waiting for each in both):
         _hear_until(time.monotonic_ns() + TICK, both)
     for each in both:

@@ -15,7 +15,7 @@ from bench.scale.asking import NotDone, connected, make_topics, metadata
 from bench.scale.brokers import Broker, scratch
 from bench.scale.figures import Row
 from bench.scale.plan import Stage
-from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, encode_metadata_request
+from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest
 
 MOST_START = 15.0
 MOST_METADATA = 50.0
@@ -126,7 +126,7 @@ def _few(port: int, count: int, seconds: float) -> Latencies:
 
 def ask_for_all(port: int, least: int, is_over: Tally) -> tuple[list[float], int]:
     """Milliseconds of each answer until it is over, at least so many, and the bytes of one."""
-    request = wire.frame(3, encode_metadata_request(MetadataRequest(topics=None)))
+    request = wire.frame(MetadataRequest(topics=None))
     took: list[float] = []
     size = 0
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as stream:

@@ -18,6 +18,7 @@ from posthouse.records.compression import Codec
 from tests.hostile import bombs
 from tests.hostile.peers import KafkaPeer, Peer
 from tests.hostile.victim import Victim
+from tests.wire.kafka import framed
 
 MIB = 1024 * 1024
 MESSAGE_TOO_LARGE = 10
@@ -42,10 +43,6 @@ class Scene:
         return self.topics[name]
 
 
-def _frame(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
-
-
 def _closed_after(address: tuple[str, int], data: bytes) -> None:
     with Peer(address) as peer:
         peer.send(data)
@@ -55,29 +52,29 @@ def _closed_after(address: tuple[str, int], data: bytes) -> None:
 def declared_array(scene: Scene) -> None:
     """Metadata of two thousand million topics, each of which would take eight bytes in a list: 16 GB."""
     header = encode_request_header(3, 12, 1, "x")
-    _closed_after(scene.victim.kafka, _frame(header + uvarint(2**31 - 1) + bytes(1000)))
+    _closed_after(scene.victim.kafka, framed(header + uvarint(2**31 - 1) + bytes(1000)))
     header = encode_request_header(3, 1, 1, "x")
-    _closed_after(scene.victim.kafka, _frame(header + struct.pack(">i", 2**31 - 1) + bytes(1000)))
+    _closed_after(scene.victim.kafka, framed(header + struct.pack(">i", 2**31 - 1) + bytes(1000)))
 
 
 def wide_array(scene: Scene) -> None:
     """Five million empty topics that are really there: three bytes each, and a hundred as an object."""
     header = encode_request_header(21, 2, 1, "x")
-    _closed_after(scene.victim.kafka, _frame(header + uvarint(5_000_001) + b"\x01\x01\x00" * 5_000_000))
+    _closed_after(scene.victim.kafka, framed(header + uvarint(5_000_001) + b"\x01\x01\x00" * 5_000_000))
 
 
 def many_tags(scene: Scene) -> None:
     """Twenty million tagged fields in the header of ApiVersions."""
     header = encode_request_header(18, 4, 1, "x")[:-1] + uvarint(20_000_000)
     for there in (30_000, 7_000_000, 20_000_000):
-        _closed_after(scene.victim.kafka, _frame(header + b"\x05\x00" * there))
+        _closed_after(scene.victim.kafka, framed(header + b"\x05\x00" * there))
 
 
 def long_string(scene: Scene) -> None:
     """A name of 15 MB with one character that makes it 60 MB in memory."""
     name = b"a" * (15 * MIB) + "😀".encode()
     header = encode_request_header(10, 3, 1, "x")
-    _closed_after(scene.victim.kafka, _frame(header + uvarint(len(name) + 1) + name + b"\0\0"))
+    _closed_after(scene.victim.kafka, framed(header + uvarint(len(name) + 1) + name + b"\0\0"))
 
 
 def frame_lengths(scene: Scene) -> None:

@@ -1,30 +1,17 @@
 """Clients on plain sockets: one that behaves, and one that sends whatever it is told to."""
 
 import socket
-import struct
 import time
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-from posthouse.protocols.kafka.codec.generated.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from posthouse.protocols.kafka.codec.generated.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from posthouse.protocols.kafka.codec.headers import decode_response_header, request_frame
+from posthouse.protocols.kafka.codec.generated.create_topics import CreateTopicsResponse
+from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.codec.primitives import Message
-from posthouse.protocols.kafka.codec.registry import APIS
 from posthouse.records.builder import BatchBuilder
+from tests.protocols.kafka.wire import create_topic_request, produce_request
+from tests.wire.kafka import SIZE, RequestEncoder, ResponseT
 
-T = TypeVar("T", bound=Message)
-_BY_NAME = {api.name: api for api in APIS.values()}
 _SECONDS = 30
 
 
@@ -79,34 +66,25 @@ class Peer:
 
 
 class KafkaPeer(Peer):
-    def ask(self, request: Message, response: type[T]) -> T:
-        api = _BY_NAME[type(request).__name__.removesuffix("Request")]
-        chunks = request_frame(api.key, api.max_version, 1, "peer", api.encode_request(request))
+    def __init__(self, address: tuple[str, int], host: str = "") -> None:
+        super().__init__(address, host)
+        self._requests = RequestEncoder("peer")
+
+    def ask(self, request: Message, response: type[ResponseT]) -> ResponseT:
+        chunks, pending = self._requests.encode(request)
         self.socket.sendall(b"".join(chunks))
-        [size] = struct.unpack(">i", self.receive(4))
-        payload = memoryview(self.receive(size))
-        _, position = decode_response_header(api.key, api.max_version, payload)
-        answer = api.decode_response(payload, position)
-        assert isinstance(answer, response)
-        return answer
+        (size,) = SIZE.unpack(self.receive(SIZE.size))
+        return pending.response(memoryview(self.receive(size)), response)
 
     def create_topic(self, name: str, **configs: str) -> bytes:
         """Its id. Settings are given with underscores."""
-        settings = [
-            CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
-        ]
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=settings)
-        answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
-        [created] = answer.topics
+        [created] = self.ask(create_topic_request(name, 1, configs), CreateTopicsResponse).topics
         assert created.error_code == 0, created.error_message
         return created.topic_id
 
     def produce(self, topic_id: bytes, batch: bytes) -> int:
         """The error code."""
-        data = TopicProduceData(
-            topic_id=topic_id, partition_data=[PartitionProduceData(index=0, records=batch)]
-        )
-        answer = self.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), ProduceResponse)
+        answer = self.ask(produce_request(topic_id, batch), ProduceResponse)
         return answer.responses[0].partition_responses[0].error_code
 
 

@@ -15,6 +15,7 @@ from tests.hostile.attacks import is_refused
 from tests.hostile.loris import SlowLoris
 from tests.hostile.peers import Peer
 from tests.hostile.victim import ALLOWED_GROWTH, MIB, UNPUNISHED, Victim, victim
+from tests.wire.kafka import framed
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -50,10 +51,6 @@ def is_served(guarded: Victim) -> bool:
     producer.produce("good", b"value", on_delivery=lambda error, _: outcomes.append(error))
     producer.flush(30)
     return outcomes == [None]
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 STRANGE_REQUESTS = {

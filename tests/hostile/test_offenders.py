@@ -13,14 +13,13 @@ from posthouse.protocols.kafka.codec.generated.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from posthouse.protocols.kafka.codec.headers import request_frame
-from posthouse.protocols.kafka.codec.registry import APIS
 from posthouse.protocols.offences import FREE_SECONDS
 from posthouse.records.compression import Codec
 from tests.hostile import bombs
 from tests.hostile.attacks import MESSAGE_TOO_LARGE
 from tests.hostile.peers import GoodClient, KafkaPeer, Peer
 from tests.hostile.victim import Victim, victim
+from tests.wire.kafka import RequestEncoder
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -90,8 +89,8 @@ def test_another_address_does_not_wait(tmp_path: Path) -> None:
 def test_who_wants_no_answer_and_is_cut_off_has_not_offended(tmp_path: Path) -> None:
     """The topic may be gone, or the disk full: that is no fault of theirs."""
     data = TopicProduceData(topic_id=bytes(range(16)), partition_data=[PartitionProduceData(records=b"x")])
-    body = APIS[0].encode_request(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]))
-    frame = b"".join(request_frame(0, APIS[0].max_version, 1, "peer", body))
+    chunks, _ = RequestEncoder("peer").encode(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]))
+    frame = b"".join(chunks)
     with victim(tmp_path, "--offender-wait-seconds", "5") as target:
         for _ in range(2 * int(FREE_SECONDS)):
             with Peer(target.kafka) as peer:

@@ -4,11 +4,11 @@ from typing import Any, Self
 
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
-from tests.protocols.amqp.wire import Content
 from tests.simulation.amqp_wire import AmqpWire
 from tests.simulation.kafka_client import SECONDS
 from tests.simulation.kafka_wire import Lost
 from tests.simulation.machine import AMQP_PORT
+from tests.wire.amqp import Content
 
 CHANNEL = 1
 FANOUT = "everywhere"

@@ -1,20 +1,16 @@
 """An AMQP connection of a client, whose messages come whole or not at all."""
 
 import asyncio
-import struct
 from collections import deque
 from typing import Any, Self
 
-from pamqp import body, frame, header, heartbeat
-from pamqp.commands import Basic
+from tests.protocols.amqp.wire import Wire
+from tests.wire.amqp import FRAME_START, frame_length
 
-from tests.protocols.amqp import wire
-
-_START = struct.Struct(">BHI")
 _SECONDS = 10.0
 
 
-class AmqpWire(wire.Wire, asyncio.Protocol):
+class AmqpWire(Wire, asyncio.Protocol):
     """Without streams, as `kafka_wire`: what arrives is taken apart at once."""
 
     def __init__(self, port: int) -> None:
@@ -22,8 +18,6 @@ class AmqpWire(wire.Wire, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._bytes = bytearray()
-        self._unfinished: list[Any] = []
-        """A method whose message is on its way, its header, and parts of its body."""
         self._arrived: deque[tuple[int, Any]] = deque()
         self._waiting: asyncio.Future[None] | None = None
         self._is_lost = False
@@ -42,32 +36,15 @@ class AmqpWire(wire.Wire, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._bytes += data
-        while len(self._bytes) >= _START.size:
-            _, channel, size = _START.unpack_from(self._bytes)
-            end = _START.size + size + 1
+        while len(self._bytes) >= FRAME_START.size:
+            end = frame_length(self._bytes)
             if len(self._bytes) < end:
                 return
-            got = frame.unmarshal(bytes(self._bytes[:end]))[2]
+            got = self.assembler.take(bytes(self._bytes[:end]))
             del self._bytes[:end]
-            self._take(channel, got)
-
-    def _take(self, channel: int, got: Any) -> None:
-        if isinstance(got, heartbeat.Heartbeat):
-            self.heartbeats += 1
-        elif isinstance(got, Basic.Deliver | Basic.GetOk | Basic.Return):
-            self._unfinished = [got]
-        elif isinstance(got, header.ContentHeader | body.ContentBody):
-            self._unfinished.append(got)
-            method, head, *parts = self._unfinished
-            if sum(len(part.value) for part in parts) == head.body_size:
-                message = b"".join(part.value for part in parts)
-                self._put(channel, wire.Content(method, head.properties, message))
-        else:
-            self._put(channel, got)
-
-    def _put(self, channel: int, got: Any) -> None:
-        self._arrived.append((channel, got))
-        self._wake()
+            if got is not None:
+                self._arrived.append(got)
+                self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True

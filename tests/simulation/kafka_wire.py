@@ -4,12 +4,8 @@ import asyncio
 from collections import deque
 from typing import Self
 
-from posthouse.protocols.kafka.codec.headers import decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Message
-from posthouse.protocols.kafka.codec.registry import APIS, Api
-
-_BY_NAME = {api.name: api for api in APIS.values()}
-_SIZE = 4
+from tests.wire.kafka import FrameSplitter, PendingRequest, RequestEncoder
 
 
 class Lost(Exception):
@@ -25,9 +21,9 @@ class KafkaWire(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._arrived = bytearray()
-        self._expected: deque[tuple[Api, int, Answer]] = deque()
-        self._correlation_id = 0
+        self._requests = RequestEncoder("simulated")
+        self._frames = FrameSplitter()
+        self._pending: deque[tuple[PendingRequest, Answer]] = deque()
         self.lost: Lost | None = None
         """Why it is of no use any more."""
 
@@ -44,42 +40,27 @@ class KafkaWire(asyncio.Protocol):
         self._transport = transport
 
     def send(self, request: Message) -> Answer:
-        api = _BY_NAME[type(request).__name__.removesuffix("Request")]
-        self._correlation_id += 1
         answer: Answer = self._loop.create_future()
         if self.lost is not None:
             answer.set_result(self.lost)
             return answer
-        self._expected.append((api, self._correlation_id, answer))
-        body = api.encode_request(request)
-        self._transport.writelines(
-            request_frame(api.key, api.max_version, self._correlation_id, "simulated", body)
-        )
+        chunks, pending = self._requests.encode(request)
+        self._pending.append((pending, answer))
+        self._transport.writelines(chunks)
         return answer
 
     def data_received(self, data: bytes) -> None:
-        self._arrived += data
-        while len(self._arrived) >= _SIZE:
-            end = _SIZE + int.from_bytes(self._arrived[:_SIZE], "big")
-            if len(self._arrived) < end:
-                return
-            frame = bytes(self._arrived[_SIZE:end])
-            del self._arrived[:end]
-            self._answered(memoryview(frame))
-
-    def _answered(self, frame: memoryview) -> None:
-        api, expected, answer = self._expected.popleft()
-        correlation_id, start = decode_response_header(api.key, api.max_version, frame)
-        assert correlation_id == expected
-        answer.set_result(api.decode_response(frame, start))
+        for frame in self._frames.feed(data):
+            pending, answer = self._pending.popleft()
+            answer.set_result(pending.response(frame, Message))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lose(repr(error))
 
     def lose(self, reason: str) -> None:
-        """Whoever waits for an answer hears that there is none."""
+        """Every pending request is answered with the reason."""
         if self.lost is None:
             self.lost = Lost(reason)
             self._transport.close()
-            while self._expected:
-                self._expected.popleft()[2].set_result(self.lost)
+            while self._pending:
+                self._pending.popleft()[1].set_result(self.lost)

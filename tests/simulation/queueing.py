@@ -6,11 +6,11 @@ from random import Random
 from pamqp.commands import Basic, Confirm, Tx
 
 from tests.checker.history import Ack, Deliver, Drained, Outcome, Publish
-from tests.protocols.amqp.wire import Content
 from tests.simulation.amqp_client import FANOUT, AmqpClient, value_of
 from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE
 from tests.simulation.recorder import Recorder
+from tests.wire.amqp import Content
 
 
 class Publisher:

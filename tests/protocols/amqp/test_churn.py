@@ -7,7 +7,8 @@ import pytest
 from pamqp.commands import Basic, Channel, Confirm, Queue
 
 from tests.protocols.amqp.rig import Rig
-from tests.protocols.amqp.wire import Content, Wire
+from tests.protocols.amqp.wire import Wire
+from tests.wire.amqp import Content
 
 MESSAGES = 300
 PUBLISHERS = 3

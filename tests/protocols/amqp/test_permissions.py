@@ -13,7 +13,8 @@ from posthouse.protocols.amqp.methods.table import HANDLERS
 from tests.protocols.amqp.access_cases import CASES, READ, WITHOUT_ANSWER, WRITE, Case
 from tests.protocols.amqp.guarded import ADMIN, GuardedRig
 from tests.protocols.amqp.refusals import Publish
-from tests.protocols.amqp.wire import Closed, Content, Wire
+from tests.protocols.amqp.wire import Closed, Wire
+from tests.wire.amqp import Content
 
 REFUSED = "ACCESS_REFUSED - {} in vhost '/' refused for user 'ann'"
 

@@ -8,7 +8,8 @@ from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue
 from posthouse.model.errors import StorageFenced, StorageFull
 from posthouse.protocols.amqp.limits import AmqpLimits
 from tests.protocols.amqp.rig import GatedStorage, Rig
-from tests.protocols.amqp.wire import Content, Wire
+from tests.protocols.amqp.wire import Wire
+from tests.wire.amqp import Content
 
 
 async def confirmed(wire: Wire, count: int) -> tuple[set[int], set[int]]:

@@ -1,17 +1,17 @@
 """An AMQP client that does what it is told, one frame at a time. It reads and writes with pamqp alone."""
 
 import asyncio
-import struct
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pamqp import base, body, commands, frame, header, heartbeat
+from pamqp import base, commands, frame
 from pamqp.commands import Basic, Channel, Confirm, Connection
 
 from posthouse.protocols.amqp.codec.commands import encode_command
 from posthouse.testing import AsyncBroker
 from tests.protocols.amqp.refusals import Publish
+from tests.wire.amqp import FRAME_START, Content, MessageAssembler, frame_length, message_frames
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
@@ -25,15 +25,6 @@ CAPABILITIES = {
 _SECONDS = 10.0
 
 Answer = TypeVar("Answer", bound="base.Frame")
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A method that came with a message: deliver, get-ok or return."""
-
-    method: Any
-    properties: Basic.Properties
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +48,9 @@ class Wire:
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.heartbeats = 0
+        self.assembler = MessageAssembler()
         self.server_properties: dict[str, Any] = {}
         self.tune: Any = None
-        self._buffer = b""
 
     @classmethod
     def to(cls, broker: AsyncBroker) -> Self:
@@ -120,7 +110,7 @@ class Wire:
         self.writer.write(frame.marshal(method, channel))
 
     def raw(self, kind: int, channel: int, payload: bytes, end: bytes = b"\xce") -> None:
-        self.writer.write(struct.pack(">BHI", kind, channel, len(payload)) + payload + end)
+        self.writer.write(FRAME_START.pack(kind, channel, len(payload)) + payload + end)
 
     def publish(
         self,
@@ -134,40 +124,18 @@ class Wire:
         part: int = 100_000,
         **properties: Any,
     ) -> None:
-        values = Basic.Properties(**properties)
-        self.send(channel, Basic.Publish(0, exchange, key, mandatory, immediate))
-        self.writer.write(
-            frame.marshal(header.ContentHeader(0, len(message), values), channel)
-            + b"".join(
-                frame.marshal(body.ContentBody(message[start : start + part]), channel)
-                for start in range(0, len(message), part)
-            )
-        )
+        method = Basic.Publish(0, exchange, key, mandatory, immediate)
+        self.writer.write(message_frames(channel, method, message, Basic.Properties(**properties), part))
 
     async def receive(self, seconds: float = _SECONDS) -> tuple[int, Any]:
-        channel, got = await self._frame(seconds)
-        if isinstance(got, Basic.Deliver | Basic.GetOk | Basic.Return):
-            _, head = await self._frame(seconds)
-            parts, size = [], 0
-            while size < head.body_size:
-                _, part = await self._frame(seconds)
-                parts.append(part.value)
-                size += len(part.value)
-            return channel, Content(got, head.properties, b"".join(parts))
-        return channel, got
-
-    async def _frame(self, seconds: float) -> tuple[int, Any]:
         while True:
-            start = await asyncio.wait_for(self.reader.readexactly(7), seconds)
+            start = await asyncio.wait_for(self.reader.readexactly(FRAME_START.size), seconds)
             if start[:4] == b"AMQP":
                 return 0, start + await self.reader.readexactly(1)
-            _, channel, size = struct.unpack(">BHI", start)
-            rest = await self.reader.readexactly(size + 1)
-            got = frame.unmarshal(start + rest)[2]
-            if isinstance(got, heartbeat.Heartbeat):
-                self.heartbeats += 1
-                continue
-            return channel, got
+            rest = await self.reader.readexactly(frame_length(start) - len(start))
+            got = self.assembler.take(start + rest)
+            if got is not None:
+                return got
 
     async def expect(self, channel: int, kind: "type[Answer]") -> Answer:
         """The next frame, which must be of `kind`. Raises Closed where the broker closes instead."""
@@ -250,7 +218,7 @@ class Wire:
             rest = await asyncio.wait_for(self.reader.read(), _SECONDS)
         except ConnectionResetError:
             return
-        self.heartbeats += len(rest) // len(HEARTBEAT)
+        self.assembler.heartbeats += len(rest) // len(HEARTBEAT)
         assert rest.replace(HEARTBEAT, b"") == b""
 
 

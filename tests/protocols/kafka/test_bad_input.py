@@ -9,7 +9,8 @@ from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, 
 from posthouse.protocols.kafka.codec.headers import encode_request_header
 from posthouse.testing import AsyncBroker
 from tests.alarms import alarms
-from tests.protocols.kafka.wire import Wire, batch, framed
+from tests.protocols.kafka.wire import Wire, batch
+from tests.wire.kafka import framed
 
 METADATA, PRODUCE, INIT_PRODUCER_ID = 3, 0, 22
 

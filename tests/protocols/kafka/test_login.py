@@ -27,7 +27,8 @@ from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.settings import Authentication
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.scram_client import ScramClient
-from tests.protocols.kafka.wire import Wire, batch, fetch_request, framed, kio_module, produce_request
+from tests.protocols.kafka.wire import Wire, batch, fetch_request, kio_module, produce_request
+from tests.wire.kafka import framed
 
 PASSWORD = "open sesame"
 PLAIN = b"\0admin\0" + PASSWORD.encode()

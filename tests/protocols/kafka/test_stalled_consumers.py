@@ -10,7 +10,6 @@ import pytest
 from bench import wire
 from bench.scale.asking import fetch_request
 from posthouse.protocols.budget import SMALL
-from posthouse.protocols.kafka.codec.generated.fetch import encode_fetch_request
 from posthouse.protocols.kafka.connection import KafkaConnection
 from posthouse.protocols.listener import PARTLY_SENT
 from posthouse.testing import AsyncBroker
@@ -25,7 +24,7 @@ LOG_BYTES = 8 * MIB
 
 @asynccontextmanager
 async def stalled(broker: AsyncBroker, topic: bytes) -> AsyncIterator[socket.socket]:
-    request = wire.frame(1, encode_fetch_request(fetch_request(topic, 0, wait_ms=100, max_bytes=50 * MIB)))
+    request = wire.frame(fetch_request(topic, 0, wait_ms=100, max_bytes=50 * MIB))
     consumer = socket.socket()
     consumer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     consumer.setblocking(False)

@@ -2,11 +2,11 @@
 
 import asyncio
 import io
-import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from kio.serial import entity_reader, entity_writer
 
@@ -30,19 +30,11 @@ from posthouse.protocols.kafka.codec.generated.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from posthouse.protocols.kafka.codec.headers import (
-    decode_response_header,
-    encode_request_header,
-    request_frame,
-)
 from posthouse.protocols.kafka.codec.primitives import Message
-from posthouse.protocols.kafka.codec.registry import APIS, Api
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
 from posthouse.settings import Address
-
-ResponseT = TypeVar("ResponseT", bound=Message)
-_BY_NAME = {api.name: api for api in APIS.values()}
+from tests.wire.kafka import SIZE, PendingRequest, RequestEncoder, ResponseT
 
 
 def batch(*values: bytes | None, codec: Codec = Codec.NONE, timestamp: int = 1_700_000_000_000) -> bytearray:
@@ -69,14 +61,10 @@ _TIMES_OF_TOKENS = frozenset({38, 39, 40})
 """Kafka answers with the time -1 where there is no token; kio refuses to read that."""
 
 
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
-
-
 class Wire:
     def __init__(self, address: str) -> None:
         self._address = Address.parse(address)
-        self._correlation_id = 0
+        self._requests = RequestEncoder("test")
 
     async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection(
@@ -92,66 +80,42 @@ class Wire:
     ) -> None:
         self.writer.close()
 
-    def send(self, request: Message) -> tuple[Api, int]:
+    def send(self, request: Message) -> PendingRequest:
         """Write without waiting for the answer; returns what `receive` needs to read it."""
-        api = _BY_NAME[type(request).__name__.removesuffix("Request")]
-        self._correlation_id += 1
-        body = api.encode_request(request)
-        self.writer.writelines(request_frame(api.key, api.max_version, self._correlation_id, "test", body))
-        return api, self._correlation_id
+        chunks, pending = self._requests.encode(request)
+        self.writer.writelines(chunks)
+        return pending
 
-    async def receive(self, sent: tuple[Api, int]) -> Message:
-        api, expected = sent
-        payload = memoryview(await self.receive_frame())
-        correlation_id, pos = decode_response_header(api.key, api.max_version, payload)
-        assert correlation_id == expected
-        return api.decode_response(payload, pos)
+    async def receive(self, pending: PendingRequest) -> Message:
+        return pending.response(memoryview(await self.receive_frame()), Message)
 
     async def ask(self, request: Message, response: type[ResponseT]) -> ResponseT:
-        answer = await self.receive(self.send(request))
-        assert isinstance(answer, response)
-        return answer
+        pending = self.send(request)
+        return pending.response(memoryview(await self.receive_frame()), response)
 
     async def ask_kio(self, request: Any, response: type[Any]) -> Any:
         """`request` is an entity of kio, which decides the version; so is the answer."""
         stream = io.BytesIO()
         entity_writer(type(request))(stream, request)
-        key, version = request.__api_key__, request.__version__
-        self._correlation_id += 1
-        header = encode_request_header(key, version, self._correlation_id, "test")
-        self.writer.write(framed(header + stream.getvalue()))
+        chunks, pending = self._requests.encode_body(
+            request.__api_key__, request.__version__, [stream.getvalue()]
+        )
+        self.writer.writelines(chunks)
         payload = memoryview(await self.receive_frame())
-        correlation_id, pos = decode_response_header(key, version, payload)
-        assert correlation_id == self._correlation_id
-        body = bytes(payload[pos:])
-        if key in _TIMES_OF_TOKENS:
+        body = bytes(payload[pending.body_start(payload) :])
+        if pending.api_key in _TIMES_OF_TOKENS:
             return OnlyCode(error_code=int.from_bytes(body[:2], "big", signed=True))
         value, size = entity_reader(response)(body, 0)
         assert size == len(body)
         return value
 
     async def receive_frame(self) -> bytes:
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        (size,) = SIZE.unpack(await self.reader.readexactly(SIZE.size))
         return await self.reader.readexactly(size)
 
     async def create_topic(self, name: str = "t", partitions: int = 1, **configs: str) -> bytes:
         """Returns the topic's id. Settings are given with underscores."""
-        answer = await self.ask(
-            CreateTopicsRequest(
-                topics=[
-                    CreatableTopic(
-                        name=name,
-                        num_partitions=partitions,
-                        replication_factor=1,
-                        configs=[
-                            CreatableTopicConfig(name=key.replace("_", "."), value=value)
-                            for key, value in configs.items()
-                        ],
-                    )
-                ]
-            ),
-            CreateTopicsResponse,
-        )
+        answer = await self.ask(create_topic_request(name, partitions, configs), CreateTopicsResponse)
         [topic] = answer.topics
         assert topic.error_code == 0, topic.error_message
         return topic.topic_id
@@ -166,6 +130,15 @@ class Wire:
         answer = await self.ask(fetch_request((topic_id, 0, offset), **fields), FetchResponse)
         assert answer.error_code == 0
         return answer.responses[0].partitions[0]
+
+
+def create_topic_request(name: str, partitions: int, configs: Mapping[str, str]) -> CreateTopicsRequest:
+    """Settings are given with underscores."""
+    settings = [
+        CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+    ]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
 
 
 def produce_request(

@@ -12,11 +12,12 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Tx
 
 from posthouse.settings import Address
 from tests.checker.history import Ack, Deliver, Outcome, Publish, Subscribe
-from tests.protocols.amqp.wire import Content, Wire
+from tests.protocols.amqp.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
 from tests.torture.stream.links import decode_value, encode_value
 from tests.torture.workloads import RETRY_SECONDS, Refused
+from tests.wire.amqp import Content
 
 EXCHANGE = "orders"
 """A fanout to all of `FANNED`."""

@@ -6,7 +6,7 @@ from random import Random
 from pamqp.commands import Basic, Exchange, Queue
 
 from tests.checker.history import Deliver, Drained, Subscribe
-from tests.protocols.amqp.wire import Content, Wire
+from tests.protocols.amqp.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.queues.clients import (
     EXCHANGE,
@@ -21,6 +21,7 @@ from tests.torture.queues.clients import (
 from tests.torture.recording import Recorder
 from tests.torture.stream.links import decode_value
 from tests.torture.workloads import Client
+from tests.wire.amqp import Content
 
 
 class QueueWorkload:

@@ -5,7 +5,8 @@ from typing import Any
 from pamqp import base
 from pamqp.commands import Basic, Channel, Confirm, Connection, Queue
 
-from tests.protocols.amqp.wire import Closed, Content, Wire
+from tests.protocols.amqp.wire import Closed, Wire
+from tests.wire.amqp import Content
 
 _ROUND_TRIPS = 5
 

@@ -6,7 +6,7 @@ import pytest
 from pamqp.commands import Basic, Queue, Tx
 
 from tests.protocols.amqp.as_rabbitmq.client import Client
-from tests.protocols.amqp.wire import Content
+from tests.wire.amqp import Content
 
 
 async def _queues(client: Client, name: str, **arguments: Any) -> tuple[str, str]:

@@ -8,7 +8,8 @@ from kio.serial import entity_reader
 
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from posthouse.protocols.kafka.errors import ErrorCode
-from tests.protocols.kafka.wire import Wire, framed
+from tests.protocols.kafka.wire import Wire
+from tests.wire.kafka import framed
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
