@@ -47,3 +47,9 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_glossary_names_modules_that_exist() -> None:
+    modules = re.findall(r"\| `([a-z_/.]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert modules
+    assert [each for each in modules if not (ROOT / "src" / "posthouse" / each).exists()] == []

@@ -87,155 +87,184 @@ def listener_setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    data: Path = _setting(Path("posthouse-data"), Path, "Directory that holds the log; made when missing.")
-    memory: bool = _setting(False, _boolean, "Keep everything in memory and nothing on disk, for tests.")
+    data: Path = _setting(
+        Path("posthouse-data"), Path, "Data directory of the broker; created if it does not exist."
+    )
+    memory: bool = _setting(
+        False, _boolean, "Keep everything in memory and write nothing to disk, for tests."
+    )
     kafka: Address | None = listener_setting(
         Address("127.0.0.1", 9092),
         KAFKA,
-        "Address for Kafka clients; port 0 picks a free one, off serves none.",
+        "Address for Kafka clients; port 0 picks a free port, off disables the listener.",
     )
     kafka_advertised: Address | None = _setting(
-        None, Address.parse, "Address that Kafka clients are told to use; by default the one they reached."
+        None,
+        Address.parse,
+        "Address that the broker advertises to Kafka clients; by default the one that the client connected "
+        "to.",
     )
     amqp: Address | None = listener_setting(
         Address("127.0.0.1", 5672),
         AMQP,
-        "Address for AMQP clients (RabbitMQ's); port 0 picks a free one, off serves none.",
+        "Address for AMQP 0-9-1 clients (RabbitMQ's); port 0 picks a free port, off disables the listener.",
     )
     kafka_tls: Address | None = listener_setting(
-        None, KAFKA, "Address for Kafka clients that use TLS.", has_tls=True
+        None,
+        KAFKA,
+        "Address for Kafka clients with TLS; port 0 picks a free port, off disables the listener.",
+        has_tls=True,
     )
     kafka_tls_advertised: Address | None = _setting(
-        None, Address.parse, "Address that Kafka clients with TLS are told to use; see kafka_advertised."
+        None,
+        Address.parse,
+        "Address that the broker advertises to Kafka clients with TLS; see kafka_advertised.",
     )
     amqp_tls: Address | None = listener_setting(
-        None, AMQP, "Address for AMQP clients that use TLS.", has_tls=True
+        None,
+        AMQP,
+        "Address for AMQP clients with TLS; port 0 picks a free port, off disables the listener.",
+        has_tls=True,
     )
     tls_certificate: Path | None = _setting(
         None,
         Path,
-        "Certificate of the broker and what it needs to be trusted, in PEM; read again when it changes.",
+        "Certificate chain of the broker, in PEM, the broker's own first; reloaded when the file changes.",
     )
-    tls_key: Path | None = _setting(None, Path, "Private key of the certificate, in PEM, without a password.")
+    tls_key: Path | None = _setting(
+        None, Path, "Private key of the certificate, in PEM, without a password; reloaded with it."
+    )
     tls_client_ca: Path | None = _setting(
-        None, Path, "Authorities, in PEM, whose certificates tell who a client is."
+        None, Path, "Certificate authorities, in PEM, that may sign client certificates."
     )
     tls_client_certificates: ClientCertificates = _setting(
         ClientCertificates.OFF,
         ClientCertificates,
-        "Whether clients with TLS show a certificate: off, optional or required.",
+        "Whether clients with TLS present a certificate: off, optional or required.",
     )
     authentication: Authentication = _setting(
         Authentication.OFF,
         Authentication,
-        "Whether everybody has to log in, and may do only what is permitted: off or required.",
+        "Whether clients must log in and need permissions: off or required.",
     )
     superusers: tuple[str, ...] = _setting(
-        ("admin",), _names, "Users who may do everything, with commas between."
+        ("admin",), _names, "Users who may do everything, separated by commas."
     )
     admin_password_file: Path | None = _setting(
-        None, Path, "File with the password that the first of the superusers gets when the broker starts."
+        None, Path, "File with the password of the first superuser; the broker sets it at each start."
     )
     scram_min_iterations: int = _setting(
         4096,
         int,
-        "The fewest iterations that a new SCRAM password may have; 4096 is what Kafka's tools use unless "
-        "they are told otherwise.",
+        "Fewest iterations that a new SCRAM password may have; Kafka's tools use 4096 by default.",
     )
     allow_cleartext_passwords: bool = _setting(
-        False, _boolean, "Let users send their passwords over the network without TLS."
+        False, _boolean, "Allow passwords over the network without TLS."
     )
     audit: Path | None = _setting(
         Path("audit.log"),
         _path_or_off,
-        "File of the audit log, in the data directory unless its path is absolute; off for none. "
-        "Not written in memory, or while nobody has to log in.",
+        "Audit log file, relative to the data directory; off disables it. Without authentication, and with "
+        "memory, no audit log is written.",
     )
     client_metrics: Path | None = _setting(
         None,
         _path_or_off,
-        "File for the metrics that Kafka clients push, as lines of JSON; in the data directory unless its "
-        "path is absolute. Off keeps only the last of each client, in memory.",
+        "File for the metrics that Kafka clients push, one JSON object per line, relative to the data "
+        "directory. Off keeps only the latest push of each client, in memory.",
     )
     namespaces: tuple[str, ...] = _setting(
-        ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, with commas between."
+        ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, separated by commas."
     )
     max_unacked: int = _setting(
-        100_000, int, "How many messages one AMQP channel may hold without acknowledging them."
+        100_000,
+        int,
+        "Most unacknowledged messages of one AMQP channel; a channel at the limit gets no more deliveries.",
     )
     allow_open_network: bool = _setting(
-        False, _boolean, "Listen beyond this machine although nobody has to log in."
+        False, _boolean, "Listen on addresses beyond this machine without authentication."
     )
     auto_create_topics: bool = _setting(True, _boolean, "Create a topic when a client first asks for it.")
-    default_partitions: int = _setting(4, int, "Partitions of a topic when its creator does not say.")
+    default_partitions: int = _setting(
+        4, int, "Partitions of a topic whose creator does not specify a number."
+    )
     default_durability: Durability = _setting(
-        Durability.FSYNC, Durability, "Durability of topics that do not say: fsync or os."
+        Durability.FSYNC, Durability, "Durability of topics that do not set it: fsync or os."
     )
     journal_bytes: int = _setting(
-        64 * MIB, int, "Size of one journal file; also how much is written between two checkpoints."
+        64 * MIB,
+        int,
+        "Size of one journal file; the broker makes a checkpoint after this many journalled bytes.",
     )
     open_files: int = _setting(
         0,
         int,
-        "How many segment files are kept open; 0 takes what the clients leave, up to half of what the system "
-        "allows.",
+        "Most segment files that are kept open; 0 takes the descriptors that connections leave, up to half "
+        "of the process limit.",
     )
-    max_request_bytes: int = _setting(100 * MIB, int, "The largest request that is read.")
+    max_request_bytes: int = _setting(100 * MIB, int, "Largest request that a Kafka client may send.")
     max_connections: int = _setting(
         10_000,
         int,
-        "How many clients may be connected at once; fewer where the system does not allow as many open "
-        "files.",
+        "Most connections at a time; lowered at the start if the limit of open files is too small.",
     )
     max_connections_per_address: int = _setting(
-        0, int, "How many clients of one network address may be connected at once; 0 sets no limit."
+        0, int, "Most connections from one network address at a time; 0 for no limit."
     )
     max_connections_per_user: int = _setting(
-        0, int, "How many connections one user may have at once; 0 sets no limit."
+        0, int, "Most connections of one user at a time; 0 for no limit."
     )
     offender_wait_seconds: float = _setting(
         1.0,
         float,
-        "How long an address whose clients were refused again and again waits, at most; 0 for not at all.",
+        "Longest delay for connections from an address whose clients are refused repeatedly; 0 for none.",
     )
     connection_buffer_bytes: int = _setting(
-        8 * MIB, int, "Unsent answers and unanswered requests of one client beyond which its reading pauses."
+        8 * MIB,
+        int,
+        "Unanswered requests and unsent responses of one connection above which the broker stops reading "
+        "from it.",
     )
     inflight_bytes: int = _setting(
         0,
         int,
-        "Unanswered requests and unsent answers of all clients beyond which reading pauses and who does not "
-        "move is sent away; 0 takes a quarter of the memory, at most 1 GiB.",
+        "Memory budget for unanswered requests and unsent responses of all connections. Above it the "
+        "broker stops reading from connections that hold more than 64 KiB, and closes stalled ones. 0 "
+        "takes a quarter of the memory, at most 1 GiB.",
     )
-    retention_check_seconds: float = _setting(60.0, float, "How often old records are looked for.")
+    retention_check_seconds: float = _setting(
+        60.0, float, "Seconds between two runs of retention, compaction and the expiry of offsets."
+    )
     group_initial_rebalance_ms: int = _setting(
-        100, int, "How long a new group waits for more members before it first shares partitions out."
+        100, int, "How long a new group waits for more members before its first rebalance."
     )
     group_min_session_ms: int = _setting(
-        1000, int, "The shortest session timeout a group member may ask for."
+        1000, int, "Shortest session timeout that a group member may ask for."
     )
     group_max_session_ms: int = _setting(
-        1_800_000, int, "The longest session timeout a group member may ask for."
+        1_800_000, int, "Longest session timeout that a group member may ask for."
     )
-    group_max_size: int = _setting(10_000, int, "How many members a group may have.")
+    group_max_size: int = _setting(10_000, int, "Most members of a group.")
     group_session_ms: int = _setting(
-        45_000, int, "How long a member whose partitions the broker assigns may be silent (KIP-848)."
+        45_000, int, "Session timeout of members whose partitions the broker assigns (KIP-848)."
     )
     group_heartbeat_ms: int = _setting(
-        1000, int, "How often members whose partitions the broker assigns report (KIP-848)."
+        1000, int, "Heartbeat interval of members whose partitions the broker assigns (KIP-848)."
     )
     offsets_retention_minutes: int = _setting(
         10_080, int, "How long the offsets of a group without members are kept."
     )
-    offset_metadata_bytes: int = _setting(
-        4096, int, "The largest text that may be stored with a committed offset."
-    )
+    offset_metadata_bytes: int = _setting(4096, int, "Largest metadata text of a committed offset.")
     transaction_max_timeout_ms: int = _setting(
-        900_000, int, "The longest time that a producer may ask for its transactions to stay open."
+        900_000, int, "Longest transaction timeout that a producer may ask for."
     )
     shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
-    log_format: str = _setting("text", _log_format, "Log lines as text for people or json for machines.")
-    log_level: str = _setting("info", str, "How much is logged: debug, info, warning or error.")
+    log_format: str = _setting(
+        "text", _log_format, "Format of log lines: text, or json with one object per line."
+    )
+    log_level: str = _setting(
+        "info", str, "Least severe log lines that are written: debug, info, warning or error."
+    )
 
     def topic_defaults(self) -> TopicConfig:
         return TopicConfig(durability=self.default_durability)

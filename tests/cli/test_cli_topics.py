@@ -53,7 +53,8 @@ def test_tables_in_a_pipe_are_whole_lines(kafka: str, topic: str) -> None:
     described = output("topic", "describe", long, kafka=kafka)
     assert ["0", "0", "2", "2"] in [line.split() for line in described.splitlines()]
     assert (
-        "When a write is acknowledged: 'fsync' when it is on disk, 'os' when the system has it." in described
+        "When a write is acknowledged: 'fsync' after it is on disk, 'os' when it is in the page cache."
+        in described
     )
 
 

@@ -1,4 +1,4 @@
-"""`posthouse acl …`: who may do what to what, and who may not."""
+"""`posthouse acl …`: manage ACLs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="acl",
-    help="Say who may do what to what, and who may not.",
+    help="Manage ACLs: which user may do what to which topic, group or queue.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -22,19 +22,18 @@ app = typer.Typer(
 
 _COLUMNS = ("user", "may", "operation", "kind", "name", "host")
 
-User = Annotated[
-    str, typer.Argument(metavar="USER", help="Name of a user; '*' is everybody who has logged in.")
-]
+User = Annotated[str, typer.Argument(metavar="USER", help="Name of a user; '*' is every authenticated user.")]
 Operations = Annotated[
     str,
     typer.Argument(
         metavar="OPERATIONS",
         help="read, write, create, delete, alter, describe, alter-configs, describe-configs, "
-        "idempotent-write, cluster-action or all; several with commas between.",
+        "idempotent-write, cluster-action or all; separate several with commas.",
     ),
 ]
 SomeOperations = Annotated[
-    str, typer.Argument(metavar="OPERATIONS", help="As they were permitted; 'any' is whichever there are.")
+    str,
+    typer.Argument(metavar="OPERATIONS", help="Operations of the permissions to remove; 'any' matches all."),
 ]
 KindName = Annotated[
     str,
@@ -46,21 +45,27 @@ SomeKind = Annotated[
     str | None, typer.Argument(metavar="KIND", help="topic, group, transactional-id or cluster.")
 ]
 Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Its name; '*' is all of them. The cluster has none.")
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="Name of the resource; '*' is all of the kind. The cluster has no name."
+    ),
 ]
 Prefix = Annotated[
-    bool, typer.Option("--prefix", metavar="", help="All whose names begin with NAME, also those to come.")
+    bool,
+    typer.Option(
+        "--prefix", metavar="", help="All names that begin with NAME, also of resources created later."
+    ),
 ]
 Host = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Only for connections from this address; '*' is everywhere.")
+    str, typer.Option(metavar="ADDRESS", help="Only for connections from this address; '*' is any address.")
 ]
-SomeHost = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only those for this address.")]
-OfUser = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only those of this user.")]
+SomeHost = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only permissions for this address.")]
+OfUser = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only permissions of this user.")]
 OfTopic = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="Those that bear on this topic.")
+    str | None, typer.Option("--topic", metavar="TOPIC", help="Permissions that apply to this topic.")
 ]
 OfGroup = Annotated[
-    str | None, typer.Option("--group", metavar="GROUP", help="Those that bear on this group.")
+    str | None, typer.Option("--group", metavar="GROUP", help="Permissions that apply to this group.")
 ]
 
 
@@ -81,7 +86,7 @@ def allow(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Let a user do something. Whoever may read, write, delete or alter may also describe."""
+    """Allow a user operations on a resource. Read, write, delete and alter include describe."""
     _add(context, user, operations, kind, name, prefix, host, json, bootstrap, allow=True)
 
 
@@ -97,9 +102,9 @@ def deny(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Forbid a user something, whatever else allows it.
+    """Deny a user operations on a resource. A deny overrides every allow.
 
-    What nobody has allowed is forbidden anyway: this is for exceptions.
+    Everything is denied until it is allowed; use this for exceptions to what is allowed.
     """
     _add(context, user, operations, kind, name, prefix, host, json, bootstrap, allow=False)
 
@@ -149,9 +154,9 @@ def remove(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Remove permissions, allowing and denying ones alike.
+    """Remove permissions, both allow and deny.
 
-    Those of exactly this name or prefix, or everything that was said of a user.
+    Removes permissions on exactly this name or prefix, or all permissions of a user.
     """
     from posthouse.client.errors import BadArgument, ClientError
     from posthouse.client.permissions import Wanted, parse_kind, parse_operations
@@ -220,7 +225,7 @@ def _add(
 
 
 def _user(text: str) -> str:
-    """Also as other tools write it."""
+    """Also accept the spelling of Kafka's tools."""
     return text.removeprefix("User:")
 
 

@@ -1,4 +1,4 @@
-"""`posthouse archive …`: keep topics as Parquet files for ever, and see what is kept."""
+"""`posthouse archive …`: archive topics as Parquet files, and show what is archived."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="archive",
-    help="Keep topics as Parquet files, and see what is kept.",
+    help="Archive topics as Parquet files, and show what is archived.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -36,27 +36,30 @@ Topics = Annotated[
     list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topic)
 ]
 SomeTopics = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC", help="Only these topics; all of the archive otherwise.")
+    list[str] | None,
+    typer.Argument(metavar="TOPIC", help="Only these topics; by default all topics of the archive."),
 ]
 Place = Annotated[
     str,
     typer.Option(
-        "--to", "--from", metavar="DIR|s3://…", help="Where the archive is; a cluster needs a shared place."
+        "--to",
+        "--from",
+        metavar="DIR|s3://…",
+        help="Location of the archive; on a cluster, storage that all machines share.",
     ),
 ]
 Continuous = Annotated[
-    bool, typer.Option("--continuous", metavar="", help="Go on until Ctrl-C: archive again and again.")
+    bool,
+    typer.Option("--continuous", metavar="", help="Repeat until Ctrl-C or SIGTERM, every --every seconds."),
 ]
 Compact = Annotated[
-    bool, typer.Option("--compact/--no-compact", metavar="", help="Also merge small files now and then.")
+    bool, typer.Option("--compact/--no-compact", metavar="", help="Also merge small files from time to time.")
 ]
-Every = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --continuous.")]
-FileMegabytes = Annotated[
-    int, typer.Option(min=1, metavar="MB", help="How large files become, before they are closed or merged.")
-]
+Every = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Interval of --continuous.")]
+FileMegabytes = Annotated[int, typer.Option(min=1, metavar="MB", help="Target size of a file.")]
 Master = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where Spark runs, such as spark://host:7077; this machine otherwise."),
+    typer.Option(metavar="URL", help="Spark master, such as spark://host:7077; by default this machine."),
 ]
 
 
@@ -73,10 +76,10 @@ def run(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Write what is committed in topics to Parquet files, from where the last run ended.
+    """Write committed records of topics to Parquet files, from where the last run ended.
 
-    When files and manifest are on disk, the group `posthouse.archive` commits how far they reach. Topics with
-    `retention.local.ms` or `retention.local.bytes` may then let go of that on the broker.
+    When files and manifest are on disk, the group `posthouse.archive` commits the archived offsets. The
+    broker may then delete these records of topics with `retention.local.ms` or `retention.local.bytes`.
     """
     from posthouse.client.errors import BrokerUnreachable
 
@@ -97,7 +100,7 @@ def run(
 
 @app.command(epilog="`posthouse archive status --from /data/archive --bootstrap localhost:9092`")
 def status(context: typer.Context, place: Place, json: Json = False, bootstrap: Bootstrap = None) -> None:
-    """Show what is archived, and with a broker's address also what is not."""
+    """Show what is archived and, with a broker's address, the lag behind the log."""
     _need("pyarrow")
     from posthouse.spark.archive.manifest import Manifest
     from posthouse.spark.archive.root import Root
@@ -132,7 +135,7 @@ def compact_files(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Merge small files of each day into larger ones. The old ones are removed a day later."""
+    """Merge small files of each day into larger ones. The merged files are deleted a day later."""
     _need("pyarrow")
     from posthouse.spark.archive.manifest import Manifest
     from posthouse.spark.archive.root import Root
@@ -174,7 +177,7 @@ def _need(package: str) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM: what is under way is finished. A second one does not wait."""
+    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one does not wait."""
     stop = threading.Event()
 
     def ask(number: int, frame: object) -> None:
@@ -196,7 +199,7 @@ def _stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Report], None]]:
-    """A bar for people; nothing where nobody looks."""
+    """A progress bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda report: None
         return

@@ -23,23 +23,21 @@ _LINES = 1000
 _FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 FromBeginning = Annotated[
-    bool, typer.Option("--from-beginning", metavar="", help="Begin with the oldest message.")
+    bool, typer.Option("--from-beginning", metavar="", help="Start with the oldest message.")
 ]
 Offset = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Begin with this offset; -10 means ten before the end of each partition."),
+    typer.Option(metavar="N", help="Start at this offset; -10 is ten before the end of each partition."),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Begin so long ago (90s, 15m, 1h30m, 2d) or at a date."),
+    typer.Option(metavar="TIME", help="Start at a time: a duration ago (90s, 15m, 1h30m, 2d) or a date."),
 ]
 Partitions = Annotated[
     list[int] | None,
     typer.Option("--partition", min=0, metavar="P", help="Read this partition only; may be repeated."),
 ]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", metavar="", help="Go on with messages that are yet to come.")
-]
+Follow = Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Wait for new messages at the end.")]
 Max = Annotated[int | None, typer.Option("--max", "-n", min=1, metavar="N", help="Stop after N messages.")]
 Format = Annotated[
     str | None,
@@ -74,8 +72,8 @@ def consume(
 ) -> None:
     """Print the messages of a topic.
 
-    Without a place to begin, it waits for new messages until Ctrl-C. With one (--from-beginning, --offset,
-    --since) it prints what there is and ends; add -f to go on. Bytes that are no UTF-8 are shown as �.
+    By default it waits for new messages until Ctrl-C. With a start (--from-beginning, --offset, --since) it
+    prints up to the end of the log and stops; -f makes it wait there. Bytes that are not UTF-8 print as �.
     """
     if (json and format is not None) or from_beginning + (offset is not None) + (since is not None) > 1:
         raise typer.BadParameter(
@@ -163,5 +161,5 @@ def _texts(topic: str, message: Message) -> dict[str, Any]:
 
 
 def _text(data: bytes | None) -> str:
-    """A message may have no value at all, which says that its key is deleted; an empty one is different."""
+    """A tombstone has no value (None), which differs from an empty value."""
     return "null" if data is None else data.decode(errors="replace")

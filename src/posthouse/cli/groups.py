@@ -1,4 +1,4 @@
-"""`posthouse group …`: list, describe and delete groups of consumers, and set anew where they read on."""
+"""`posthouse group …`: list, describe and delete consumer groups, and reset their offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="group",
-    help="List, describe and delete groups of consumers, and set anew where they read on.",
+    help="List, describe and delete consumer groups, and reset their offsets.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -42,24 +42,26 @@ Topics = Annotated[
         autocompletion=complete_topic,
     ),
 ]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", metavar="", help="Go on with the oldest message.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", metavar="", help="Go on behind the newest message.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", metavar="", help="Reset to the oldest message.")]
+ToLatest = Annotated[
+    bool, typer.Option("--to-latest", metavar="", help="Reset to the end, after the newest message.")
+]
 ToOffset = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Go on with this offset; -10 means ten before the end of each partition."),
+    typer.Option(metavar="N", help="Reset to this offset; -10 is ten before the end of each partition."),
 ]
 ToTime = Annotated[
     str | None,
     typer.Option(
-        metavar="DATE", help="Go on with the messages since 2026-01-31T12:00; local time, or with a zone."
+        metavar="DATE", help="Reset to a date such as 2026-01-31T12:00; local time, or with a zone."
     ),
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="Go on with the messages since so long ago: 1h, '1 hour ago'."),
+    typer.Option(metavar="DURATION", help="Reset to a duration ago: 1h, '1 hour ago'."),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", metavar="", help="Only show what would change; change nothing.")
+    bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
 ]
 
 
@@ -84,9 +86,9 @@ def list_groups(context: typer.Context, json: Json = False, bootstrap: Bootstrap
 def describe(
     context: typer.Context, group: GroupName, json: Json = False, bootstrap: Bootstrap = None
 ) -> None:
-    """Show the members of a group, and how far it has read.
+    """Show the members of a group, its committed offsets and its lag.
 
-    The lag is how many offsets of a partition lie between what the group has committed and the end.
+    The lag of a partition is the distance between the committed offset and the end of the log.
     """
     with open_client(context, bootstrap) as client:
         info = client.group(group)
@@ -133,10 +135,10 @@ def reset_offsets(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Set where a group reads on, for example to let it read messages again.
+    """Reset the offsets of a group, for example to read messages again.
 
-    The group must have no members meanwhile: stop its consumers first. A group that does not exist yet is
-    created. Where a partition does not have the offset, the nearest one is taken.
+    The group must have no members: stop its consumers first. A group that does not exist is created. If a
+    partition does not have the offset, the nearest one is used.
     """
     topics = _topics(topic)
     given = (to_offset is not None) + (to_time is not None) + (by_duration is not None)
@@ -162,7 +164,7 @@ def delete(
 ) -> None:
     """Delete groups that have no members, with their offsets.
 
-    Groups that cannot be deleted do not keep the others from it.
+    If one group cannot be deleted, the others are deleted all the same.
     """
     with open_client(context, bootstrap) as client:
         results = client.delete_groups(groups)

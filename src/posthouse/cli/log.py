@@ -1,4 +1,4 @@
-"""`posthouse log …`: look into a broker's files. They are read only, so a running broker does not mind."""
+"""`posthouse log …`: inspect a broker's files. Files are only read, so the broker may be running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="log",
-    help="Look into the files of a broker, running or not.",
+    help="Inspect and check the files of a broker, running or not.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -34,7 +34,7 @@ Segment = Annotated[
     Path, typer.Argument(metavar="SEGMENT", help="A file such as 0-00000000000000000000.log.")
 ]
 Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The directory that was given to 'posthouse serve --data'.")
+    Path, typer.Argument(metavar="DIR", help="Data directory, as given to 'posthouse serve --data'.")
 ]
 Records = Annotated[
     bool, typer.Option("--records", metavar="", help="Show the records, not only the batches.")
@@ -43,7 +43,7 @@ Records = Annotated[
 
 @app.command(epilog="`posthouse log dump data/topics/4f…/0-00000000000000000000.log --records`")
 def dump(segment: Segment, records: Records = False, json: Json = False) -> None:
-    """Show the batches of one segment file, and with --records what is in them."""
+    """Show the batches of one segment file and, with --records, their records."""
     from posthouse.storage.files.verify import read_segment
 
     steps = read_segment(segment)
@@ -59,10 +59,10 @@ def dump(segment: Segment, records: Records = False, json: Json = False) -> None
 
 @app.command(epilog="`posthouse log verify /var/lib/posthouse`")
 def verify(directory: Directory, json: Json = False) -> None:
-    """Check every file of a data directory, and name what is damaged.
+    """Check every file of a data directory, and report damage.
 
-    Reads the catalog, the journal, every batch of every segment with its checksum, and the indexes. Ends
-    with 0 if all is well and with 1 if something is damaged. Changes nothing.
+    Reads the catalog, the journal, every batch of every segment with its checksum, and the indexes, and
+    changes nothing. The exit code is 0 if everything is intact and 1 if something is damaged.
     """
     from posthouse.storage.files.verify import Verification
 
@@ -86,7 +86,7 @@ def verify(directory: Directory, json: Json = False) -> None:
 
 @contextmanager
 def _progress() -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """Two functions: one to say how much there is to do, one to say that some more is done."""
+    """Two functions: one sets the total amount of work, one reports progress."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

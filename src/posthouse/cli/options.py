@@ -18,9 +18,9 @@ _LOGIN = ("tls", "ca", "certificate", "key", "user", "password_file", "mechanism
 
 Bootstrap = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Where the broker is; also allowed before the command."),
+    typer.Option(metavar="HOST:PORT", help="Address of the broker; also allowed before the command."),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON for machines.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 
 
 def open_client(context: typer.Context, bootstrap: str | None) -> Client:

@@ -1,4 +1,4 @@
-"""`posthouse pipeline …`: make and run pipelines on Spark, and use the ones that are ready."""
+"""`posthouse pipeline …`: create and run Spark pipelines, and run the ready-made ones."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="pipeline",
-    help="Make and run pipelines on Spark, and use the ones that are ready.",
+    help="Create and run Spark pipelines, and run the ready-made ones.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 
 READY = ("orders", "replay", "repair", "deduplicate")
-"""What `init` can copy."""
+"""Pipelines that `init` can copy."""
 _STORAGE = "posthouse-storage"
 
 
@@ -43,7 +43,10 @@ def _moment(text: str) -> int:
 From = Annotated[
     int | None,
     typer.Option(
-        "--from", metavar="TIME", parser=_moment, help="Read from then on: 2026-11-14T00:00, or 2h for ago."
+        "--from",
+        metavar="TIME",
+        parser=_moment,
+        help="Start at a time: 2026-11-14T00:00, or 2h for two hours ago.",
     ),
 ]
 To = Annotated[
@@ -52,37 +55,37 @@ To = Annotated[
         "--to",
         metavar="TIME",
         parser=_moment,
-        help="Read up to then and stop; such a run has checkpoints and tables of its own.",
+        help="Stop at a time; such a run has its own checkpoints and tables.",
     ),
 ]
 Once = Annotated[
-    bool, typer.Option("--once", metavar="", help="Stop when everything that is there now has been read.")
+    bool, typer.Option("--once", metavar="", help="Read up to the current end of the log, then stop.")
 ]
 Master = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where Spark runs, such as spark://host:7077; this machine otherwise."),
+    typer.Option(metavar="URL", help="Spark master, such as spark://host:7077; by default this machine."),
 ]
 Storage = Annotated[
     str | None,
-    typer.Option(metavar="DIR|URI", help="Where checkpoints and tables are; a cluster needs a shared place."),
+    typer.Option(
+        metavar="DIR|URI", help="Directory of checkpoints and tables; on a cluster, shared storage."
+    ),
 ]
 Function = Annotated[
     str | None,
     typer.Option(metavar="FILE.py:NAME", help="A function DataFrame → DataFrame; also module:name."),
 ]
 Target = Annotated[
-    str, typer.Argument(metavar="TO", help="The topic to write.", autocompletion=complete_topic)
+    str, typer.Argument(metavar="TO", help="Topic to write to.", autocompletion=complete_topic)
 ]
 
 
 @app.command(epilog="`posthouse pipeline init orders && posthouse pipeline run orders`")
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The directory to make.")],
-    like: Annotated[str, typer.Option(metavar="|".join(READY), help="Which pipeline to begin with.")] = READY[
-        0
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Directory to create.")],
+    like: Annotated[str, typer.Option(metavar="|".join(READY), help="Pipeline to copy.")] = READY[0],
 ) -> None:
-    """Make a project: a small pipeline to change, with its settings."""
+    """Create a project: a small pipeline to edit, with its settings."""
     if like not in READY:
         raise typer.BadParameter(f"{like!r} is none of {', '.join(READY)}", param_hint="--like")
     directory = Path(name)
@@ -112,7 +115,7 @@ def run(
     storage: Storage = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Run a pipeline; Ctrl-C stops it after its batch, and the next run goes on from there."""
+    """Run a pipeline. Ctrl-C stops it after the current batch; the next run resumes there."""
     _require_spark()
     from posthouse.spark.pipelines.programs import find_program
 
@@ -161,7 +164,7 @@ def replay(
     storage: Storage = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Read a stretch of a topic again, through changed code, into another topic or a table."""
+    """Read a time range of a topic again, through changed code, into another topic or a table."""
     if (to_topic is None) == (to_table is None):
         raise typer.BadParameter("give exactly one of them", param_hint="--to-topic, --to-table")
     if to_topic == topic:
@@ -185,20 +188,23 @@ def repair(
         ),
     ],
     back_to: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Where all of it came from; else a header says so.")
+        str | None,
+        typer.Option(metavar="TOPIC", help="Original topic of all records; by default a header names it."),
     ] = None,
     header: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The header with the topic; else the usual ones.")
+        str | None,
+        typer.Option(metavar="NAME", help="Header that names the topic; by default the usual headers."),
     ] = None,
     still_dead: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="For what is not mended; without, it stays there.")
+        str | None,
+        typer.Option(metavar="TOPIC", help="Topic for records that are not mended; by default they stay."),
     ] = None,
     once: Once = False,
     master: Master = None,
     storage: Storage = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Mend what is in a dead-letter topic, and put it back where it came from."""
+    """Mend the records of a dead-letter topic, and write them back to their original topics."""
     settings = {
         "topic": topic,
         "function": function,
@@ -216,18 +222,16 @@ def deduplicate(
     topic: TopicName,
     to: Target,
     by: Annotated[
-        str, typer.Option(metavar="SQL", help="What is the same in records that repeat each other.")
+        str, typer.Option(metavar="SQL", help="Expression that is equal for duplicate records.")
     ] = "key",
-    within: Annotated[
-        str, typer.Option(metavar="TIME", help="For how long a key is remembered.")
-    ] = "10 minutes",
+    within: Annotated[str, typer.Option(metavar="TIME", help="How long a key is remembered.")] = "10 minutes",
     start: From = None,
     once: Once = False,
     master: Master = None,
     storage: Storage = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Write a topic again without the records that repeat an earlier one."""
+    """Copy a topic without duplicate records."""
     settings = {"topic": topic, "to_topic": to, "by": by, "within": within}
     job = _ready_job(
         context, "deduplicate", f"deduplicate-{topic}-{to}", settings, bootstrap, master, storage
@@ -241,16 +245,16 @@ def report(
     topics: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC", help="Which topics; all of them otherwise.", autocompletion=complete_topic
+            metavar="TOPIC", help="Topics to report on; by default all.", autocompletion=complete_topic
         ),
     ] = None,
     start: From = None,
     end: To = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("traffic.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write.")] = Path("traffic.html"),
     master: Master = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Write a page on traffic: messages, bytes, keys, sizes and lag by topic and minute."""
+    """Write a traffic report: messages, bytes, keys, sizes and lag by topic and minute."""
     _require_spark()
     from posthouse.spark.pipelines.traffic import survey_traffic
     from posthouse.spark.pipelines.traffic_page import page
@@ -353,7 +357,7 @@ def _bootstrap(context: typer.Context, given: str | None, program: Program | Non
 
 
 def _check_broker(bootstrap: str) -> None:
-    """Before Spark is started, which takes a while: nobody wants to wait for a refusal."""
+    """Before Spark starts, which takes seconds: an error should be shown at once."""
     from posthouse.client import Client, Security
 
     with Client(bootstrap, security=Security.from_environment()) as client:

@@ -1,4 +1,4 @@
-"""`posthouse produce`: every line of the input becomes a message."""
+"""`posthouse produce`: send every line of the input as a message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Compression(StrEnum):
 
 KeySeparator = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Lines are key and value with this between them, for example ':'."),
+    typer.Option(metavar="TEXT", help="Separator of key and value in a line, for example ':'."),
 ]
 File = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Read this file instead of stdin, with a progress bar.")
@@ -41,7 +41,7 @@ Headers = Annotated[
     list[str] | None,
     typer.Option("--header", metavar="KEY=VALUE", help="A header for every message; may be repeated."),
 ]
-CompressionOption = Annotated[Compression, typer.Option(help="How batches are compressed.")]
+CompressionOption = Annotated[Compression, typer.Option(help="Compression of batches.")]
 Partition = Annotated[int | None, typer.Option(min=0, metavar="P", help="Write to this partition only.")]
 
 
@@ -62,10 +62,10 @@ def produce(
     partition: Partition = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Write every line of stdin, or of a file, to a topic as one message.
+    """Send every line of stdin, or of a file, to a topic as one message.
 
-    The topic is created if it is missing and the broker allows that. Messages with the same key go to the
-    same partition, the one that Kafka's own clients would choose.
+    The topic is created if it does not exist and the broker allows that. Messages with the same key are
+    written to the same partition, which is the one that Kafka's own clients choose.
     """
     from posthouse.records.compression import Codec
 
@@ -120,7 +120,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[tuple[int, Callable[[int], None]]]:
-    """The descriptor to read from, and whom to tell how far we are."""
+    """The descriptor to read from, and the progress to report to."""
     if file is None:
         yield sys.stdin.fileno(), lambda size: None
         return

@@ -24,7 +24,7 @@ from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
 
 app = typer.Typer(
     name="posthouse",
-    help="A message broker that Kafka clients use as it is.",
+    help="A message broker for Kafka and RabbitMQ clients.",
     epilog="Start a broker with `posthouse serve`, then send a first message from another "
     "terminal:\n\n`echo hello | posthouse produce greetings`\n\n"
     "`posthouse consume greetings --from-beginning`",
@@ -61,7 +61,7 @@ Tls = Annotated[
         metavar="",
         envvar="POSTHOUSE_TLS",
         rich_help_panel=_LOGIN,
-        help="Use TLS, and believe the authorities that the system knows.",
+        help="Use TLS, and trust the certificate authorities of the system.",
     ),
 ]
 Ca = Annotated[
@@ -70,7 +70,7 @@ Ca = Annotated[
         metavar="FILE",
         envvar="POSTHOUSE_CA",
         rich_help_panel=_LOGIN,
-        help="Use TLS, and believe the authority whose certificate (PEM) this is.",
+        help="Use TLS, and trust this certificate authority (PEM).",
     ),
 ]
 Certificate = Annotated[
@@ -79,7 +79,7 @@ Certificate = Annotated[
         metavar="FILE",
         envvar="POSTHOUSE_CERTIFICATE",
         rich_help_panel=_LOGIN,
-        help="Use TLS, and show this certificate (PEM).",
+        help="Use TLS, and present this client certificate (PEM).",
     ),
 ]
 Key = Annotated[
@@ -88,12 +88,12 @@ Key = Annotated[
         metavar="FILE",
         envvar="POSTHOUSE_KEY",
         rich_help_panel=_LOGIN,
-        help="Key of the certificate, if it is not in the same file.",
+        help="Private key of the certificate, if it is in another file.",
     ),
 ]
 User = Annotated[
     str | None,
-    typer.Option(metavar="USER", envvar="POSTHOUSE_USER", rich_help_panel=_LOGIN, help="Who you are."),
+    typer.Option(metavar="USER", envvar="POSTHOUSE_USER", rich_help_panel=_LOGIN, help="User to log in as."),
 ]
 PasswordFile = Annotated[
     Path | None,
@@ -101,7 +101,7 @@ PasswordFile = Annotated[
         metavar="FILE",
         envvar="POSTHOUSE_PASSWORD_FILE",
         rich_help_panel=_LOGIN,
-        help="File with your password in its first line; or set POSTHOUSE_PASSWORD, or be asked.",
+        help="File with the password in its first line; or set POSTHOUSE_PASSWORD, or type it.",
     ),
 ]
 LoginMechanism = Annotated[
@@ -111,7 +111,7 @@ LoginMechanism = Annotated[
         metavar="NAME",
         envvar="POSTHOUSE_MECHANISM",
         rich_help_panel=_LOGIN,
-        help="How the password is proved: SCRAM-SHA-256 (by default), SCRAM-SHA-512 or PLAIN.",
+        help="SASL mechanism: SCRAM-SHA-256 (default), SCRAM-SHA-512 or PLAIN.",
     ),
 ]
 
@@ -120,7 +120,7 @@ LoginMechanism = Annotated[
 def options(
     context: typer.Context,
     bootstrap: Annotated[
-        str, typer.Option(metavar="HOST:PORT", envvar="POSTHOUSE_BOOTSTRAP", help="Where the broker is.")
+        str, typer.Option(metavar="HOST:PORT", envvar="POSTHOUSE_BOOTSTRAP", help="Address of the broker.")
     ] = DEFAULT_BOOTSTRAP,
     tls: Tls = False,
     ca: Ca = None,
@@ -131,9 +131,7 @@ def options(
     mechanism: LoginMechanism = None,
     debug: Annotated[
         bool,
-        typer.Option(
-            "--debug", metavar="", envvar="POSTHOUSE_DEBUG", help="Show where in the code an error arose."
-        ),
+        typer.Option("--debug", metavar="", envvar="POSTHOUSE_DEBUG", help="Show the traceback of an error."),
     ] = False,
     version: Annotated[
         bool,

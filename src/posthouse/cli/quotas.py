@@ -1,4 +1,4 @@
-"""`posthouse quota …`: how much users and programs may ask for."""
+"""`posthouse quota …`: rate limits of users and clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="quota",
-    help="Limit how much users and programs may ask for.",
+    help="Manage quotas: rate limits of users and clients.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -26,22 +26,26 @@ _COLUMNS = ("user", "client", "write", "read", "time")
 
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="For this user.")]
 Client = Annotated[
-    str | None, typer.Option("--client", metavar="ID", help="For programs that call themselves this.")
+    str | None, typer.Option("--client", metavar="ID", help="For clients with this client id.")
 ]
 DefaultUser = Annotated[
-    bool, typer.Option("--default-user", metavar="", help="For each user without a quota of their own.")
+    bool, typer.Option("--default-user", metavar="", help="For each user without a quota of its own.")
 ]
 DefaultClient = Annotated[
     bool, typer.Option("--default-client", metavar="", help="For each client id without a quota of its own.")
 ]
-WriteRate = Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes written a second: 10MB, 512KiB.")]
-ReadRate = Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes read a second: 10MB, 512KiB.")]
-Time = Annotated[
-    str | None, typer.Option(metavar="PERCENT", help="Share of the broker's time: 50%. There is 100 in all.")
+WriteRate = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Bytes produced per second: 10MB, 512KiB.")
 ]
-NoWriteRate = Annotated[bool, typer.Option("--write-rate", metavar="", help="Only this one.")]
-NoReadRate = Annotated[bool, typer.Option("--read-rate", metavar="", help="Only this one.")]
-NoTime = Annotated[bool, typer.Option("--time", metavar="", help="Only this one.")]
+ReadRate = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Bytes consumed per second: 10MB, 512KiB.")
+]
+Time = Annotated[
+    str | None, typer.Option(metavar="PERCENT", help="Share of the broker's CPU time, of 100% in all: 50%.")
+]
+NoWriteRate = Annotated[bool, typer.Option("--write-rate", metavar="", help="Remove only this limit.")]
+NoReadRate = Annotated[bool, typer.Option("--read-rate", metavar="", help="Remove only this limit.")]
+NoTime = Annotated[bool, typer.Option("--time", metavar="", help="Remove only this limit.")]
 
 
 @app.command(
@@ -62,7 +66,7 @@ def set_quota(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Limit a user, a program, or one program of one user. Who asks for more is made to wait."""
+    """Limit a user, a client id, or one client id of one user. Clients above it are throttled."""
     from posthouse.client.quotas import Quota
 
     entity = _entity(context, user, client, default_user, default_client)
@@ -107,7 +111,7 @@ def remove(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Remove all limits, or those that are named."""
+    """Remove all limits of a quota, or only the named ones."""
     from posthouse.client.quotas import Quota
 
     entity = _entity(context, user, client, default_user, default_client)

@@ -1,4 +1,4 @@
-"""One sentence for whatever went wrong, and the exit code that goes with it."""
+"""One sentence and one exit code for each kind of error."""
 
 import errno
 

@@ -30,7 +30,7 @@ def serve(**values: Any) -> None:
     """Start the broker.
 
     Every setting is an option here, an environment variable (POSTHOUSE_DATA for --data, and so on) and a
-    key of the file given with --config (data); the first of these that is there counts.
+    key of the file given with --config (data). Options override variables, and variables the file.
     """
     start(**values)
 

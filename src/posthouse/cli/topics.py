@@ -20,7 +20,7 @@ app = typer.Typer(
 _SOURCES = {1: "topic", 4: "broker", 5: "default"}
 
 NewName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the new topic.")]
-Partitions = Annotated[int | None, typer.Option(min=1, metavar="N", help="How many partitions.")]
+Partitions = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of partitions.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -29,9 +29,9 @@ Settings = Annotated[
 ]
 Unset = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY", help="A setting to go back to its default; may be given several times."),
+    typer.Option(metavar="KEY", help="A setting to reset to its default; may be given several times."),
 ]
-All = Annotated[bool, typer.Option("--all", metavar="", help="Show also the settings that have no effect.")]
+All = Annotated[bool, typer.Option("--all", metavar="", help="Also show settings that have no effect.")]
 
 
 @app.command(
@@ -57,7 +57,7 @@ def create(
 
 @app.command("list")
 def list_topics(context: typer.Context, json: Json = False, bootstrap: Bootstrap = None) -> None:
-    """List the topics with how much they hold."""
+    """List the topics with their sizes."""
     with open_client(context, bootstrap) as client:
         topics = client.topics()
         bounds = client.bounds(topics)
@@ -127,7 +127,7 @@ def alter(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Give a topic more partitions, or change its settings."""
+    """Add partitions to a topic, or change its settings."""
     settings = _pairs(config)
     if partitions is None and not settings and not unset:
         raise typer.BadParameter(

@@ -1,4 +1,4 @@
-"""`posthouse user …`: who may log in."""
+"""`posthouse user …`: manage users."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,14 +22,17 @@ PasswordFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File with the user's password in its first line; - is standard input. Without it you are "
-        "asked, or standard input is read where nobody can be asked.",
+        help="File with the user's password in its first line; - is standard input. By default the password "
+        "is typed, or read from standard input if that is not a terminal.",
     ),
 ]
 Iterations = Annotated[
     int,
     typer.Option(
-        min=4096, max=100_000, metavar="N", help="How hard the password is to guess from what is kept of it."
+        min=4096,
+        max=100_000,
+        metavar="N",
+        help="SCRAM iterations; more make the stored verifier harder to attack.",
     ),
 ]
 
@@ -62,7 +65,7 @@ def create(
 
 @app.command("list", epilog="`posthouse user list`")
 def list_users(context: typer.Context, json: Json = False, bootstrap: Bootstrap = None) -> None:
-    """List the users and how they can log in."""
+    """List the users and their login mechanisms."""
     with open_client(context, bootstrap) as client:
         users = client.users()
     if json:
@@ -86,7 +89,7 @@ def passwd(
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Give a user another password. Connections that were made with the old one end."""
+    """Change the password of a user, and close the connections of that user."""
     from posthouse.cli.passwords import new_password
 
     with open_client(context, bootstrap) as client:
@@ -99,7 +102,7 @@ def passwd(
 
 @app.command(epilog="`posthouse user delete alice`")
 def delete(context: typer.Context, user: Name, json: Json = False, bootstrap: Bootstrap = None) -> None:
-    """Delete a user, whose connections end. Permissions stay; `posthouse acl remove USER` removes them."""
+    """Delete a user, and close their connections. Remove permissions with `posthouse acl remove USER`."""
     with open_client(context, bootstrap) as client:
         client.delete_user(user)
     if json:

@@ -84,94 +84,90 @@ class TopicConfig:
     cleanup_policy: CleanupPolicies = _key(
         CleanupPolicies({CleanupPolicy.DELETE}),
         _POLICIES,
-        "What happens to old records: 'delete' forgets them, 'compact' keeps the latest of each key, "
-        "'compact,delete' does both, and empty keeps all.",
+        "What happens to old records: 'delete' removes them by retention, 'compact' keeps the latest "
+        "record of each key, 'compact,delete' does both, and empty keeps all.",
     )
     delete_retention_ms: int = _key(
         DAY_MS,
         int64(0),
-        "How long compaction keeps a record without a value, which deletes its key, for readers to see.",
+        "How long compaction keeps a tombstone (a record without a value), in ms.",
     )
     min_cleanable_dirty_ratio: float = _key(
-        0.5, ratio(), "Compaction begins when this part of what it could look at has not been compacted yet."
+        0.5, ratio(), "Compaction starts when this share of the compactable bytes has not been compacted yet."
     )
     min_compaction_lag_ms: int = _key(
-        0, int64(0), "How long a record stays as it is before compaction may remove it."
+        0, int64(0), "Shortest time before compaction may remove a record, in ms."
     )
     max_compaction_lag_ms: int = _key(
         INT64_MAX,
         int64(1),
-        "After this time a record is compacted, however little there is to compact.",
+        "Longest time before a record is compacted, in ms, whatever min.cleanable.dirty.ratio says.",
     )
     durability: Durability = _key(
         Durability.FSYNC,
         choice(Durability),
-        "When a write is acknowledged: 'fsync' when it is on disk, 'os' when the system has it.",
+        "When a write is acknowledged: 'fsync' after it is on disk, 'os' when it is in the page cache.",
     )
     retention_ms: int = _key(
         7 * DAY_MS,
         int64(-1),
-        "How long records are kept, in ms; -1 keeps them for ever.",
+        "How long records are kept, in ms; -1 for ever.",
     )
-    retention_bytes: int = _key(
-        -1, int64(INT64_MIN), "How many bytes each partition keeps; -1 sets no limit."
-    )
+    retention_bytes: int = _key(-1, int64(INT64_MIN), "Most bytes that a partition keeps; -1 for no limit.")
     retention_consumed: bool = _key(
         False,
         boolean(),
-        "Whether records are let go as soon as every queue that they went to is done with them.",
+        "Whether records are deleted as soon as every queue that refers to them has settled them.",
     )
     retention_local_ms: int = _key(
         -1,
         int64(-1),
-        "How long the broker keeps records that are archived, in ms; -1 as long as the others.",
+        "How long the broker keeps archived records, in ms; -1 as long as other records.",
     )
     retention_local_bytes: int = _key(
         -1,
         int64(-1),
-        "Beyond how many bytes a partition lets go of records that are archived; -1 sets no limit.",
+        "Bytes of a partition above which the broker deletes archived records; -1 for no limit.",
     )
     segment_bytes: int = _key(
         256 * 1024 * 1024,
         int32(14),
-        "A segment is closed when it would grow beyond this.",
+        "Largest size of a segment, in bytes; then a new one begins.",
     )
-    segment_ms: int = _key(7 * DAY_MS, int64(1), "A segment is closed when it is this old.")
+    segment_ms: int = _key(7 * DAY_MS, int64(1), "Age at which a segment is closed, in ms.")
     max_message_bytes: int = _key(
         1_048_588,
         int32(0),
-        "The largest batch of records that is accepted, as it arrives and as it is stored.",
+        "Largest record batch that is accepted, both as it arrives and as it is stored.",
     )
-    index_interval_bytes: int = _key(4096, int32(0), "How many bytes of log lie between two index entries.")
+    index_interval_bytes: int = _key(4096, int32(0), "Bytes of log between two index entries.")
     compression_type: CompressionType = _key(
         CompressionType.PRODUCER,
         choice(CompressionType),
-        "How batches are stored: as their 'producer' compressed them, 'uncompressed', or with 'gzip', "
+        "Compression of stored batches: 'producer' keeps the producer's; else 'uncompressed', 'gzip', "
         "'snappy', 'lz4' or 'zstd'.",
     )
     compression_gzip_level: int = _key(
         -1,
         int32(1, 9, or_else=-1),
-        "How hard gzip tries where the broker compresses; -1 takes the usual level.",
+        "Level of gzip where the broker compresses; -1 for the default level.",
     )
     compression_lz4_level: int = _key(
         9,
         int32(1, 17),
-        "How hard lz4 tries where the broker compresses; 9 is the fast mode, as in Kafka.",
+        "Level of lz4 where the broker compresses; 9 is the fast mode, as in Kafka.",
     )
-    compression_zstd_level: int = _key(
-        3, int32(-131072, 22), "How hard zstd tries where the broker compresses."
-    )
+    compression_zstd_level: int = _key(3, int32(-131072, 22), "Level of zstd where the broker compresses.")
     message_timestamp_type: TimestampType = _key(
         TimestampType.CREATE_TIME,
         choice(TimestampType),
-        "Whose time a record carries: the producer's ('CreateTime') or the broker's ('LogAppendTime').",
+        "Timestamp of records: the producer's ('CreateTime') or the broker's ('LogAppendTime').",
     )
     message_timestamp_before_max_ms: int = _key(
-        INT64_MAX, int64(0), "How far in the past a producer's timestamp may lie."
+        INT64_MAX, int64(0), "How far in the past a producer's timestamp may be, in ms."
     )
     message_timestamp_after_max_ms: int = _key(
-        3_600_000, int64(0), "How far in the future a producer's timestamp may lie."
+        3_600_000, int64(0), "How far in the future a producer's timestamp may be, in ms."
     )
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "TopicConfig":
