@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from posthouse.storage.files.segments.header import remove_segment
@@ -29,9 +30,9 @@ class BackgroundWorker:
         return await loop.run_in_executor(self._worker, lambda: work(*args, **kwargs))
 
     def remove(self, segments: Sequence[Segment]) -> None:
-        """Remove the files of segments that are no longer part of any log. Nobody waits for it."""
+        """Remove the files of segments that are no longer part of any log, in the background."""
         if segments:
-            self._worker.submit(self._remove, segments).add_done_callback(_log_failure)
+            self._worker.submit(self._remove, segments).add_done_callback(partial(_log_failure, segments))
 
     def _remove(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
@@ -42,7 +43,9 @@ class BackgroundWorker:
         self._worker.shutdown()
 
 
-def _log_failure(done: Future[None]) -> None:
+def _log_failure(segments: Sequence[Segment], done: Future[None]) -> None:
     error = done.exception()
     if error is not None:
-        log.error("files could not be removed", exc_info=error)
+        log.error(
+            "%s: not all of %d segments could be deleted", segments[0].path, len(segments), exc_info=error
+        )
