@@ -164,8 +164,8 @@ def _affordable(settings: Settings) -> Settings:
     shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:
         log.warning(
-            "max_connections is %d, but the system allows this process %d open files: %d clients may be "
-            "connected at once. Allow more (ulimit -n, or LimitNOFILE of systemd), or lower max_connections",
+            "max_connections is %d, but the system allows this process %d open files: %d clients may "
+            "connect. Raise the limit (ulimit -n, or LimitNOFILE of systemd), or lower max_connections",
             *(settings.max_connections, limit, shared.connections),
         )
     return replace(

@@ -56,4 +56,4 @@ def allow_many_descriptors() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
-        log.warning("the limit of open files stays at %d: %s", soft, error)
+        log.warning("the limit of open files stays at %d and cannot be raised to %d: %s", soft, hard, error)

@@ -200,6 +200,6 @@ def test_a_flood_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> Non
         guests.gate.sweep()
         guests.gate.sweep()
     assert [record.getMessage() for record in caplog.records] == [
-        "sending the connection from 0 away: no login or request in 10 s",
-        "sent 50 connections away in about a second",
+        "closing the connection from 0: no login or request in 10 s",
+        "closed 50 connections without a login or request within a second",
     ]

@@ -87,7 +87,9 @@ class DynamicSettings:
         try:
             await self._apply()
         except InvalidConfig as error:
-            log.warning("settings that were changed at run time are not used, change them again: %s", error)
+            log.warning(
+                "broker settings that were changed at run time are ignored; set them again: %s", error
+            )
 
     def get(self, scope: Scope) -> Overrides:
         return self._own.get(scope)

@@ -1,4 +1,4 @@
-"""Work that comes round, such as letting go of what retention no longer keeps."""
+"""Periodic work, such as retention and the expiry of groups."""
 
 import asyncio
 import logging
@@ -35,6 +35,11 @@ class Housekeeping:
         try:
             await chore()
         except Unavailable as error:
-            log.warning("housekeeping has to wait: %s", error)
+            log.warning("%s: not possible now, retrying in %s s: %s", _name(chore), self._seconds, error)
         except Exception:
-            log.exception("housekeeping failed; it is tried again in %s s", self._seconds)
+            log.exception("%s: failed, retrying in %s s", _name(chore), self._seconds)
+
+
+def _name(chore: Chore) -> str:
+    """For log lines: 'Retention.enforce'."""
+    return getattr(chore, "__qualname__", repr(chore))

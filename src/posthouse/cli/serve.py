@@ -44,7 +44,7 @@ async def _serve(settings: Settings, hints: bool) -> None:
     collector = Collector()
     collector.start()
     await stop.wait()
-    log.info("stopping: letting requests finish")
+    log.info("stopping: waiting up to %g s for requests in flight", settings.shutdown_seconds)
     await app.stop()
     collector.stop()
     log.info("stopped")

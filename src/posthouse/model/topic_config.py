@@ -194,7 +194,7 @@ class TopicConfig:
                 _set(values, name, text)
             except (ValueError, InvalidConfig) as error:
                 log.warning(
-                    "topic %s: %s=%s is ignored, the default counts; set it anew: %s",
+                    "topic %s: the stored setting %s=%s is invalid and the default is used; set it again: %s",
                     topic,
                     name,
                     text,

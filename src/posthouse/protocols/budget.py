@@ -111,7 +111,7 @@ class Budget:
         if stuck:
             largest = max(stuck, key=lambda account: account.held)
             log.warning(
-                "sending the connection from %s away: it holds %d bytes, does not move, and memory is short",
+                "closing the connection from %s: stalled with %d bytes while inflight_bytes is spent",
                 largest.peer,
                 largest.held,
             )

@@ -99,8 +99,10 @@ class Gate:
         if len(address.unproven) >= OFFENDERS_AT_ONCE and self.wait(visitor):
             oldest = next(iter(address.unproven))
             if oldest.since > now - self._seconds_to_wait - SECONDS_TO_BEGIN:
-                return f"its address was refused too often, and {len(address.unproven)} of it wait"
-            self._send_away(oldest, "others of its address wait, which was refused often")
+                return (
+                    f"its address was refused too often, and {len(address.unproven)} of its connections wait"
+                )
+            self._send_away(oldest, "its address was refused too often, and others of its connections wait")
         if self._count >= self._total or len(self._unproven) >= self._most_unproven:
             if not self._unproven:
                 return f"all {self._total} are taken (max_connections)"
@@ -115,7 +117,7 @@ class Gate:
 
     def _make_room(self, address: _Address) -> None:
         """The oldest goes: where one address floods the gate, of those who come from there."""
-        reason = "others wait, and it has not shown what it wants"
+        reason = "others wait, and it has not logged in or made a request"
         if len(address.unproven) > self._most_unproven // _CROWD_SHARE:
             oldest = next(iter(address.unproven))
             self._offences.add(oldest.owner)
@@ -160,7 +162,7 @@ class Gate:
         """Send those away who had their time. They are in the order in which they came."""
         self._offences.sweep()
         if self._sent_away > 1:
-            log.info("sent %d connections away in about a second", self._sent_away)
+            log.info("closed %d connections without a login or request within a second", self._sent_away)
         self._sent_away = 0
         latest = self._clock.monotonic() - self._seconds_to_prove
         for visitor in list(self._unproven):
@@ -172,7 +174,7 @@ class Gate:
     def _send_away(self, visitor: Visitor, reason: str) -> None:
         self._take_from_unproven(visitor)
         if not self._sent_away:  # one line for the first; a flood of them is counted
-            log.info("sending the connection from %s away: %s", visitor.peer, reason)
+            log.info("closing the connection from %s: %s", visitor.peer, reason)
         self._sent_away += 1
         visitor.send_away()
 

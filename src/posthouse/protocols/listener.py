@@ -127,7 +127,7 @@ class Listener:
         if error.errno in _OUT_OF_SOMETHING:
             self._gate.relieve()
         if not self._failed:  # one line for the first; they are counted
-            log.error("%s connections have to wait: %s", self._name, error.strerror)
+            log.error("listener %s: cannot accept connections, retrying: %s", self._name, error.strerror)
         self._failed += 1
         self._rest(listening, _REST_SECONDS)
 
@@ -197,14 +197,14 @@ class Listener:
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, ConnectionError):  # probes go away like that
                 self._gate.offended(visitor)
-            log.warning("no %s connection with %s: %s", self._name, visitor.peer, error)
+            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, error)
 
     def _enter(self, visitor: Visitor) -> bool:
         reason = self._gate.enter(visitor)
         if reason is None:
             return True
         if not self._refused:  # one line for the first; a flood of them is counted
-            log.warning("refusing the %s connection from %s: %s", self._name, visitor.peer, reason)
+            log.warning("listener %s: refusing the connection from %s: %s", self._name, visitor.peer, reason)
         self._refused += 1
         return False
 
@@ -244,10 +244,10 @@ class Listener:
     def sweep(self) -> None:
         """Once a second. Thousands of connections are not looked at in one turn of the loop."""
         if self._refused > 1:
-            log.warning("refused %d %s connections in about a second", self._refused, self._name)
+            log.warning("listener %s: refused %d connections within a second", self._name, self._refused)
         self._refused = 0
         if self._failed and self._failed == self._failed_before:
-            log.info("%s connections are accepted again, after %d attempts", self._name, self._failed)
+            log.info("listener %s: accepting connections again after %d attempts", self._name, self._failed)
             self._failed = 0
         self._failed_before = self._failed
         self._sweep_rest(list(self._visitors))
@@ -255,7 +255,9 @@ class Listener:
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:
             if connection in self._visitors and connection.tick():
-                log.warning("closing the %s connection from %s: too slow", self._name, connection.peer)
+                log.warning(
+                    "listener %s: closing the connection from %s: too slow", self._name, connection.peer
+                )
                 self.offended(connection)
                 connection.abort()
         del left[-_SWEPT_AT_ONCE:]
@@ -286,7 +288,9 @@ class Listener:
         """Wait until the last connection left; after `seconds` they are made to."""
         if await self._wait_until_empty(seconds):
             return
-        log.warning("%d %s connections did not finish in %s s", len(self), self._name, seconds)
+        log.warning(
+            "listener %s: aborting %d connections, not finished in %s s", self._name, len(self), seconds
+        )
         for connection in list(self._visitors):
             connection.abort()
         await self._wait_until_empty(1.0)

@@ -57,9 +57,11 @@ class Certificates:
             # Not the one in use is changed: a handshake would find the new certificate and the old key.
             self.context = self._made()
         except InvalidConfig as error:
-            log.error("the certificate stays as it is: %s", error)
+            log.error(
+                "TLS certificate %s: not reloaded, the old one stays in use: %s", self._certificate, error
+            )
             return False
-        log.info("the certificate in %s is used from now on", self._certificate)
+        log.info("TLS certificate %s: reloaded", self._certificate)
         return True
 
     def _versions(self) -> list[tuple[int, int, int]]:

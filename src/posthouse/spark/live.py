@@ -154,7 +154,7 @@ def lost(options: SourceOptions, what: str) -> None:
     """Records that should be read are gone: fail, or go on with what is left."""
     if options.fail_on_data_loss:
         raise DataLoss(f"{what}; if that is no loss for you, say .option('failOnDataLoss', 'false')")
-    log.warning("going on without what is lost: %s", what)
+    log.warning("skipping lost records (failOnDataLoss is false): %s", what)
 
 
 def _damaged(piece: LivePiece, offset: int, problem: str) -> RecordsDamaged:

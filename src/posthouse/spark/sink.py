@@ -94,7 +94,7 @@ def _write(
     )
     written = write_in_transaction(options, writer, batches)
     if written.was_committed:
-        log.warning("epoch %s of %r was committed before and is not written again", sequence, name)
+        log.warning("sink %r: epoch %s is already committed and is not written again", name, sequence)
     return written
 
 
@@ -107,7 +107,7 @@ def _commit(options: SinkOptions, sequence: int | None, messages: Messages) -> N
         committed = commit_together(cluster, name, sequence, members, patience=options.patience)
     if sequence is not None and not committed.is_new:
         check_epoch(name, sequence, committed.sequence)
-        log.warning("epoch %s of %r was committed before", sequence, name)
+        log.warning("sink %r: epoch %s was already committed", name, sequence)
 
 
 def _abort(options: SinkOptions, name: str | None, sequence: int | None) -> None:

@@ -100,7 +100,7 @@ def write_in_transaction(options: SinkOptions, writer: Writer, batches: Iterable
             transaction_timeout_ms=options.transaction_timeout_ms,
             patience=options.patience,
         )
-        with producer, _given_up_on_failure(producer, options):
+        with producer, _given_up_on_failure(producer, writer.transactional_id, options):
             member = producer.begin()
             # Asked again: a commit fences whoever has begun before it, but not whoever begins after it.
             if _was_committed(cluster, options, writer):
@@ -143,7 +143,9 @@ def _was_committed(cluster: Cluster, options: SinkOptions, writer: Writer) -> bo
 
 
 @contextmanager
-def _given_up_on_failure(producer: TransactionalProducer, options: SinkOptions) -> Iterator[None]:
+def _given_up_on_failure(
+    producer: TransactionalProducer, transactional_id: str, options: SinkOptions
+) -> Iterator[None]:
     """Readers need not wait for a timeout where the task itself can still say that it has failed."""
     try:
         yield
@@ -151,9 +153,13 @@ def _given_up_on_failure(producer: TransactionalProducer, options: SinkOptions) 
         try:
             producer.abort(patience=min(options.patience, _FAREWELL_SECONDS))
         except ProducerFenced:
-            log.info("the transaction was given up by somebody else already")
+            log.info("transactional id %r: the transaction is already aborted", transactional_id)
         except ClientError as error:
-            log.warning("the transaction of a failed task stays open until the next commit: %s", error)
+            log.warning(
+                "transactional id %r: the task failed, its transaction stays open until the next commit: %s",
+                transactional_id,
+                error,
+            )
         raise
 
 

@@ -161,7 +161,7 @@ class Audit:
             self._write(everything=is_due)
         self._write(everything=True)
         for line in self._unwritten:
-            log.error("not in the audit log: %s", line.decode().rstrip())
+            log.error("audit log %s: not written before the stop: %s", self._path, line.decode().rstrip())
 
     def _write(self, *, everything: bool) -> None:
         """`everything`: at the end of an interval. Then also what has failed is tried again."""
@@ -192,14 +192,14 @@ class Audit:
         del self._unwritten[:written]
         if error is None:
             if self._is_failing:
-                log.warning("the audit log %s is written again; no change is missing in it", self._path)
+                log.warning("audit log %s: written again; no change is missing", self._path)
             self._is_failing = False
             return
         lost = len(others) - max(written - changes, 0)
         if not self._is_failing or lost:
             log.error(
-                "the audit log %s cannot be written: %s; %d changes wait in memory, %d lines about logins "
-                "and refusals are lost. Make room or move it away: beyond %d changes no more are allowed",
+                "audit log %s: cannot be written: %s; %d changes wait in memory, %d lines about logins and "
+                "refusals are lost. Free disk space: above %d waiting changes, further changes are refused",
                 *(self._path, error.strerror or error, len(self._unwritten), lost, _MOST_UNWRITTEN),
             )
         self._is_failing = True

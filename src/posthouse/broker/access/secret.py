@@ -42,7 +42,7 @@ class Secret:
         except StorageFull as error:
             log.warning(
                 "the broker's secret is not stored yet (%s): producers get no producer ids until there is "
-                "room. Delete topics or make the disk larger",
+                "space. Delete topics or enlarge the disk",
                 error,
             )
         return secret

@@ -67,9 +67,7 @@ class GroupConfigs:
             fitting = self.defaults.clamped(overrides)
             self._configs[group] = self.defaults.with_overrides(fitting)
         except InvalidConfig as error:
-            log.warning(
-                "group %r: its own settings are not used, the defaults are: %s", excerpt(group), error
-            )
+            log.warning("group %r: its own settings are not used, set them again: %s", excerpt(group), error)
             return
         for name, value in fitting.items():
             if value != overrides[name]:

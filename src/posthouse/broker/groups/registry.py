@@ -13,6 +13,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from posthouse.broker.groups.alarms import Alarms
 from posthouse.broker.groups.classic import ClassicGroup
@@ -21,6 +22,7 @@ from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_store import drop_topology, put_topology
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
+from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import GroupId
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
@@ -28,6 +30,9 @@ from posthouse.storage.outcomes import Outcome
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
+
+_NAMED_AT_ONCE = 3
+"""Groups in one log line."""
 
 _VERSION = 1
 _VALUE = struct.Struct(">Bq")
@@ -67,12 +72,12 @@ class Registry:
     def put(self, group_id: GroupId, group: Group) -> None:
         """In the place of what was there."""
         if isinstance(self._groups.get(group_id), StreamsGroup):
-            self._store([drop_topology(group_id)])
+            self._store([group_id], [drop_topology(group_id)])
         self._groups[group_id] = group
 
     def keep_topology(self, group_id: GroupId, group: StreamsGroup) -> None:
         if group.topology is not None:
-            self._store([put_topology(group_id, group.topology)])
+            self._store([group_id], [put_topology(group_id, group.topology)])
 
     def forget(self, group_id: GroupId) -> list[Put]:
         """Gone at once; returns what makes that durable."""
@@ -99,7 +104,7 @@ class Registry:
                 self._note_empty([group_id])
             else:
                 del self._empty_since[group_id]
-                self._store([Put(Space.GROUPS, group_id.encode(), None)])
+                self._store([group_id], [Put(Space.GROUPS, group_id.encode(), None)])
 
     def close(self) -> None:
         self._alarms.close()
@@ -116,19 +121,25 @@ class Registry:
         now = self._clock.now_ms()
         value = _VALUE.pack(_VERSION, now)
         self._empty_since |= dict.fromkeys(group_ids, now)
-        self._store([Put(Space.GROUPS, group_id.encode(), value) for group_id in group_ids])
+        self._store(group_ids, [Put(Space.GROUPS, each.encode(), value) for each in group_ids])
 
-    def _store(self, puts: list[Put]) -> None:
+    def _store(self, group_ids: Sequence[GroupId], puts: list[Put]) -> None:
         """No request waits for it: if it is lost, offsets live longer than they need to, or a streams group
         without members is taken for a classic one."""
         if not puts:
             return
         try:
-            self._storage.commit(puts).add_done_callback(_log_failure)
+            self._storage.commit(puts).add_done_callback(partial(_log_failure, group_ids))
         except PosthouseError as error:
-            log.warning("what became of a group is not stored: %s", error)
+            _log_not_stored(group_ids, error)
 
 
-def _log_failure(done: "asyncio.Future[list[Outcome]]") -> None:
-    if not done.cancelled() and done.exception() is not None:
-        log.warning("what became of a group is not stored: %s", done.exception())
+def _log_failure(group_ids: Sequence[GroupId], done: "asyncio.Future[list[Outcome]]") -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log_not_stored(group_ids, error)
+
+
+def _log_not_stored(group_ids: Sequence[GroupId], error: BaseException) -> None:
+    named = ", ".join(repr(excerpt(each)) for each in group_ids[:_NAMED_AT_ONCE])
+    more = f" and {len(group_ids) - _NAMED_AT_ONCE} more" if len(group_ids) > _NAMED_AT_ONCE else ""
+    log.warning("group %s%s: the change of its state is not stored: %s", named, more, error)

@@ -47,13 +47,13 @@ class Buckets:
             if self._logs.claim(number):
                 self._add(decode(number, self._logs.partition(number), value))
             else:
-                log.error("log %d of the schedule is not there; what waited in it is lost", number)
+                log.error("schedule, log %d: missing; its delayed messages are lost", number)
         for number in self._logs.free_logs():
             partition = self._logs.partition(number)
             bounds = self._storage.bounds(partition)
             if bounds.start < bounds.end:
                 # A bucket is stored with its first entry. Rather fire something twice than lose it.
-                log.error("log %d of the schedule has entries and no state; they will be fired", number)
+                log.error("schedule, log %d: has entries but no state; all of them are published", number)
                 self._logs.claim(number)
                 self._add(Bucket(Period(FINEST_BITS, 0), number, partition))
 

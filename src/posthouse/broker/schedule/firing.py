@@ -123,7 +123,9 @@ class Firing:
             records = await read_records(self._storage, bucket.partition, sorted(by_offset))
             bodies |= {by_offset[offset]: record.value for offset, record in records.items()}
             if lost := len(by_offset) - len(records):
-                log.error("%d delayed messages in log %d are damaged and cannot be sent", lost, number)
+                log.error(
+                    "schedule, log %d: %d delayed messages are damaged and cannot be published", number, lost
+                )
         return bodies
 
     def _mark_after(self, bucket: Bucket, fired: Sequence[bytes]) -> Mark:

@@ -136,9 +136,9 @@ class Schedule:
                 await self.fire_due()
             except Exception as error:
                 if isinstance(error, Unavailable):
-                    log.warning("delayed messages have to wait: %s", error)
+                    log.warning("schedule: delayed messages wait, retrying in %s s: %s", pause, error)
                 else:
-                    log.exception("delayed messages could not be sent; it is tried again in %s s", pause)
+                    log.exception("schedule: delayed messages could not be sent, retrying in %s s", pause)
                 self._planned = -math.inf
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)

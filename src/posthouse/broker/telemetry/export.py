@@ -92,14 +92,16 @@ class MetricsFile:
             waiting, self._waiting = self._waiting, []
             dropped, self._dropped = self._dropped, 0
         if dropped:
-            log.warning("client metrics: %s is too slow, %d pushes are dropped", self._path, dropped)
+            log.warning(
+                "client metrics file %s: writing is too slow, %d pushes are dropped", self._path, dropped
+            )
         if not waiting:
             return
         try:
             for client, pushed in waiting:
                 self._append(self._path, _line(client, pushed))
         except OSError as error:
-            log.error("client metrics: %s cannot be written, pushes are lost: %s", self._path, error)
+            log.error("client metrics file %s: cannot be written, pushes are lost: %s", self._path, error)
         with self._lock:
             self._waiting_bytes -= sum(_IDENTITY_BYTES + pushed.size for _, pushed in waiting)
 

@@ -257,7 +257,11 @@ class Transactions:
             if work is None or transaction.is_busy:
                 continue
             if self._seconds_open(work) * 1000 >= transaction.timeout_ms:
-                log.warning("the transaction of %r took too long and is aborted", excerpt(transaction.id))
+                log.warning(
+                    "transactional id %r: aborting its transaction, open longer than its timeout of %d ms",
+                    excerpt(transaction.id),
+                    transaction.timeout_ms,
+                )
                 await self._give_up(transaction, resumable=True)
             elif work.is_doubtful:
                 await self._give_up(transaction)
@@ -283,7 +287,11 @@ class Transactions:
         try:
             await self.transitions.undisturbed(self._fence(transaction, resumable=resumable))
         except Unavailable as error:
-            log.warning("the transaction of %r cannot be aborted yet: %s", excerpt(transaction.id), error)
+            log.warning(
+                "transactional id %r: its transaction cannot be aborted yet, retrying: %s",
+                excerpt(transaction.id),
+                error,
+            )
 
     async def _fence(self, transaction: Transaction, *, resumable: bool = False) -> None:
         """Give the transaction up and make its producer's epoch invalid. A `resumable` producer is known by
@@ -342,7 +350,11 @@ class Transactions:
         """Raises where this may be a latecomer. `alone`: a second connection may not follow the first."""
         arrival = order.judge(origin)
         if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
-            log.warning("two connections speak for %r: its transaction is aborted", excerpt(transaction.id))
+            log.warning(
+                "transactional id %r: aborting its transaction, because two connections use the id; give "
+                "each producer an id of its own",
+                excerpt(transaction.id),
+            )
             transaction.work.is_doubtful = True
             self.transitions.start(self._give_up(transaction))
         elif arrival is not Arrival.LATE:

@@ -105,7 +105,8 @@ def _adopt(owner: Transaction, found: Sequence[_Seen], now_ms: int) -> None:
         assert owner.work is not None
         owner.work.partitions.add(each.partition)
         log.warning(
-            "%s: commits that knew of the transaction of %r, open from offset %d on, are lost; it goes on",
+            "%s: lost commits held the state of transactional id %r, open from offset %d on; its "
+            "transaction stays open",
             each.name,
             owner.id,
             each.open_since,
@@ -115,8 +116,8 @@ def _adopt(owner: Transaction, found: Sequence[_Seen], now_ms: int) -> None:
 def _aborts(found: Sequence[_Seen], writer: ProducerIdentity, now_ms: int) -> list[Append]:
     for each in found:
         log.error(
-            "%s: commits that knew of a transaction of producer %d are lost; what it wrote from offset %d on "
-            "is aborted",
+            "%s: lost commits held the state of a transaction of producer %d; its records from offset %d on "
+            "are aborted",
             each.name,
             writer.producer_id,
             each.open_since,

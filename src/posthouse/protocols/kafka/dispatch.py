@@ -336,7 +336,12 @@ class _Call(Context):
         try:
             body = (self.handler.encode or self.api.encode_response)(version, response)
         except Exception:
-            log.exception("cannot encode the response to %s version %d", self.api.name, version)
+            log.exception(
+                "client %s: cannot encode the response to %s version %d",
+                self.pending.peer,
+                self.api.name,
+                version,
+            )
             self.pending.give_up("its response cannot be encoded")
             return
         frame = response_frame(self.api.key, version, self.correlation_id, body)
@@ -366,7 +371,13 @@ class _Call(Context):
         elif isinstance(error, PosthouseError):
             code, message = code_of(error), str(error)
         else:
-            log.error("%s version %d failed", self.api.name, self.version, exc_info=error)
+            log.error(
+                "client %s: %s version %d failed",
+                self.pending.peer,
+                self.api.name,
+                self.version,
+                exc_info=error,
+            )
         try:
             response = self.handler.refuse(self, self.request, code, message)
         except CloseWithoutResponse as close:

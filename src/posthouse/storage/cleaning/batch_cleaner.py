@@ -57,6 +57,8 @@ class Aborted:
 class Rules:
     """What one pass over a partition goes by."""
 
+    partition: str
+    """Its name, for log lines."""
     now_ms: int
     delete_retention_ms: int
     log_start: int
@@ -111,7 +113,12 @@ class BatchCleaner:
             kept, has_tombstones = self._kept(data, header, drop_tombstones=is_over)
         except (CorruptBatch, RecordTooLarge) as error:
             # Its checksum is right: it came like this, and nobody can say what it would lose.
-            log.warning("the batch at offset %d is not compacted: %s", header.base_offset, error)
+            log.warning(
+                "%s: batch at offset %d has records that cannot be decoded and is not compacted: %s",
+                rules.partition,
+                header.base_offset,
+                error,
+            )
             return batch
         new_horizon = None
         if has_tombstones and own_horizon is None:

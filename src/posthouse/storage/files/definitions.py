@@ -110,7 +110,7 @@ class Definitions:
             found = read_start(self._disk, path).identity
             self._files.drop(path)
             if found is not None and found.partition.topic in self.topics:
-                log.error("%s is not removed with its topic: it is %s. Move it there", path, found)
+                log.error("%s: not deleted with its topic, because it is %s. Move it there", path, found)
                 kept += 1
             else:
                 self._disk.remove(path)

@@ -237,7 +237,9 @@ class FileStorage:
                 self._catalog.set_clean()
             self._journal.close(everything_checkpointed=clean)
         except (OSError, SyncFailed, PosthouseError) as error:
-            log.warning("the next start has to look at the journal: %s", error)
+            log.warning(
+                "%s: not closed cleanly, the next start reads the journal: %s", self._directory, error
+            )
         finally:
             self._catalog.close()
             self._files.close()

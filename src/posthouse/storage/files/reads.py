@@ -223,7 +223,7 @@ class Reads:
                 least = best.timestamp + 1 if best else timestamp
                 if least is not None and step.header.max_timestamp < least:
                     continue
-                found = _first_record(step.batch, least, log_start)
+                found = _first_record(owner.name, step.batch, least, log_start)
                 if found is not None and timestamp is not None:
                     return found
                 best = found or best
@@ -257,7 +257,7 @@ class Reads:
         index.prepend(earlier)
         self._report(owner, segment, damage)
         if not whole:
-            log.warning("%s was damaged or missing and has been rebuilt", segment.index_path)
+            log.warning("%s: index %s was damaged or missing and is rebuilt", owner.name, segment.index_path)
             index.forget_stored()
             segment.index_size = segment.indexed_to = 0
         if segment.indexed_to < segment.size and segment is not owner.segments[-1]:
@@ -305,7 +305,7 @@ class Reads:
         for each in damage:
             if segment.add_damage(each):
                 log.error(
-                    "%s: %s is damaged: %s. Consumers are led past these offsets, the rest is served; "
+                    "%s: %s is damaged: %s. Consumers skip these offsets, all others are served; "
                     "'posthouse log verify' shows all damage",
                     owner.name,
                     segment.path,
@@ -346,7 +346,9 @@ def _from_offset(data: bytearray, offset: int) -> bytearray | memoryview | None:
     return None
 
 
-def _first_record(batch: memoryview, timestamp: int | None, log_start: int) -> TimestampedOffset | None:
+def _first_record(
+    partition: str, batch: memoryview, timestamp: int | None, log_start: int
+) -> TimestampedOffset | None:
     """The first record at or after `timestamp`; with None the latest of the batch."""
     best: TimestampedOffset | None = None
     try:
@@ -361,5 +363,10 @@ def _first_record(batch: memoryview, timestamp: int | None, log_start: int) -> T
                 best = TimestampedOffset(record.offset, record.timestamp)
     except (CorruptBatch, RecordTooLarge) as error:
         # The producer sent it like this: its checksum is right, its records are not.
-        log.warning("a batch holds records that cannot be read: %s", error)
+        log.warning(
+            "%s: batch at offset %d has records that cannot be decoded: %s",
+            partition,
+            parse_header(batch).base_offset,
+            error,
+        )
     return best

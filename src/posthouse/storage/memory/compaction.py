@@ -47,6 +47,7 @@ def compact(
         return progress
     end = candidates[-1].header.next_offset
     rules = Rules(
+        partition="(in memory)",
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         log_start=bounds.start,

@@ -89,7 +89,7 @@ class Catalog:
             contents.cluster_id = new_cluster_id()
             self._define(lambda c: put_meta(c, {"format": FORMAT, "cluster_id": contents.cluster_id}))
         elif contents.format != FORMAT:
-            log.info("%s has format %s and gets format %s", self._path, contents.format, FORMAT)
+            log.info("%s: upgrading from format %s to format %s", self._path, contents.format, FORMAT)
             self._define(lambda c: put_meta(c, {"format": FORMAT}))
         self._write(drop_orphans)
         self._keep_reserve()
@@ -128,13 +128,15 @@ class Catalog:
             try:
                 self._main.backup(backup)
             except sqlite3.OperationalError as error:
-                log.warning("the catalog's backup stays behind for now: %s", error)
+                log.warning(
+                    "%s: behind the catalog, copied with the next change: %s", self._backup_path, error
+                )
                 self._is_behind = True
         return backup
 
     def _made_again(self) -> sqlite3.Connection:
         assert self._main is not None
-        log.error("%s is damaged and is made again", self._backup_path)
+        log.error("%s is damaged; copying it from the catalog", self._backup_path)
         for suffix in ("", "-wal", "-shm"):
             self._data_directory.remove(f"{BACKUP}{suffix}")
         backup = _connect(self._data_directory, BACKUP)
@@ -279,7 +281,7 @@ class Catalog:
             self._missed.clear()
             self._is_behind = False
         except sqlite3.Error as error:
-            log.warning("%s could not be written: %s", self._backup_path, error)
+            log.warning("%s: cannot be written, retrying with the next change: %s", self._backup_path, error)
             self._is_behind = True
             if self._backup is not None and is_damage(error):
                 self._backup.close()

@@ -34,9 +34,10 @@ class BackgroundWorker:
         self._worker.submit(work, *args, **kwargs).add_done_callback(partial(_log_failure, failure))
 
     def remove(self, segments: Sequence[Segment]) -> None:
-        """Remove the files of segments that are no longer part of any log. Nobody waits for it."""
+        """Remove the files of segments that are no longer part of any log, in the background."""
         if segments:
-            self.later("files of old segments could not be removed", self._remove, segments)
+            what = f"{segments[0].path}: not all of {len(segments)} segments could be deleted"
+            self.later(what, self._remove, segments)
 
     def _remove(self, segments: Sequence[Segment]) -> None:
         for segment in segments:

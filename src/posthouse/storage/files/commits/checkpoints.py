@@ -108,7 +108,7 @@ class Checkpoints:
     def _done(self, task: asyncio.Task[bool]) -> None:
         self._task = None
         if not task.cancelled() and task.exception() is not None:
-            log.error("a checkpoint failed", exc_info=task.exception())
+            log.error("checkpoint failed", exc_info=task.exception())
 
     async def make(self) -> bool:
         """Make everything that is committed independent of the journal; whether that succeeded."""
@@ -141,7 +141,7 @@ class Checkpoints:
         if isinstance(error, SyncFailed):
             self._host.fence(str(error))
         else:
-            log.warning("a checkpoint failed and will be tried again: %s", error)
+            log.warning("checkpoint up to frame %d failed, retrying: %s", taken.snapshot.frame, error)
 
 
 def _unload_indexes(owner: PartitionLog) -> None:

@@ -212,12 +212,12 @@ class Flusher:
             if error.errno in DISK_FULL:
                 self._void_reason = StorageFull(f"no space left: {error}")
             else:
-                log.exception("a group of commits could not be written")
+                log.exception("a group of %d commits could not be written", len(group))
                 self._void_reason = Unavailable(f"the log could not be written: {error}")
             return Written(group, error=self._void_reason)
         except Exception as error:
             # A mistake of ours: without this thread nobody would ever be answered again.
-            log.exception("a group of commits could not be written")
+            log.exception("a group of %d commits could not be written", len(group))
             return Written(group, error=self.fence(repr(error)))
 
     def fence(self, reason: str) -> StorageFenced:
@@ -253,7 +253,11 @@ class Flusher:
                     try:
                         self._cut_segment(step.segment.path, step.position)
                     except (OSError, DataDamaged):
-                        log.exception("%s could not be cut", step.segment.path)
+                        log.exception(
+                            "%s: not truncated to %d bytes after a failed write",
+                            step.segment.path,
+                            step.position,
+                        )
 
     def _cut_segment(self, path: str, size: int) -> None:
         if self._disk.size(path) > size:

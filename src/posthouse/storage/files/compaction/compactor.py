@@ -85,7 +85,7 @@ class Compactor:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running = None
         if not task.cancelled() and task.exception() is not None:
-            log.error("compaction failed", exc_info=task.exception())
+            log.error("compaction failed, retrying with the next run", exc_info=task.exception())
 
     async def leave(self, topics: Collection[TopicId]) -> None:
         """Return when nothing of these topics is being compacted. They must not be offered again."""
@@ -123,7 +123,7 @@ class Compactor:
             self._host.fence(str(error))
             return False
         except (OSError, PosthouseError) as error:
-            log.warning("%s is not compacted: %s", owner.id, error)
+            log.warning("%s: not compacted, retrying with the next run: %s", owner.name, error)
             return False
         finally:
             self._current = None
@@ -156,6 +156,7 @@ class Compactor:
     def _pass(self, owner: PartitionLog, sources: list[Source], now: int) -> Pass:
         end = sources[-1].end_offset
         rules = Rules(
+            partition=owner.name,
             now_ms=now,
             delete_retention_ms=owner.config.delete_retention_ms,
             log_start=owner.start,

@@ -120,7 +120,7 @@ class Journal:
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            log.warning("there is no space for a journal: nothing can be written until there is")
+            log.warning("%s: no space for a journal file, all writes fail until there is", self._directory)
             self._begin_without_file()
 
     def _begin_without_file(self) -> None:

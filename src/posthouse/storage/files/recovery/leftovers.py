@@ -34,7 +34,7 @@ def remove_leftovers(disk: Disk, logs: Iterable[PartitionLog]) -> None:
             if found is None or found.partition not in whole:
                 continue
             if name.endswith(UNFINISHED) or _is_replaced(found, owners[found.partition]):
-                log.info("%s/%s is left over from compaction and is removed", directory, name)
+                log.info("%s/%s: deleting, left over from an interrupted compaction", directory, name)
                 disk.remove(f"{directory}/{name}")
                 if not name.endswith(UNFINISHED):
                     disk.remove(f"{directory}/{name.removesuffix('.log')}.index")

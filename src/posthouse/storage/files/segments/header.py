@@ -150,8 +150,8 @@ def check_identity(disk: Disk, handle: int, path: str, wait: bool) -> None:
 
 def _report_unreadable(path: str, error: OSError) -> None:
     log.error(
-        "%s: its first bytes cannot be read (%s), so that it is not checked whether it is this segment. Look "
-        "at the system's log for errors of the disk; 'posthouse log verify' shows all damage",
+        "%s: its first bytes cannot be read (%s), so its identity is not checked. Look for disk errors in "
+        "the system's log; 'posthouse log verify' shows all damage",
         path,
         error,
     )
@@ -164,4 +164,4 @@ def remove_segment(disk: Disk, segment: Segment) -> None:
         disk.remove(segment.path)
         disk.remove(segment.index_path)
     else:
-        log.error("%s is not removed: it is %s. Move it to where it belongs", segment.path, other)
+        log.error("%s: not deleted, because it is %s. Move it to its place", segment.path, other)

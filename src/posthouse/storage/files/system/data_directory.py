@@ -89,7 +89,9 @@ class OsDataDirectory:
         try:
             _sync(parent)
         except PermissionError as error:
-            log.warning("nobody can tell whether the name of %s is durable: %s", self.directory, error)
+            log.warning(
+                "%s: its parent cannot be synced, so a power cut may lose its name: %s", self.directory, error
+            )
 
     def release(self) -> None:
         self._watched = {}

@@ -42,7 +42,7 @@ class DirectoryLock:
         os.close(self._handle)
         self._handle = -1
         self._lock_file()
-        log.warning("%s was removed while this broker uses the directory, and is made again", self._path)
+        log.warning("%s was removed while this broker uses the directory; it is created again", self._path)
 
     def release(self) -> None:
         for handle in (self._handle, self._directory_handle):
@@ -60,7 +60,11 @@ class DirectoryLock:
         except OSError as error:
             if error.errno not in _NO_DIRECTORY_LOCKS:
                 raise
-            log.info("%s: this file system has no locks on directories (%s)", self._directory, error)
+            log.info(
+                "%s: the file system has no locks on directories, only the lock file is used (%s)",
+                self._directory,
+                error,
+            )
 
     def _lock_file(self) -> None:
         while not self._has_file():  # it may be removed between opening and locking it
