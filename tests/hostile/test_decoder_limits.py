@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import CorruptBatch, InvalidRecord, RecordTooLarge
 from posthouse.protocols.amqp.codec.decoder import Decoder

@@ -1,6 +1,6 @@
 """What a share group finds in stored batches."""
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.subscriptions.batches import aborted_in, found_in
 from posthouse.broker.subscriptions.leases import Acknowledgement, LeaseTerms, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition

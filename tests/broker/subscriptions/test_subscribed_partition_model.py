@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.subscriptions.leases import Acknowledgement, LeaseTerms, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import NotLeased

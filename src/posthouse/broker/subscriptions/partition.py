@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.subscriptions.leases import Acknowledgement, Lease, LeasedRun, LeaseTerms, Verdict
 from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from posthouse.broker.queues.progress import Progress, lane_of
-from posthouse.broker.queues.settling import Settling
+from posthouse.broker.progress.progress import Progress, lane_of
+from posthouse.broker.progress.settling import Settling
 from posthouse.broker.subscriptions import store
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.rules import RulesOf

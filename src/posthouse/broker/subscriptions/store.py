@@ -5,7 +5,7 @@ Entries in `Space.SHARE_GROUPS`:
     key    topic id 16 bytes | group in UTF-8, to the end        value  version u8 = 1
 
 One with zeroes for the topic says that there is a subscription of that group; the others, which topics it has
-progress in. The progress itself is in `Space.SHARE_PROGRESS`, see `queues/progress`: its queue id is a hash
+progress in. The progress itself is in `Space.SHARE_PROGRESS`, see `broker.progress`: its queue id is a hash
 of the group and the topic (and of the number of 65,536 partitions in front, for the few topics that have
 more), its lane the partition.
 """
@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.storage.operations import Put
