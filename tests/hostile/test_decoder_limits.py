@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from posthouse.broker.queues.progress import Progress
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.progress.progress import Progress
+from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import CorruptBatch, InvalidRecord, RecordTooLarge
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
@@ -114,5 +114,5 @@ def test_a_batch_must_be_able_to_hold_its_records(codec: Codec) -> None:
 
 
 def test_a_share_group_looks_at_as_many_records_as_it_may_give() -> None:
-    partition = SharePartition(Progress(bytes(16), 0))
+    partition = SubscribedPartition(Progress(bytes(16), 0))
     assert partition.ready(range(2**31), 100) == list(range(100))

@@ -23,10 +23,10 @@ from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
 from posthouse.broker.schedule.schedule import Schedule
-from posthouse.broker.shares.shares import Shares
+from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
-from posthouse.broker.telemetry.subscriptions import Subscriptions
+from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
@@ -72,7 +72,7 @@ class Broker:
         self.access = AccessControl(storage, settings, clock)
         self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
         self.recent_deletions = RecentDeletions(clock)
-        self.metrics_subscriptions = Subscriptions(storage)
+        self.metrics_subscriptions = MetricsSubscriptions(storage)
         self._metrics_file = MetricsFile(settings.client_metrics_path)
         self.client_metrics = ClientMetrics(self.metrics_subscriptions, clock, self._metrics_file.write)
         self.group_configs = GroupConfigs(storage, default_config(settings))
@@ -91,16 +91,10 @@ class Broker:
             arrived=self._long_poll.arrived,
         )
         self.groups.offsets.unstable = self._is_unstable
-        self.shares = Shares(
-            storage,
-            self.topics,
-            settings,
-            clock,
-            self.group_configs,
-            self.wait_for_records,
-            self.groups.__contains__,
+        self.subscriptions = Subscriptions(
+            storage, clock, self.group_configs.subscription_rules, self.wait_for_records
         )
-        self.groups.offsets.is_share_group = self.shares.__contains__
+        self.groups.offsets.is_share_group = self.subscriptions.__contains__
         self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
@@ -148,7 +142,7 @@ class Broker:
         await self.dynamic_settings.load()
         self.groups.load()
         await self.transactions.load()
-        self.shares.load()
+        self.subscriptions.load()
         await self.namespaces.load()
         await self._schedule.load()
         if self._storage.has_lost_commits:
@@ -160,7 +154,7 @@ class Broker:
         await self._reclaiming.stop()
         await self._compaction.stop()
         self.wake_readers()
-        await self.shares.close()
+        await self.subscriptions.close()
         await self._queue_timer.stop()
         await self._schedule.stop()
         await self.publishing.close()
@@ -177,6 +171,9 @@ class Broker:
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
     @property
     def cluster_id(self) -> str:
@@ -334,7 +331,7 @@ class Broker:
         """Whoever waits for records is let go with what there is; whoever waits for its group, too."""
         self._long_poll.wake_all()
         self.groups.close()
-        self.shares.stop_leasing()
+        self.subscriptions.stop_leasing()
 
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
@@ -377,7 +374,7 @@ class Broker:
         self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
         await self.groups.forget_topics([topic.id for topic in topics])
-        await self.shares.forget_topics([topic.id for topic in topics])
+        await self.subscriptions.forget_topics([topic.id for topic in topics])
         for topic in topics:
             for partition in topic.partition_ids():
                 self._long_poll.wake(partition)
@@ -400,7 +397,7 @@ class Broker:
         return self.topics.get_by_id(topic_id)
 
     def _is_read(self, partition: PartitionId) -> bool:
-        return self.groups.offsets.is_read(partition) or self.shares.is_read(partition)
+        return self.groups.offsets.is_read(partition) or self.subscriptions.is_read(partition)
 
     def _is_unstable(self, group: GroupId, partition: PartitionId) -> bool:
         return self.transactions.ids.has_pending_offset(offset_key(group, partition))

@@ -325,18 +325,6 @@ class StaleMemberEpoch(MembershipError):
     pass
 
 
-class UnknownShareSession(MembershipError):
-    pass
-
-
-class WrongShareSessionEpoch(MembershipError):
-    pass
-
-
-class TooManyShareSessions(MembershipError):
-    pass
-
-
 class UnstableOffset(MembershipError):
     pass
 

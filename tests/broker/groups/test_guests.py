@@ -18,7 +18,7 @@ from posthouse.broker.groups.membership import (
     OfferedProtocol,
     SyncRequest,
 )
-from posthouse.broker.groups.metadata import NamedPartition, Subscription
+from posthouse.broker.groups.metadata import MemberSubscription, NamedPartition
 from posthouse.broker.groups.migration import downgraded, upgraded
 from posthouse.broker.groups.states import State
 from posthouse.model.errors import (
@@ -40,11 +40,11 @@ SESSION, REBALANCE = 10.0, 20.0
 class PlainText:
     """Metadata as people would write it: 't,u/t0,t1' subscribes to t and u and owns two partitions of t."""
 
-    def subscription(self, protocol_type: str, metadata: bytes) -> Subscription | None:
+    def subscription(self, protocol_type: str, metadata: bytes) -> MemberSubscription | None:
         if protocol_type != "consumer" or not metadata:
             return None
         topics, _, owned = metadata.decode().partition("/")
-        return Subscription(topics=frozenset(topics.split(",")), owned=self.assignment(owned.encode()))
+        return MemberSubscription(topics=frozenset(topics.split(",")), owned=self.assignment(owned.encode()))
 
     def assignment(self, data: bytes) -> frozenset[NamedPartition]:
         return frozenset(NamedPartition(each[0], int(each[1:])) for each in data.decode().split(",") if each)

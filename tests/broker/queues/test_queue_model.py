@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from posthouse.broker.progress import progress
 from posthouse.broker.queues import (
     excess,
     expiries,
@@ -25,7 +26,6 @@ from posthouse.broker.queues import (
     lane,
     loading,
     log_queue,
-    progress,
     recovery,
 )
 from posthouse.model.errors import StorageFull

@@ -11,7 +11,7 @@ import pytest
 from posthouse.broker.telemetry.clients import MOST_PER_CONNECTION, ClientMetrics, Wanted
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.points import MetricKind, MetricPoint, PushedMetrics
-from posthouse.broker.telemetry.subscriptions import ClientIdentity, Subscriptions
+from posthouse.broker.telemetry.subscriptions import ClientIdentity, MetricsSubscriptions
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import BadRequest, InvalidConfig, TooEarly, UnknownSubscription
 from posthouse.storage.memory.engine import MemoryStorage
@@ -30,7 +30,7 @@ class Rig:
     def __init__(self, **limits: int) -> None:
         self.clock = ManualClock()
         self.storage = MemoryStorage(self.clock)
-        self.subscriptions = Subscriptions(self.storage)
+        self.subscriptions = MetricsSubscriptions(self.storage)
         self.exported: list[tuple[ClientIdentity, PushedMetrics]] = []
         self.clients = ClientMetrics(
             self.subscriptions, self.clock, lambda *each: self.exported.append(each), **limits
@@ -184,7 +184,7 @@ async def test_subscriptions_are_stored() -> None:
     await rig.subscribe("one", metrics="org.a")
     state = {b"one": b'{"metrics": "org.a"}'}
     rig.storage.take_state = lambda space: state  # type: ignore[method-assign]
-    again = Subscriptions(rig.storage)
+    again = MetricsSubscriptions(rig.storage)
     again.load()
     assert [each.metrics for each in again] == [frozenset({"org.a"})]
     assert list(again.own) == ["one"]

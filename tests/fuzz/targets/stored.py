@@ -9,9 +9,9 @@ from crc32c import crc32c
 from posthouse.broker.groups import offsets
 from posthouse.broker.groups.streams_store import decoded_topology, put_topology
 from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology, Topology
+from posthouse.broker.progress.progress import CHUNK, Progress
+from posthouse.broker.progress.stash import KEY_SIZE
 from posthouse.broker.queues.definition import Overflow, QueueDefinition, decode_definition
-from posthouse.broker.queues.progress import CHUNK, Progress
-from posthouse.broker.queues.stash import KEY_SIZE
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.broker.routing.encoding import (
     decode_binding,

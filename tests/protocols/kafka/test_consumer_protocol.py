@@ -13,7 +13,7 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
-from posthouse.broker.groups.metadata import NamedPartition, Subscription
+from posthouse.broker.groups.metadata import MemberSubscription, NamedPartition
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 
 PROTOCOL = ConsumerProtocol()
@@ -31,7 +31,7 @@ def test_the_first_version() -> None:
     entity = subscription_v0.ConsumerProtocolSubscription(
         topics=(TopicName("t"), TopicName("ü")), user_data=b"whatever"
     )
-    assert PROTOCOL.subscription("consumer", written(0, entity)) == Subscription(topics=frozenset("tü"))
+    assert PROTOCOL.subscription("consumer", written(0, entity)) == MemberSubscription(topics=frozenset("tü"))
 
 
 def test_the_newest_version() -> None:
@@ -39,7 +39,7 @@ def test_the_newest_version() -> None:
     entity = subscription_v3.ConsumerProtocolSubscription(
         topics=(TopicName("t"),), user_data=None, owned_partitions=(owned,), generation_id=i32(3), rack_id="r"
     )
-    assert PROTOCOL.subscription("consumer", written(3, entity)) == Subscription(
+    assert PROTOCOL.subscription("consumer", written(3, entity)) == MemberSubscription(
         topics=frozenset("t"), owned=frozenset({NamedPartition("t", 1), NamedPartition("t", 5)})
     )
 

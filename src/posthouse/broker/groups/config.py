@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from posthouse.broker.shares.leases import Terms
+from posthouse.broker.subscriptions.leases import LeaseTerms
+from posthouse.broker.subscriptions.rules import SubscriptionRules
 from posthouse.model.errors import InvalidConfig
 from posthouse.settings import Settings
 
@@ -152,11 +153,18 @@ class GroupConfig:
     )
 
     @property
-    def terms(self) -> Terms:
-        return Terms(
-            lock_seconds=self.share_record_lock_duration_ms / 1000,
-            max_deliveries=self.share_delivery_count_limit,
-            max_leases=self.share_partition_max_record_locks,
+    def subscription_rules(self) -> SubscriptionRules:
+        """What the settings of a share group mean for its subscription."""
+        return SubscriptionRules(
+            terms=LeaseTerms(
+                lock_seconds=self.share_record_lock_duration_ms / 1000,
+                max_deliveries=self.share_delivery_count_limit,
+                max_leases=self.share_partition_max_record_locks,
+            ),
+            stable_only=self.share_isolation_level is Isolation.READ_COMMITTED,
+            may_renew=self.share_renew_acknowledge_enable,
+            begins_at_end=self.share_auto_offset_reset.is_latest,
+            begins_ago_ms=self.share_auto_offset_reset.ago_ms,
         )
 
     def text(self, name: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.own_settings import Overrides, OwnSettings
+from posthouse.broker.subscriptions.rules import SubscriptionRules
 from posthouse.model.errors import InvalidConfig, InvalidGroupId
 from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import GroupId
@@ -39,6 +40,9 @@ class GroupConfigs:
 
     def get(self, group: GroupId) -> GroupConfig:
         return self._configs.get(group, self.defaults)
+
+    def subscription_rules(self, group: GroupId) -> SubscriptionRules:
+        return self.get(group).subscription_rules
 
     def overrides(self, group: GroupId) -> Overrides:
         return self._own.get(group)

@@ -19,7 +19,7 @@ class GroupKind(Enum):
     STREAMS = auto()
     """The broker assigns the tasks of a Kafka Streams application."""
     SHARE = auto()
-    """Nobody: records go to whoever asks. See `broker.shares`."""
+    """A record goes to the member that asks first. See `broker.subscriptions`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from posthouse.broker.groups.membership import (
     Synced,
     SyncRequest,
 )
-from posthouse.broker.groups.metadata import MemberMetadata, Subscription
+from posthouse.broker.groups.metadata import MemberMetadata, MemberSubscription
 from posthouse.broker.groups.topic_view import TopicView
 from posthouse.model.errors import (
     FencedInstance,
@@ -122,7 +122,7 @@ class Guests:
             raise FencedInstance(f"{leaving.instance!r} is another member by now")
         self._group.remove(member)
 
-    def _subscription(self, request: JoinRequest) -> Subscription:
+    def _subscription(self, request: JoinRequest) -> MemberSubscription:
         """Raises where the member could not live with the others."""
         if not request.protocols:
             raise InconsistentProtocol("a member must say how partitions can be shared out")

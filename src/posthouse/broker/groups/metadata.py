@@ -16,14 +16,14 @@ class NamedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class MemberSubscription:
     topics: frozenset[str]
     owned: frozenset[NamedPartition] = frozenset()
     """What the member goes on reading while the partitions are shared out anew."""
 
 
 class MemberMetadata(Protocol):
-    def subscription(self, protocol_type: str, metadata: bytes) -> Subscription | None:
+    def subscription(self, protocol_type: str, metadata: bytes) -> MemberSubscription | None:
         """What a member asks for; None where that cannot be told."""
 
     def assignment(self, data: bytes) -> frozenset[NamedPartition]:
@@ -33,7 +33,7 @@ class MemberMetadata(Protocol):
 
 
 class OpaqueMetadata:
-    def subscription(self, protocol_type: str, metadata: bytes) -> Subscription | None:
+    def subscription(self, protocol_type: str, metadata: bytes) -> MemberSubscription | None:
         return None
 
     def assignment(self, data: bytes) -> frozenset[NamedPartition]:

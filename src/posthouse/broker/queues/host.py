@@ -16,9 +16,9 @@ from posthouse.storage.operations import Operation
 from posthouse.storage.outcomes import Outcome
 
 if TYPE_CHECKING:
+    from posthouse.broker.progress.settling import Settling
     from posthouse.broker.queues.log_queue import LogQueue
     from posthouse.broker.queues.namespace import Namespace
-    from posthouse.broker.queues.settling import Settling
     from posthouse.broker.queues.wave import Wave
 
 Source = "tuple[Namespace, Exchange | LogQueue]"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, cast
 
+from posthouse.broker.progress.progress import Progress
+from posthouse.broker.progress.stash import Stashed
 from posthouse.broker.queues.expiries import Expiries
 from posthouse.broker.queues.message import Message
-from posthouse.broker.queues.progress import Progress
-from posthouse.broker.queues.stash import Stashed
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import NO_TIMESTAMP
 from posthouse.records.raw import NO_HEADERS

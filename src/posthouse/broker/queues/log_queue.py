@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
-from posthouse.broker.queues.progress import Progress
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 

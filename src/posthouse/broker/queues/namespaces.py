@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AsyncExitStack
 from typing import Any
 
+from posthouse.broker.progress.progress import lane_of
+from posthouse.broker.progress.settling import Settling
 from posthouse.broker.queues.attributes import ReadAttributes
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import decode_definition
@@ -13,12 +15,10 @@ from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
 from posthouse.broker.queues.namespace import Namespace
-from posthouse.broker.queues.progress import lane_of
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.reading import QueueGone
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.retention import QueueRetention
-from posthouse.broker.queues.settling import Settling
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.transaction_batches import transaction_batches
 from posthouse.broker.queues.wave import Wave

@@ -21,12 +21,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from posthouse.broker.progress.settling import Settling
 from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.settling import Settling
 from posthouse.broker.queues.stragglers import (
     StragglerLimits,
     Straggling,

@@ -15,7 +15,7 @@ from posthouse.broker.telemetry.subscriptions import (
     ALL_METRICS,
     DEFAULT_INTERVAL_MS,
     ClientIdentity,
-    Subscriptions,
+    MetricsSubscriptions,
 )
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, TooEarly, UnknownSubscription
@@ -61,7 +61,7 @@ class ClientMetrics:
 
     def __init__(
         self,
-        subscriptions: Subscriptions,
+        subscriptions: MetricsSubscriptions,
         clock: Clock,
         export: Callable[[ClientIdentity, PushedMetrics], None],
         most: int = MOST_CLIENTS,

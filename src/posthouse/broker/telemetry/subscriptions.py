@@ -41,7 +41,7 @@ _MATCHED = frozenset(ClientIdentity.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class MetricsSubscription:
     metrics: frozenset[str]
     interval_ms: int
     match: Mapping[str, TopicPattern]
@@ -50,12 +50,12 @@ class Subscription:
         return all(pattern.matches(getattr(client, name)) for name, pattern in self.match.items())
 
 
-class Subscriptions:
+class MetricsSubscriptions:
     """Owned by the event loop."""
 
     def __init__(self, storage: Storage) -> None:
         self.own = OwnSettings(storage, Space.CLIENT_METRICS, _check)
-        self._parsed: dict[str, Subscription] = {}
+        self._parsed: dict[str, MetricsSubscription] = {}
         self.version = 0
         """Grows with every change."""
 
@@ -63,7 +63,7 @@ class Subscriptions:
         self.own.load()
         self._parsed = {name: _parsed(self.own.get(name)) for name in self.own}
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[MetricsSubscription]:
         return iter(self._parsed.values())
 
     async def change(
@@ -83,7 +83,7 @@ def _check(name: str, overrides: Overrides) -> None:
     _parsed(overrides)
 
 
-def _parsed(overrides: Overrides) -> Subscription:
+def _parsed(overrides: Overrides) -> MetricsSubscription:
     for key in overrides:
         if key not in SUBSCRIPTION_KEYS:
             raise BadRequest(f"unknown setting of a subscription {key!r}")
@@ -94,7 +94,7 @@ def _parsed(overrides: Overrides) -> Subscription:
         raise InvalidConfig(f"interval.ms must be a number, not {text!r}") from None
     if not _SHORTEST_MS <= interval <= _LONGEST_MS:
         raise BadRequest(f"interval.ms must be between {_SHORTEST_MS} and {_LONGEST_MS}, not {interval}")
-    return Subscription(
+    return MetricsSubscription(
         metrics=frozenset(_items(overrides.get("metrics", ""))),
         interval_ms=interval,
         match=dict(_pattern(each) for each in _items(overrides.get("match", ""))),

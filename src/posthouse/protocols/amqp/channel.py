@@ -17,7 +17,7 @@ from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.transactions import Transaction
 
 
-class Subscription(Protocol):
+class ConsumerPort(Protocol):
     """A consumer of the channel."""
 
     @property
@@ -54,7 +54,7 @@ class Channel:
         self.namespace = session.namespace
         self.outbox = session.outbox
         self.deliveries = Deliveries()
-        self.consumers: dict[str, Subscription] = {}
+        self.consumers: dict[str, ConsumerPort] = {}
         """While there is a shared prefetch, the one that has waited longest for a delivery first."""
         self.reply_consumer: ReplyConsumer | None = None
         self.confirms: Confirms | None = None
@@ -130,7 +130,7 @@ class Channel:
             self.is_exhausted = True
         return credit
 
-    def has_served(self, consumer: Subscription) -> None:
+    def has_served(self, consumer: ConsumerPort) -> None:
         """Others come first when there is credit again: one busy queue must not starve the rest."""
         if self.consumers.pop(consumer.tag, None) is not None:
             self.consumers[consumer.tag] = consumer

@@ -12,7 +12,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable
 
-from posthouse.broker.groups.metadata import NamedPartition, Subscription
+from posthouse.broker.groups.metadata import MemberSubscription, NamedPartition
 from posthouse.protocols.kafka.codec.primitives import MAX_ELEMENTS
 
 _PROTOCOL_TYPE = "consumer"
@@ -26,7 +26,7 @@ _NO_USER_DATA = struct.pack(">i", -1)
 class ConsumerProtocol:
     """See `posthouse.broker.groups.metadata.MemberMetadata`."""
 
-    def subscription(self, protocol_type: str, metadata: bytes) -> Subscription | None:
+    def subscription(self, protocol_type: str, metadata: bytes) -> MemberSubscription | None:
         if protocol_type != _PROTOCOL_TYPE:
             return None
         reader = _Reader(metadata)
@@ -37,7 +37,7 @@ class ConsumerProtocol:
             owned = reader.partitions() if version >= _FIRST_WITH_OWNED else frozenset()
         except (struct.error, UnicodeDecodeError):
             return None
-        return Subscription(topics=topics, owned=owned)
+        return MemberSubscription(topics=topics, owned=owned)
 
     def assignment(self, data: bytes) -> frozenset[NamedPartition]:
         reader = _Reader(data)

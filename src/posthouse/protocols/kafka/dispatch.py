@@ -101,6 +101,7 @@ from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
 from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
+from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.protocols.kafka.throttling import Throttling
 from posthouse.protocols.stopwatch import Stopwatch, Timed
 from posthouse.settings import Address
@@ -192,6 +193,14 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._throttling = Throttling(broker.access.quotas)
+        self._share_groups = ShareGroups(
+            broker.subscriptions,
+            broker.group_configs,
+            find_topic=broker.topics.find,
+            monotonic=broker.monotonic,
+            is_other_group=broker.groups.__contains__,
+            max_size=broker.settings.group_max_size,
+        )
         self.is_behind = broker.is_behind
 
     def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
@@ -212,6 +221,7 @@ class Dispatcher:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
         call = _Call(self._broker, node, version, header.client_id, guard)
+        call.share_groups = self._share_groups
         call.throttling = self._throttling
         call.api = api
         call.handler = handler

@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from posthouse.model import errors
 from posthouse.model.errors import PosthouseError
+from posthouse.protocols.kafka.share_groups import errors as share_errors
 
 
 class ErrorCode(IntEnum):
@@ -189,9 +190,9 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.FencedMemberEpoch: ErrorCode.FENCED_MEMBER_EPOCH,
     errors.StaleMemberEpoch: ErrorCode.STALE_MEMBER_EPOCH,
     errors.NotLeased: ErrorCode.INVALID_RECORD_STATE,
-    errors.UnknownShareSession: ErrorCode.SHARE_SESSION_NOT_FOUND,
-    errors.WrongShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-    errors.TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    share_errors.UnknownShareSession: ErrorCode.SHARE_SESSION_NOT_FOUND,
+    share_errors.WrongShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    share_errors.TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,

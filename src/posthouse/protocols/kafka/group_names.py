@@ -6,7 +6,7 @@ from posthouse.broker.groups.consumer import ConsumerState
 from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.broker.groups.states import State
 from posthouse.broker.groups.streams import StreamsState
-from posthouse.broker.shares.group import ShareState
+from posthouse.protocols.kafka.share_groups.group import ShareState
 
 STATE_NAMES: dict[Enum, str] = {
     State.EMPTY: "Empty",

@@ -11,6 +11,7 @@ from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
+from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.settings import Address
 
 NODE_ID = 1
@@ -20,7 +21,9 @@ NODE_ID = 1
 class Context:
     """What a handler may know of a request beyond its fields. One is made per request: no dataclass."""
 
-    __slots__ = ("broker", "client_id", "guard", "node", "version")
+    __slots__ = ("broker", "client_id", "guard", "node", "share_groups", "version")
+
+    share_groups: ShareGroups
 
     def __init__(
         self, broker: Broker, node: Address, version: int, client_id: str | None, guard: Guard

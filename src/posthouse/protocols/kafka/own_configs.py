@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from posthouse.broker.dynamic_settings import Scope
-from posthouse.broker.telemetry.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
+from posthouse.broker.telemetry.subscriptions import SUBSCRIPTION_KEYS, MetricsSubscriptions
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.broker_configs import DYNAMIC, kept_dynamic, shown_dynamic
@@ -90,7 +90,7 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def describe_subscription(subscriptions: Subscriptions, name: str) -> list[ConfigEntry]:
+def describe_subscription(subscriptions: MetricsSubscriptions, name: str) -> list[ConfigEntry]:
     """The settings of a subscription to clients' metrics; the defaults where there is none of that name."""
     own = subscriptions.own.get(name)
     return [_described(key, own.get(key), default, doc) for key, (default, doc) in SUBSCRIPTION_KEYS.items()]

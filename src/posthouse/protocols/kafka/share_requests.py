@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.shares.leases import Acknowledgement, Verdict
+from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
 from posthouse.model.errors import PosthouseError, UnknownTopic
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
@@ -79,7 +79,7 @@ async def acknowledge(
             valid[partition] = _decoded(batches, may_renew=may_renew)
         except (PosthouseError, Refused) as error:
             results[partition] = failure(context, partition, error)
-    for partition, wrong in (await context.broker.shares.acknowledge(group, member, valid)).items():
+    for partition, wrong in (await context.broker.subscriptions.acknowledge(group, member, valid)).items():
         if wrong is not None:
             results[partition] = failure(context, partition, wrong)
     return results

@@ -220,11 +220,11 @@ async def test_a_share_group_needs_the_topic(broker: AsyncBroker, wire: Wire, to
 
 async def test_share_group_offsets_need_the_topic(broker: AsyncBroker, wire: Wire, topic: Topic) -> None:
     other = broker.app.broker.topic("other")
-    shares = broker.app.broker.shares
+    subscriptions = broker.app.broker.subscriptions
     await join_share_group(wire)
     leaving = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=-1)
     await wire.ask(leaving, ShareGroupHeartbeatResponse)
-    await shares.move(GroupId(GROUP), {topic.partition(0): 0, other.partition(0): 0})
+    await subscriptions.move(GroupId(GROUP), {topic.partition(0): 0, other.partition(0): 0})
 
     group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP)
     group.topics = None
@@ -258,7 +258,7 @@ async def test_share_group_offsets_need_the_topic(broker: AsyncBroker, wire: Wir
     )
     forgotten = await wire.ask(forgetting, DeleteShareGroupOffsetsResponse)
     assert {each.error_code for each in forgotten.responses} == {FORBIDDEN}
-    assert {each.topic for each in shares.progress(GroupId(GROUP))} == {topic.id, other.id}
+    assert {each.topic for each in subscriptions.progress(GroupId(GROUP))} == {topic.id, other.id}
 
 
 async def test_share_members_who_read_something_hidden_are_hidden(broker: AsyncBroker, wire: Wire) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.kafka.codec.generated import describe_configs as describe
@@ -208,15 +208,15 @@ async def test_an_error_of_one_group_is_not_that_of_others(
 ) -> None:
     member = await joined(wire)
     await member.fetch(0)
-    shares = broker.app.broker.shares
-    progress = shares.progress
+    subscriptions = broker.app.broker.subscriptions
+    progress = subscriptions.progress
 
-    def failing(group: GroupId) -> Mapping[PartitionId, SharePartition]:
+    def failing(group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
         if group == "bad":
             raise UnknownPartition("gone")
         return progress(group)
 
-    monkeypatch.setattr(shares, "progress", failing)
+    monkeypatch.setattr(subscriptions, "progress", failing)
     wanted = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in ("bad", "g")]
     request = DescribeShareGroupOffsetsRequest(groups=wanted)
     bad, good = (await wire.ask(request, DescribeShareGroupOffsetsResponse)).groups

@@ -21,7 +21,7 @@ from posthouse.protocols.kafka.permissions import require_on_group, require_on_t
 async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     group = GroupId(request.group_id)
     require_on_group(context, Operation.READ, group)
-    context.broker.shares.check_movable(group)
+    context.share_groups.check_movable(group)
     offsets: dict[PartitionId, int] = {}
     topics = []
     for wanted in request.topics:
@@ -37,7 +37,7 @@ async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> Al
             else:
                 answer.topic_id = partition.topic
                 offsets[partition] = each.start_offset
-    await context.broker.shares.move(group, offsets)
+    await context.share_groups.move(group, offsets)
     return AlterShareGroupOffsetsResponse(responses=topics)
 
 

@@ -27,8 +27,8 @@ async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroups
 
 
 async def _delete(context: Context, group: GroupId) -> None:
-    if group in context.broker.shares:
-        await context.broker.shares.delete(group)
+    if group in context.broker.subscriptions:
+        await context.share_groups.delete(group)
     else:
         await context.broker.groups.delete(group)
 

@@ -18,7 +18,7 @@ async def handle(
 ) -> DeleteShareGroupOffsetsResponse:
     group = GroupId(request.group_id)
     require_on_group(context, Operation.DELETE, group)
-    context.broker.shares.check_empty(group)
+    context.share_groups.check_empty(group)
     topics = []
     for wanted in request.topics:
         answer = DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
@@ -27,7 +27,7 @@ async def handle(
             require_on_topic(context, Operation.READ, wanted.topic_name)
             topic = context.broker.topic(wanted.topic_name)
             answer.topic_id = topic.id
-            if not await context.broker.shares.forget_topic(group, topic.id):
+            if not await context.share_groups.forget_topic(group, topic.id):
                 raise UnknownTopic(f"the group {group!r} has read nothing from {topic.name!r}")
         except (UnknownTopic, Refused) as error:
             answer.error_code, answer.error_message = code_of(error), str(error)

@@ -6,7 +6,7 @@ As in Kafka, a group, topic or partition that does not exist is not an error her
 from collections.abc import Mapping
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import PosthouseError, UnknownTopic
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.model.topics import Topic
@@ -26,7 +26,7 @@ from posthouse.records.batch import LEADER_EPOCH
 
 _NOTHING = -1
 
-Shares = Mapping[PartitionId, SharePartition]
+Subscribed = Mapping[PartitionId, SubscribedPartition]
 
 
 def handle(context: Context, request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
@@ -39,18 +39,18 @@ def _of_group(
     answer = DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id)
     try:
         require_on_group(context, Operation.DESCRIBE, wanted.group_id)
-        shares = context.broker.shares.progress(GroupId(wanted.group_id))
+        subscribed = context.broker.subscriptions.progress(GroupId(wanted.group_id))
     except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
         return answer
-    topics = _everything(context, shares) if wanted.topics is None else wanted.topics
-    answer.topics = [_of_topic(context, shares, topic) for topic in topics]
+    topics = _everything(context, subscribed) if wanted.topics is None else wanted.topics
+    answer.topics = [_of_topic(context, subscribed, topic) for topic in topics]
     return answer
 
 
-def _everything(context: Context, shares: Shares) -> list[DescribeShareGroupOffsetsRequestTopic]:
+def _everything(context: Context, subscribed: Subscribed) -> list[DescribeShareGroupOffsetsRequestTopic]:
     found: dict[str, list[int]] = {}
-    for partition in shares:
+    for partition in subscribed:
         try:
             name = context.broker.topic_by_id(partition.topic).name
         except UnknownTopic:
@@ -64,7 +64,7 @@ def _everything(context: Context, shares: Shares) -> list[DescribeShareGroupOffs
 
 
 def _of_topic(
-    context: Context, shares: Shares, wanted: DescribeShareGroupOffsetsRequestTopic
+    context: Context, subscribed: Subscribed, wanted: DescribeShareGroupOffsetsRequestTopic
 ) -> DescribeShareGroupOffsetsResponseTopic:
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
     try:
@@ -77,7 +77,7 @@ def _of_topic(
         answer.partitions = [_refused(index, error) for index in wanted.partitions]
         return answer
     answer.topic_id = topic.id
-    answer.partitions = [_of_partition(context, shares, topic, index) for index in wanted.partitions]
+    answer.partitions = [_of_partition(context, subscribed, topic, index) for index in wanted.partitions]
     return answer
 
 
@@ -94,10 +94,10 @@ def _refused(index: int, error: Refused) -> DescribeShareGroupOffsetsResponsePar
 
 
 def _of_partition(
-    context: Context, shares: Shares, topic: Topic, index: int
+    context: Context, subscribed: Subscribed, topic: Topic, index: int
 ) -> DescribeShareGroupOffsetsResponsePartition:
     answer = _nothing(index)
-    share = shares.get(topic.partition(index)) if 0 <= index < topic.partitions else None
+    share = subscribed.get(topic.partition(index)) if 0 <= index < topic.partitions else None
     if share is not None:
         progress = share.progress
         answer.start_offset = progress.floor

@@ -23,7 +23,7 @@ def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
             group_state=STATE_NAMES[group.state],
             group_type=TYPE_NAMES[group.kind],
         )
-        for group in (*context.broker.groups.listed(), *context.broker.shares.listed())
+        for group in (*context.broker.groups.listed(), *context.share_groups.listed())
         if sees_all or sees_group(context, group.id)
     ]
     return ListGroupsResponse(

@@ -1,6 +1,5 @@
 """ShareAcknowledge: what a member did with records that it holds. Stored when the answer is sent."""
 
-from posthouse.broker.shares.sessions import CLOSING, OPENING
 from posthouse.model.ids import TopicId
 from posthouse.protocols.kafka.codec.generated.share_acknowledge import (
     PartitionData,
@@ -10,24 +9,25 @@ from posthouse.protocols.kafka.codec.generated.share_acknowledge import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.share_groups.sessions import CLOSING, OPENING
 from posthouse.protocols.kafka.share_requests import acknowledge, names, partitions
 
 
 async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     group, member = names(context, request.group_id, request.member_id)
-    shares = context.broker.shares
+    groups = context.share_groups
     epoch = request.share_session_epoch
     if epoch == OPENING:
         raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "only a fetch opens a session")
     if epoch == CLOSING:
-        shares.sessions.get(group, member)
+        groups.sessions.get(group, member)
     else:
-        shares.sessions.follow(group, member, epoch, context.origin.connection)
+        groups.sessions.follow(group, member, epoch, context.origin.connection)
     results = await acknowledge(
         context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
     )
     if epoch == CLOSING:
-        shares.end_session(group, member, count=False)
+        groups.end_session(group, member, count=False)
     topics: dict[TopicId, ShareAcknowledgeTopicResponse] = {}
     for partition, (code, message) in results.items():
         topic = topics.setdefault(partition.topic, ShareAcknowledgeTopicResponse(topic_id=partition.topic))

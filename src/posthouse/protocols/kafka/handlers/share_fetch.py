@@ -4,8 +4,7 @@ A member's requests form a session: 0 opens it, -1 ends it, and each request in 
 partitions that are new or forgotten. What was done with earlier records may come along.
 """
 
-from posthouse.broker.shares.fetching import Taken, Wish
-from posthouse.broker.shares.sessions import CLOSING, OPENING, ShareSession
+from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.protocols.kafka.answer_sizes import most_bytes
@@ -18,6 +17,7 @@ from posthouse.protocols.kafka.codec.generated.share_fetch import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.share_groups.sessions import CLOSING, OPENING, ShareSession
 from posthouse.protocols.kafka.share_requests import (
     Result,
     acknowledge,
@@ -33,7 +33,7 @@ _RECORD_LIMIT = 1
 
 async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
     group, member = names(context, request.group_id, request.member_id)
-    shares = context.broker.shares
+    groups = context.share_groups
     fetches = request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     if request.is_renew_ack and fetches:
         raise Refused(ErrorCode.INVALID_REQUEST, "who renews leases cannot fetch records with it")
@@ -42,12 +42,12 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
         context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
     )
     if request.share_session_epoch == CLOSING:
-        shares.end_session(group, member, count=False)
+        groups.end_session(group, member, count=False)
         return _response(context, group, acknowledged, {}, {})
     if request.is_renew_ack:
         return _response(context, group, acknowledged, {}, {})
     wanted, errors = _readable(context, session)
-    taken = await shares.fetch(session, wanted, _wish(context, request, wait=not errors))
+    taken = await groups.fetch(session, wanted, _wish(context, request, wait=not errors))
     for partition, result in taken.items():
         if isinstance(result, PosthouseError):
             errors[partition] = failure(context, partition, result)
@@ -56,17 +56,17 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
 
 
 def _session(context: Context, request: ShareFetchRequest, group: GroupId, member: MemberId) -> ShareSession:
-    shares = context.broker.shares
+    groups = context.share_groups
     epoch = request.share_session_epoch
     connection = context.origin.connection
     if epoch == CLOSING:
-        return shares.sessions.get(group, member)
+        return groups.sessions.get(group, member)
     if epoch == OPENING:
         if any(batches for _, batches in partitions(request.topics)):
             raise Refused(ErrorCode.INVALID_REQUEST, "a session that opens has nothing to acknowledge")
-        session = shares.open_session(group, member, connection)
+        session = groups.open_session(group, member, connection)
     else:
-        session = shares.sessions.follow(group, member, epoch, connection)
+        session = groups.sessions.follow(group, member, epoch, connection)
     session.change(
         (partition for partition, _ in partitions(request.topics)),
         (

@@ -1,7 +1,6 @@
 """ShareGroupDescribe: share groups with their members."""
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.shares.group import ShareMember
 from posthouse.model.errors import UnknownGroup, UnknownTopic
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.share_group_describe import (
@@ -17,6 +16,7 @@ from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
 from posthouse.protocols.kafka.permissions import forbidden, require_on_group, sees_topic
+from posthouse.protocols.kafka.share_groups.group import ShareMember
 
 _ASSIGNOR = "simple"
 
@@ -48,7 +48,7 @@ def _topics(described: DescribedGroup) -> set[str]:
 
 def _described(context: Context, name: str) -> DescribedGroup:
     try:
-        group = context.broker.shares.get(GroupId(name))
+        group = context.share_groups.get(GroupId(name))
     except UnknownGroup as error:
         return DescribedGroup(
             group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=str(error)

@@ -2,7 +2,6 @@
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import Client
-from posthouse.broker.shares.group import ShareBeat, ShareBeatAnswer
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import (
     Assignment,
@@ -13,6 +12,7 @@ from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import (
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
+from posthouse.protocols.kafka.share_groups.group import ShareBeat, ShareBeatAnswer
 
 
 async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
@@ -21,8 +21,8 @@ async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Share
     for name in names or ():
         require_on_topic(context, Operation.DESCRIBE, name)
     group = GroupId(request.group_id)
-    shares = context.broker.shares
-    answer = await shares.beat(
+    groups = context.share_groups
+    answer = await groups.beat(
         group,
         ShareBeat(
             member=MemberId(request.member_id),

@@ -1,6 +1,6 @@
-"""One fetch of a share group's member: find records, lease them, or wait for some.
+"""One fetch of a member: find records, lease them, or wait for some.
 
-Records are found first and leased at the very end, in one go: nobody holds what waits for more to come.
+Records are found first and leased at the very end, in one go: a fetch that waits for more holds no leases.
 """
 
 import asyncio
@@ -9,16 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from posthouse.broker.groups.config import GroupConfig, Isolation
-from posthouse.broker.groups.configs import GroupConfigs
-from posthouse.broker.shares.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
-from posthouse.broker.shares.leases import Run
-from posthouse.broker.shares.partition import SharePartition
-from posthouse.broker.shares.partitions import SharePartitions
-from posthouse.broker.shares.sessions import ShareSession
+from posthouse.broker.subscriptions.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
+from posthouse.broker.subscriptions.leases import LeasedRun
+from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.broker.subscriptions.partitions import SubscribedPartitions
+from posthouse.broker.subscriptions.rules import RulesOf, SubscriptionRules
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, UnknownPartition
-from posthouse.model.ids import GroupId, PartitionId
+from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.storage.contract import Storage
 
 _BEYOND = 2**63
@@ -42,10 +40,10 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Whole batches, and which of their records are leased to whoever asked."""
+    """Whole batches, and which of their records are leased to the member."""
 
     data: bytes
-    runs: list[Run]
+    runs: list[LeasedRun]
 
 
 class WaitForRecords(Protocol):
@@ -66,7 +64,7 @@ class _Harvest:
     wish: Wish
     size: int = 0
     records: int = 0
-    found: dict[PartitionId, tuple[SharePartition, list[Found]]] = field(default_factory=dict)
+    found: dict[PartitionId, tuple[SubscribedPartition, list[Found]]] = field(default_factory=dict)
     ends: list[tuple[PartitionId, int]] = field(default_factory=list)
     errors: dict[PartitionId, PosthouseError] = field(default_factory=dict)
 
@@ -78,12 +76,12 @@ class _Harvest:
     def is_full(self) -> bool:
         return self.records >= self.wish.max_records or (self.room <= 0 < self.records)
 
-    def add(self, partition: PartitionId, share: SharePartition, found: Found, most: int) -> int:
+    def add(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found, most: int) -> int:
         """How many records of it there are for the taking."""
         if self.wish.is_strict:
             most = min(most, self.wish.max_records - self.records)
         del found.offsets[most:]
-        self.found.setdefault(partition, (share, []))[1].append(found)
+        self.found.setdefault(partition, (subscribed, []))[1].append(found)
         self.size += len(found.data)
         self.records += len(found.offsets)
         return len(found.offsets)
@@ -96,22 +94,22 @@ class Fetching:
         self,
         storage: Storage,
         clock: Clock,
-        partitions: SharePartitions,
-        configs: GroupConfigs,
+        partitions: SubscribedPartitions,
+        rules: RulesOf,
         wait_for_records: WaitForRecords,
-        leased: Callable[[GroupId, PartitionId, SharePartition], None],
+        leased: Callable[[GroupId, PartitionId, SubscribedPartition], None],
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._partitions = partitions
-        self._configs = configs
+        self._rules = rules
         self._wait_for_records = wait_for_records
         self._leased = leased
         self._changes: defaultdict[GroupId, int] = defaultdict(int)
         self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
 
     def became_ready(self, group: GroupId) -> None:
-        """Records of the group came back, or may be held again: whoever waits is to look."""
+        """Records came back, or may be held again: fetches that wait look again."""
         self._changes[group] += 1
         for waiting in self._waiting.get(group, ()):
             if not waiting.done():
@@ -122,12 +120,16 @@ class Fetching:
         self._changes.pop(group, None)
 
     async def fetch(
-        self, session: ShareSession, wanted: Sequence[PartitionId], wish: Wish, is_live: Callable[[], bool]
+        self,
+        group: GroupId,
+        member: MemberId,
+        wanted: Sequence[PartitionId],
+        wish: Wish,
+        is_live: Callable[[], bool],
     ) -> dict[PartitionId, Taken | PosthouseError]:
-        """Only partitions that have something to tell are in the result."""
+        """See `Subscriptions.fetch`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wish.seconds
-        group = session.group
         while True:
             changes = self._changes[group]
             harvest = await self._harvest(group, wanted, wish)
@@ -140,40 +142,40 @@ class Fetching:
                 continue
             if not is_live():
                 return {**harvest.errors}
-            taken = self._lease(session, harvest)
+            taken = self._lease(group, member, harvest)
             # Others may have been faster; then there is nothing, and time may be left.
             if taken or harvest.errors or not harvest.found or loop.time() >= deadline:
                 return taken | harvest.errors
 
     async def _harvest(self, group: GroupId, wanted: Sequence[PartitionId], wish: Wish) -> _Harvest:
         harvest = _Harvest(wish)
-        config = self._configs.get(group)
+        rules = self._rules(group)
         for partition in wanted:
             if harvest.is_full:
                 break
             try:
-                await self._search(group, partition, config, harvest)
+                await self._search(group, partition, rules, harvest)
             except PosthouseError as error:
                 harvest.errors[partition] = error
         return harvest
 
     async def _search(
-        self, group: GroupId, partition: PartitionId, config: GroupConfig, harvest: _Harvest
+        self, group: GroupId, partition: PartitionId, rules: SubscriptionRules, harvest: _Harvest
     ) -> None:
-        share = await self._partitions.opened(group, partition)
-        if share.expire(self._clock.monotonic(), config.terms):
+        subscribed = await self._partitions.opened(group, partition)
+        if subscribed.expire(self._clock.monotonic(), rules.terms):
             self.became_ready(group)
-        stable_only = config.share_isolation_level is Isolation.READ_COMMITTED
-        leases_left = config.terms.max_leases - share.leased
+        stable_only = rules.stable_only
+        leases_left = rules.terms.max_leases - subscribed.leased
         offset = 0
         while True:
             bounds = self._storage.bounds(partition)
-            share.trim(bounds.start)
+            subscribed.trim(bounds.start)
             end = bounds.stable if stable_only else bounds.end
-            offset = share.next_ready(offset)
+            offset = subscribed.next_ready(offset)
             if offset >= end or harvest.is_full or leases_left <= 0:
                 break
-            scattered = offset < share.progress.handed_out_to
+            scattered = offset < subscribed.progress.handed_out_to
             slice_ = await self._storage.read(
                 partition,
                 offset,
@@ -185,37 +187,39 @@ class Fetching:
             if stable_only:
                 is_aborted = aborted_in(self._storage.aborted(partition, offset, _BEYOND))
             before = offset
-            for following, found in found_in(share, slice_.data, offset, is_aborted, leases_left):
+            for following, found in found_in(subscribed, slice_.data, offset, is_aborted, leases_left):
                 offset = following
                 if found is not None:
-                    leases_left -= harvest.add(partition, share, found, leases_left)
+                    leases_left -= harvest.add(partition, subscribed, found, leases_left)
                 if harvest.is_full or leases_left <= 0:
                     break
             if offset == before:
                 break
-        self._partitions.changed(group, partition, share)
+        self._partitions.changed(group, partition, subscribed)
         harvest.ends.append((partition, end))
 
-    def _lease(self, session: ShareSession, harvest: _Harvest) -> dict[PartitionId, Taken | PosthouseError]:
+    def _lease(
+        self, group: GroupId, member: MemberId, harvest: _Harvest
+    ) -> dict[PartitionId, Taken | PosthouseError]:
         taken: dict[PartitionId, Taken | PosthouseError] = {}
         now = self._clock.monotonic()
-        terms = self._configs.get(session.group).terms
-        for partition, (share, batches) in harvest.found.items():
+        terms = self._rules(group).terms
+        for partition, (subscribed, batches) in harvest.found.items():
             offsets = [offset for found in batches for offset in found.offsets]
-            runs = share.acquire(offsets, session.member, now, terms, harvest.wish.run_size)
+            runs = subscribed.acquire(offsets, member, now, terms, harvest.wish.run_size)
             if not runs:
                 continue
             leased = {offset for run in runs for offset in range(run.first, run.last + 1)}
             data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
             taken[partition] = Taken(data, runs)
-            self._leased(session.group, partition, share)
+            self._leased(group, partition, subscribed)
         return taken
 
     async def _wait(
         self, group: GroupId, ends: Sequence[tuple[PartitionId, int]], missing: int, seconds: float
     ) -> bool:
         """Whether there may be more than before."""
-        stable_only = self._configs.get(group).share_isolation_level is Isolation.READ_COMMITTED
+        stable_only = self._rules(group).stable_only
         back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         arrival = asyncio.ensure_future(
             self._wait_for_records(ends, missing, seconds, stable_only=stable_only)

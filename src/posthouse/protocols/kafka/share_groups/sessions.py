@@ -1,12 +1,16 @@
-"""What members fetch from, remembered between their requests, so that they name only what changes."""
+"""Fetch sessions: the partitions that members fetch from, remembered between their requests."""
 
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
-from posthouse.model.errors import TooManyShareSessions, UnknownShareSession, WrongShareSessionEpoch
 from posthouse.model.ids import GroupId, MemberId, PartitionId
+from posthouse.protocols.kafka.share_groups.errors import (
+    TooManyShareSessions,
+    UnknownShareSession,
+    WrongShareSessionEpoch,
+)
 
 OPENING = 0
 CLOSING = -1
@@ -14,7 +18,7 @@ _LAST_EPOCH = 2**31 - 1
 _MOST = 10_000
 
 
-class Connection(Protocol):
+class MemberConnection(Protocol):
     """Over which a member speaks."""
 
     @property
@@ -24,7 +28,7 @@ class Connection(Protocol):
 class ShareSession:
     __slots__ = ("connection", "ends_at", "epoch", "group", "member", "partitions")
 
-    def __init__(self, group: GroupId, member: MemberId, connection: Connection) -> None:
+    def __init__(self, group: GroupId, member: MemberId, connection: MemberConnection) -> None:
         self.group = group
         self.member = member
         self.connection = connection
@@ -54,14 +58,17 @@ class ShareSessions:
     def __init__(self) -> None:
         self._sessions: dict[tuple[GroupId, MemberId], ShareSession] = {}
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     def __iter__(self) -> Iterator[ShareSession]:
         return iter(self._sessions.values())
 
-    def open(self, group: GroupId, member: MemberId, connection: Connection) -> ShareSession:
+    def open(self, group: GroupId, member: MemberId, connection: MemberConnection) -> ShareSession:
         """A new one, in the place of any that the member has.
 
         When there are too many, a connection that has several gives its oldest up, unless it is the one that
-        asks. So nobody keeps others out by opening many: those who fetch have one.
+        asks. So a client cannot keep others out by opening many: a member that fetches has one.
         """
         if len(self._sessions) >= _MOST and (group, member) not in self._sessions:
             self._make_room(connection)
@@ -69,7 +76,7 @@ class ShareSessions:
         session.epoch = 1
         return session
 
-    def _make_room(self, asking: Connection) -> None:
+    def _make_room(self, asking: MemberConnection) -> None:
         counts = Counter(session.connection for session in self)
         most, count = counts.most_common(1)[0]
         if count <= max(counts[asking], 1):
@@ -86,7 +93,9 @@ class ShareSessions:
             raise UnknownShareSession(f"{member!r} has no session in the group {group!r}")
         return session
 
-    def follow(self, group: GroupId, member: MemberId, epoch: int, connection: Connection) -> ShareSession:
+    def follow(
+        self, group: GroupId, member: MemberId, epoch: int, connection: MemberConnection
+    ) -> ShareSession:
         """The session, for the next of its requests."""
         session = self.get(group, member)
         if epoch != session.epoch:

@@ -1,4 +1,4 @@
-"""One partition as the queue of one share group: which records are ready, leased or settled.
+"""One partition of one subscription: which records are ready, leased or settled.
 
     ready ──acquire──► leased ──accept, reject, gone──► settled
       ▲                  │ │                               ▲
@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from posthouse.broker.queues.progress import Progress
-from posthouse.broker.shares.leases import Acknowledgement, Lease, Run, Terms, Verdict
+from posthouse.broker.progress.progress import Progress
+from posthouse.broker.subscriptions.leases import Acknowledgement, Lease, LeasedRun, LeaseTerms, Verdict
 from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId
 
 _SETTLING = frozenset((Verdict.GONE, Verdict.ACCEPT, Verdict.REJECT))
 
 
-class SharePartition:
+class SubscribedPartition:
     """Owned by the event loop. Invariant: at most one lease holds an offset, and it is not settled."""
 
     def __init__(self, progress: Progress) -> None:
@@ -68,8 +68,8 @@ class SharePartition:
         return list(islice(found, most))
 
     def acquire(
-        self, offsets: Iterable[int], member: MemberId, now: float, terms: Terms, run_size: int
-    ) -> list[Run]:
+        self, offsets: Iterable[int], member: MemberId, now: float, terms: LeaseTerms, run_size: int
+    ) -> list[LeasedRun]:
         """Lease what is ready of `offsets`, as many as the terms allow, in runs of up to `run_size`."""
         ready = self.ready(offsets)[: max(terms.max_leases - len(self._leases), 0)]
         if not ready:
@@ -81,7 +81,7 @@ class SharePartition:
             self.progress.handed_out_to = runs[-1].last + 1
         return runs
 
-    def _runs(self, offsets: Sequence[int], size: int) -> list[Run]:
+    def _runs(self, offsets: Sequence[int], size: int) -> list[LeasedRun]:
         """Neighbours that were delivered equally often."""
         runs = []
         first = last = offsets[0]
@@ -89,10 +89,10 @@ class SharePartition:
         for offset in offsets[1:]:
             count = self.progress.deliveries(offset)
             if offset != last + 1 or count != deliveries or 0 < size <= offset - first:
-                runs.append(Run(first, last, deliveries + 1))
+                runs.append(LeasedRun(first, last, deliveries + 1))
                 first, deliveries = offset, count
             last = offset
-        runs.append(Run(first, last, deliveries + 1))
+        runs.append(LeasedRun(first, last, deliveries + 1))
         return runs
 
     def _lease(self, first: int, last: int, member: MemberId, deadline: float) -> None:
@@ -102,12 +102,12 @@ class SharePartition:
             self._leases[offset] = lease
 
     def acknowledge(
-        self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: Terms
+        self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: LeaseTerms
     ) -> None:
         """All of them, or none; in the order of their offsets.
 
-        Raises NotLeased where the member does not hold one of the records. Those that the log has let go of
-        meanwhile are passed over.
+        Raises NotLeased where the member does not hold one of the records. Those that retention has
+        deleted meanwhile are passed over.
         """
         self.expire(now, terms)
         acknowledgements = [each for each in acknowledgements if each.last >= self.start]
@@ -120,7 +120,7 @@ class SharePartition:
         for each in acknowledgements:
             self._apply(member, each, now, terms)
 
-    def _apply(self, member: MemberId, said: Acknowledgement, now: float, terms: Terms) -> None:
+    def _apply(self, member: MemberId, said: Acknowledgement, now: float, terms: LeaseTerms) -> None:
         if len(said.verdicts) == 1 and said.verdicts[0] in _SETTLING:
             first = max(said.first, self.start)
             for offset in range(first, said.last + 1):
@@ -138,7 +138,7 @@ class SharePartition:
                 del self._leases[offset]
                 self.progress.settle(offset)
 
-    def expire(self, now: float, terms: Terms) -> bool:
+    def expire(self, now: float, terms: LeaseTerms) -> bool:
         """Take back what was held for too long; whether there was any."""
         before = len(self._leases)
         while self._deadlines and self._deadlines[0].deadline <= now:
@@ -150,14 +150,14 @@ class SharePartition:
             self._deadlines.clear()
         return len(self._leases) < before
 
-    def take_back(self, member: MemberId, terms: Terms, *, count: bool) -> bool:
+    def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
         """All that the member holds is ready at once. With `count`, it was a delivery like any other."""
         held = [offset for offset, lease in self._leases.items() if lease.member == member]
         for offset in held:
             self._give_back(offset, terms, count=count)
         return bool(held)
 
-    def _give_back(self, offset: int, terms: Terms, *, count: bool = True) -> None:
+    def _give_back(self, offset: int, terms: LeaseTerms, *, count: bool = True) -> None:
         if self._leases.pop(offset, None) is None:
             return
         if count and self.progress.came_back(offset) >= terms.max_deliveries:

@@ -1,6 +1,6 @@
 """Progress as storage keeps it: entries that are put, and read again."""
 
-from posthouse.broker.queues.progress import Progress, lane_of
+from posthouse.broker.progress.progress import Progress, lane_of
 from posthouse.storage.operations import Put
 
 QUEUE = b"q" * 16

@@ -2,10 +2,10 @@
 
 import pytest
 
-from posthouse.broker.shares import sessions as sessions_module
-from posthouse.broker.shares.sessions import ShareSessions
-from posthouse.model.errors import TooManyShareSessions
 from posthouse.model.ids import GroupId, MemberId
+from posthouse.protocols.kafka.share_groups import sessions as sessions_module
+from posthouse.protocols.kafka.share_groups.errors import TooManyShareSessions
+from posthouse.protocols.kafka.share_groups.sessions import ShareSessions
 
 GROUP = GroupId("g")
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.broker.queues.progress import CHUNK, Progress
-from tests.broker.queues.stored_progress import LANE, QUEUE, keep, reloaded
+from posthouse.broker.progress.progress import CHUNK, Progress
+from tests.broker.progress.stored_progress import LANE, QUEUE, keep, reloaded
 
 POSITIONS = st.integers(0, 3 * CHUNK)
 STEPS = st.lists(

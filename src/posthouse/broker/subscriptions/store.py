@@ -1,20 +1,20 @@
-"""What storage knows of share groups, besides their progress.
+"""What storage knows of subscriptions, besides their progress.
 
 Entries in `Space.SHARE_GROUPS`:
 
     key    topic id 16 bytes | group in UTF-8, to the end        value  version u8 = 1
 
-One with zeroes for the topic says that the group is there; the others, which topics it has progress in. The
-progress itself is in `Space.SHARE_PROGRESS`, see `queues/progress`: its queue id is a hash of the group and
-the topic (and of the number of 65,536 partitions in front, for the few topics that have more), its lane the
-partition.
+One with zeroes for the topic says that there is a subscription of that group; the others, which topics it has
+progress in. The progress itself is in `Space.SHARE_PROGRESS`, see `broker.progress`: its queue id is a hash
+of the group and the topic (and of the number of 65,536 partitions in front, for the few topics that have
+more), its lane the partition.
 """
 
 import struct
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.storage.operations import Put
@@ -39,7 +39,7 @@ def stored_groups(state: Mapping[bytes, bytes]) -> Iterator[tuple[GroupId, Topic
     """None for the topic: the group itself."""
     for key, value in state.items():
         if value != _VERSION:
-            raise DataDamaged(f"a share group of the unknown version {value.hex()}")
+            raise DataDamaged(f"a subscription of the unknown version {value.hex()}")
         topic = TopicId(key[:16])
         yield GroupId(key[16:].decode()), None if topic == _NO_TOPIC else topic
 

@@ -1,8 +1,8 @@
-"""The members of a share group: who reports, and which partitions each is told to read.
+"""The members of a share group: their heartbeats, and which partitions each is told to read.
 
-Every member may read every partition of the topics that it subscribes to: a record goes to whoever asks
-first, so that nothing has to be moved when members come and go. The group's epoch grows with each change of
-members, subscriptions or topics, and a member's follows with its next report.
+Every member may read every partition of the topics that it subscribes to: a record goes to the member that
+asks first, so nothing has to be moved when members come and go. The group's epoch grows with each change of
+members, subscriptions or topics, and a member's follows with its next heartbeat.
 
 A plain object: it is given the time and the topics.
 """
@@ -175,7 +175,7 @@ def _resolved(names: frozenset[str], find: Callable[[str], Topic | None]) -> Ass
 
 
 def check_beat(beat: ShareBeat) -> None:
-    """Raises where a report makes no sense, whoever sends it to whatever group."""
+    """Raises where a heartbeat makes no sense, whatever the group."""
     if not beat.member:
         raise BadRequest("a member must bring its id")
     if beat.epoch < LEAVING:

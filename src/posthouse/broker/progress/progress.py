@@ -1,10 +1,10 @@
 """Which positions of a lane are settled, and how often the others were delivered.
 
 Everything below the *floor* is settled. Above it, positions are kept in chunks of 4,096, and only chunks in
-which something happened: one old message that nobody settles costs one chunk, not a memory of all that was
+which something happened: one old message that stays unsettled costs one chunk, not a memory of all that was
 settled behind it.
 
-Storage has these entries in `Space.QUEUE_PROGRESS` (of share groups in `Space.SHARE_PROGRESS`), numbers
+Storage has these entries in `Space.QUEUE_PROGRESS` (of subscriptions in `Space.SHARE_PROGRESS`), numbers
 big-endian:
 
     key    queue id 16 bytes | lane u16               value  version u8 = 1 | floor i64 | handed out to i64
@@ -12,7 +12,8 @@ big-endian:
                                                              last each; deliveries: u16 in chunk, u16 count
                                                              each, to the end
 
-and those of the stash (see `stash`). Whoever stores one of them, stores all that have changed.
+and those of the stash (see `stash`). A commit that has one of them has all that
+have changed.
 
 Invariant: what storage has is never ahead of what was settled. A crash may bring back what was settled last,
 it never takes what was not.
@@ -22,8 +23,8 @@ from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
 
-from posthouse.broker.queues.stash import KEY_SIZE as STASH_KEY_SIZE
-from posthouse.broker.queues.stash import Stash, Stashed
+from posthouse.broker.progress.stash import KEY_SIZE as STASH_KEY_SIZE
+from posthouse.broker.progress.stash import Stash, Stashed
 from posthouse.model.errors import DataDamaged
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space

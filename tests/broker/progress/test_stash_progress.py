@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posthouse.broker.queues.progress import CHUNK, Progress
-from posthouse.broker.queues.stash import Stashed
+from posthouse.broker.progress.progress import CHUNK, Progress
+from posthouse.broker.progress.stash import Stashed
 from posthouse.model.ids import TopicId
-from tests.broker.queues.stored_progress import LANE, QUEUE, keep, reloaded
+from tests.broker.progress.stored_progress import LANE, QUEUE, keep, reloaded
 
 TOPIC = TopicId(b"t" * 16)
 

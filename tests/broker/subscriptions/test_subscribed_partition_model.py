@@ -7,9 +7,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from posthouse.broker.queues.progress import Progress
-from posthouse.broker.shares.leases import Acknowledgement, Terms, Verdict
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.progress.progress import Progress
+from posthouse.broker.subscriptions.leases import Acknowledgement, LeaseTerms, Verdict
+from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId
 from posthouse.storage.operations import Put
@@ -18,7 +18,7 @@ from posthouse.storage.spaces import Space
 QUEUE = b"q" * 16
 FIRST = 4090  # so that chunks of 4,096 are crossed
 MEMBERS = [MemberId(name) for name in "abc"]
-TERMS = Terms(lock_seconds=10.0, max_deliveries=3, max_leases=12)
+TERMS = LeaseTerms(lock_seconds=10.0, max_deliveries=3, max_leases=12)
 
 
 @dataclass
@@ -43,7 +43,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.model: dict[int, ModelRecord] = {}
         self.stored: dict[bytes, bytes] = {}
         self.stored_model: dict[int, ModelRecord] = {}
-        self.partition = SharePartition(Progress(QUEUE, 1, FIRST, space=Space.SHARE_PROGRESS))
+        self.partition = SubscribedPartition(Progress(QUEUE, 1, FIRST, space=Space.SHARE_PROGRESS))
         self.partition.progress.is_changed = True
         self.store()
         self.append(8)
@@ -219,7 +219,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for key, value in self.stored.items():
             progress.load(key, value)
         progress.loaded(self.start)
-        self.partition = SharePartition(progress)
+        self.partition = SubscribedPartition(progress)
         self.partition.trim(self.start)
 
     @invariant()

@@ -1,9 +1,9 @@
-"""Which records of stored batches a share group can be given."""
+"""Which records of stored batches a subscription can deliver."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.records.batch import BatchHeader, Readable, iter_headers
 from posthouse.records.record import body_of
 from posthouse.records.spans import iter_spans
@@ -26,7 +26,7 @@ def nothing_aborted(header: BatchHeader) -> bool:
 
 
 def aborted_in(transactions: Sequence[AbortedTransaction]) -> Aborted:
-    """Says of a batch whether it belongs to one of the transactions that were given up."""
+    """Says of a batch whether it belongs to one of these aborted transactions."""
 
     def is_aborted(header: BatchHeader) -> bool:
         return header.is_transactional and any(
@@ -39,7 +39,7 @@ def aborted_in(transactions: Sequence[AbortedTransaction]) -> Aborted:
 
 
 def found_in(
-    partition: SharePartition,
+    partition: SubscribedPartition,
     data: Readable,
     position: int,
     is_aborted: Aborted = nothing_aborted,
@@ -47,8 +47,8 @@ def found_in(
 ) -> Iterator[tuple[int, Found | None]]:
     """Each batch of `data`, which was read from `position`: where the next begins, and what can be had.
 
-    Of one batch that is `most` records at most. What is not there for the group is passed over for good:
-    markers, gaps, aborted records.
+    Of one batch that is `most` records at most. What is never delivered is passed over for good: markers,
+    gaps, aborted records.
     """
     view = memoryview(data)
     for at, header in iter_headers(data):
@@ -78,7 +78,7 @@ def _present(batch: Readable, header: BatchHeader, first: int) -> list[int]:
     return [offset for offset in offsets if offset >= first]
 
 
-def _pass_over_gaps(partition: SharePartition, present: Sequence[int], first: int, end: int) -> None:
+def _pass_over_gaps(partition: SubscribedPartition, present: Sequence[int], first: int, end: int) -> None:
     for offset in present:
         partition.pass_over(first, offset)
         first = offset + 1

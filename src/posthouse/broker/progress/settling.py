@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from posthouse.broker.queues.progress import Progress
+from posthouse.broker.progress.progress import Progress
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation
@@ -19,7 +19,7 @@ _SECONDS = 0.02
 
 
 class Progressing(Protocol):
-    """A lane of a queue, or a partition of a share group."""
+    """A lane of a queue, or a partition of a subscription."""
 
     @property
     def progress(self) -> Progress: ...

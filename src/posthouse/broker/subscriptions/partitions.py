@@ -1,13 +1,13 @@
-"""The partitions that share groups read: their progress from and to storage, and where new ones begin."""
+"""The partitions of subscriptions: their progress from and to storage, and where new ones begin."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from posthouse.broker.groups.configs import GroupConfigs
-from posthouse.broker.queues.progress import Progress, lane_of
-from posthouse.broker.queues.settling import Settling
-from posthouse.broker.shares import store
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.progress.progress import Progress, lane_of
+from posthouse.broker.progress.settling import Settling
+from posthouse.broker.subscriptions import store
+from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.broker.subscriptions.rules import RulesOf
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
@@ -16,16 +16,16 @@ from posthouse.storage.operations import Operation, Put
 from posthouse.storage.spaces import Space
 
 
-class SharePartitions:
+class SubscribedPartitions:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, clock: Clock, configs: GroupConfigs) -> None:
+    def __init__(self, storage: Storage, clock: Clock, rules: RulesOf) -> None:
         self._storage = storage
         self._clock = clock
-        self._configs = configs
+        self._rules = rules
         self._settling = Settling(storage)
-        self._groups: dict[GroupId, dict[PartitionId, SharePartition]] = {}
-        self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SharePartition]] = {}
+        self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
+        self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
 
     def load(self) -> None:
         lanes: dict[tuple[bytes, int], tuple[GroupId, PartitionId]] = {}
@@ -50,7 +50,7 @@ class SharePartitions:
             found[place].load(key, value)
         for (group, partition), progress in found.items():
             progress.loaded(self._storage.bounds(partition).start)
-            self._groups.setdefault(group, {})[partition] = SharePartition(progress)
+            self._groups.setdefault(group, {})[partition] = SubscribedPartition(progress)
         if leftovers:
             self._storage.commit(leftovers)
 
@@ -60,14 +60,14 @@ class SharePartitions:
     def groups(self) -> list[GroupId]:
         return list(self._groups)
 
-    def of(self, group: GroupId) -> Mapping[PartitionId, SharePartition]:
+    def of(self, group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
         """Those that the group has begun to read."""
         found = self._groups.get(group)
         if found is None:
-            raise UnknownGroup(f"there is no share group {group!r}")
+            raise UnknownGroup(f"there is no subscription {group!r}")
         return found
 
-    def find(self, group: GroupId, partition: PartitionId) -> SharePartition | None:
+    def find(self, group: GroupId, partition: PartitionId) -> SubscribedPartition | None:
         return self._groups.get(group, {}).get(partition)
 
     async def add_group(self, group: GroupId) -> None:
@@ -79,7 +79,7 @@ class SharePartitions:
             self._groups.pop(group, None)
             raise
 
-    async def opened(self, group: GroupId, partition: PartitionId) -> SharePartition:
+    async def opened(self, group: GroupId, partition: PartitionId) -> SubscribedPartition:
         """Where the group begins is stored first: records that arrive from now on are for it."""
         known = self.of(group).get(partition)
         if known is not None:
@@ -90,51 +90,53 @@ class SharePartitions:
             opening.add_done_callback(lambda done: self._opened(group, partition, done))
         return await asyncio.shield(opening)
 
-    def _opened(self, group: GroupId, partition: PartitionId, done: asyncio.Task[SharePartition]) -> None:
+    def _opened(
+        self, group: GroupId, partition: PartitionId, done: asyncio.Task[SubscribedPartition]
+    ) -> None:
         del self._opening[group, partition]
         if not done.cancelled():
-            done.exception()  # whoever waits is told; it may be that nobody does
+            done.exception()  # raised where it is awaited, which may be nowhere
 
-    async def _open(self, group: GroupId, partition: PartitionId) -> SharePartition:
+    async def _open(self, group: GroupId, partition: PartitionId) -> SubscribedPartition:
         progress = store.new_progress(group, partition, await self._beginning(group, partition))
         await self._storage.commit([store.put_group(group, partition.topic), *progress.puts()])
         return self._take(group, partition, progress)
 
-    def _take(self, group: GroupId, partition: PartitionId, progress: Progress) -> SharePartition:
+    def _take(self, group: GroupId, partition: PartitionId, progress: Progress) -> SubscribedPartition:
         groups = self._groups.get(group)
         if groups is None or partition.topic not in self._storage.topics:
             self._storage.commit([store.drop_group(group, partition.topic), *progress.removals()])
-            raise UnknownGroup(f"the share group {group!r} has just been deleted")
-        known = groups[partition] = SharePartition(progress)
+            raise UnknownGroup(f"the subscription {group!r} has just been deleted")
+        known = groups[partition] = SubscribedPartition(progress)
         return known
 
     async def _beginning(self, group: GroupId, partition: PartitionId) -> int:
-        reset = self._configs.get(group).share_auto_offset_reset
+        rules = self._rules(group)
         bounds = self._storage.bounds(partition)
-        if reset.is_latest:
+        if rules.begins_at_end:
             return bounds.end
-        if reset.ago_ms is None:
+        if rules.begins_ago_ms is None:
             return bounds.start
-        found = await self._storage.find_timestamp(partition, self._clock.now_ms() - reset.ago_ms)
+        found = await self._storage.find_timestamp(partition, self._clock.now_ms() - rules.begins_ago_ms)
         return bounds.end if found is None else found.offset
 
-    def changed(self, group: GroupId, partition: PartitionId, share: SharePartition) -> None:
+    def changed(self, group: GroupId, partition: PartitionId, subscribed: SubscribedPartition) -> None:
         """Stored in a moment; if it is lost, records come again."""
-        if share.progress.is_changed and self.find(group, partition) is share:
-            self._settling.changed(share)
+        if subscribed.progress.is_changed and self.find(group, partition) is subscribed:
+            self._settling.changed(subscribed)
 
-    async def store(self, shares: Iterable[SharePartition]) -> None:
+    async def store(self, partitions: Iterable[SubscribedPartition]) -> None:
         """Stored when this returns."""
-        changed = [share for share in shares if share.progress.is_changed]
-        puts = [put for share in changed for put in share.progress.puts()]
+        changed = [subscribed for subscribed in partitions if subscribed.progress.is_changed]
+        puts = [put for subscribed in changed for put in subscribed.progress.puts()]
         if not puts:
             return
         try:
             await self._storage.commit(puts)
         except PosthouseError:
-            for share in changed:
-                share.progress.not_stored()
-                self._settling.changed(share)
+            for subscribed in changed:
+                subscribed.progress.not_stored()
+                self._settling.changed(subscribed)
             raise
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
@@ -170,18 +172,18 @@ class SharePartitions:
         await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])
 
     def _removals(
-        self, of_group: Mapping[PartitionId, SharePartition], partitions: Sequence[PartitionId]
+        self, of_group: Mapping[PartitionId, SubscribedPartition], partitions: Sequence[PartitionId]
     ) -> list[Put]:
         removals = []
         for partition in partitions:
-            share = of_group.get(partition)
-            if share is not None:
-                self._settling.forget(share)
-                removals += share.progress.removals()
+            subscribed = of_group.get(partition)
+            if subscribed is not None:
+                self._settling.forget(subscribed)
+                removals += subscribed.progress.removals()
         return removals
 
     async def close(self) -> None:
         for opening in list(self._opening.values()):
             opening.cancel()
-        shares = [share for of_group in self._groups.values() for share in of_group.values()]
-        await self._settling.close(share for share in shares if share.progress.is_changed)
+        partitions = [subscribed for of_group in self._groups.values() for subscribed in of_group.values()]
+        await self._settling.close(subscribed for subscribed in partitions if subscribed.progress.is_changed)

@@ -1,4 +1,4 @@
-"""What is said about leased records, and what is leased."""
+"""Leases of records, and what their holders say about them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class Verdict(Enum):
     """There is no such record."""
     ACCEPT = auto()
     RELEASE = auto()
-    """Somebody else may try."""
+    """Another member may try."""
     REJECT = auto()
-    """Nobody should try again."""
+    """It is not delivered again."""
     RENEW = auto()
     """It is still being worked on."""
 
@@ -37,7 +37,7 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LeasedRun:
     """Records `first` to `last`, leased together. `deliveries` counts this one too."""
 
     first: int
@@ -64,9 +64,10 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Under which records are leased."""
+class LeaseTerms:
+    """How records are leased."""
 
     lock_seconds: float
     max_deliveries: int
     max_leases: int
+    """Of one partition."""

@@ -1,9 +1,9 @@
 """What a share group finds in stored batches."""
 
-from posthouse.broker.queues.progress import Progress
-from posthouse.broker.shares.batches import aborted_in, found_in
-from posthouse.broker.shares.leases import Acknowledgement, Terms, Verdict
-from posthouse.broker.shares.partition import SharePartition
+from posthouse.broker.progress.progress import Progress
+from posthouse.broker.subscriptions.batches import aborted_in, found_in
+from posthouse.broker.subscriptions.leases import Acknowledgement, LeaseTerms, Verdict
+from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.ids import MemberId
 from posthouse.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header, stamp
 from posthouse.records.builder import BatchBuilder
@@ -11,7 +11,7 @@ from posthouse.records.record import body_of
 from posthouse.records.spans import emptied, iter_spans, with_records
 from posthouse.storage.producers import AbortedTransaction
 
-TERMS = Terms(lock_seconds=30, max_deliveries=5, max_leases=100)
+TERMS = LeaseTerms(lock_seconds=30, max_deliveries=5, max_leases=100)
 ME = MemberId("me")
 
 
@@ -37,11 +37,11 @@ def compacted(first: int, count: int, kept: set[int]) -> bytes:
     return with_records(header, body, spans)
 
 
-def partition(floor: int = 0) -> SharePartition:
-    return SharePartition(Progress(b"q" * 16, 0, floor))
+def partition(floor: int = 0) -> SubscribedPartition:
+    return SubscribedPartition(Progress(b"q" * 16, 0, floor))
 
 
-def offsets(share: SharePartition, data: bytes, position: int = 0) -> list[int]:
+def offsets(share: SubscribedPartition, data: bytes, position: int = 0) -> list[int]:
     return [offset for _, found in found_in(share, data, position) if found for offset in found.offsets]
 
 

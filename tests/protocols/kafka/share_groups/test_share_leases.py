@@ -9,16 +9,18 @@ import pytest
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
-from posthouse.broker.shares.fetching import Taken, Wish
-from posthouse.broker.shares.group import ShareBeat
-from posthouse.broker.shares.leases import Acknowledgement, Run, Verdict
-from posthouse.broker.shares.sessions import ShareSession
-from posthouse.broker.shares.store import lane_of
+from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Verdict
+from posthouse.broker.subscriptions.store import lane_of
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import NotLeased, PosthouseError, StorageFull, UnknownShareSession
+from posthouse.model.errors import NotLeased, PosthouseError, StorageFull
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.model.topics import Topic
+from posthouse.protocols.kafka.share_groups.errors import UnknownShareSession
+from posthouse.protocols.kafka.share_groups.group import ShareBeat
+from posthouse.protocols.kafka.share_groups.sessions import ShareSession
+from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Settings
 from posthouse.storage.memory.engine import MemoryStorage
@@ -49,7 +51,15 @@ class Rig:
         self.clock = ManualClock()
         self.storage = FillingStorage(self.clock)
         self.broker = Broker(self.storage, Settings(memory=True), self.clock)
-        self.shares = self.broker.shares
+        self.subscriptions = self.broker.subscriptions
+        self.groups = ShareGroups(
+            self.subscriptions,
+            self.broker.group_configs,
+            find_topic=self.broker.topics.find,
+            monotonic=self.broker.monotonic,
+            is_other_group=self.broker.groups.__contains__,
+            max_size=self.broker.settings.group_max_size,
+        )
 
     async def start(self) -> None:
         await self.broker.start()
@@ -57,7 +67,7 @@ class Rig:
         assert isinstance(topic, Topic)
         self.topic = topic
         self.partition = topic.partition(0)
-        await self.shares.configs.replace(GROUP, {"share.auto.offset.reset": "earliest"})
+        await self.broker.group_configs.replace(GROUP, {"share.auto.offset.reset": "earliest"})
 
     async def produce(self, *values: bytes) -> None:
         builder = BatchBuilder()
@@ -68,21 +78,25 @@ class Rig:
         appending.results(await appending.future)
 
     async def join(self, name: str = "m", line: Line | None = None) -> ShareSession:
-        await self.shares.beat(GROUP, ShareBeat(member=MemberId(name), epoch=0, topics=frozenset(["t"])))
-        return self.shares.open_session(GROUP, MemberId(name), line or Line())
+        await self.groups.beat(GROUP, ShareBeat(member=MemberId(name), epoch=0, topics=frozenset(["t"])))
+        return self.groups.open_session(GROUP, MemberId(name), line or Line())
 
-    async def take(self, session: ShareSession, wish: Wish = WISH) -> list[Run]:
-        taken = (await self.shares.fetch(session, [self.partition], wish)).get(self.partition)
+    async def take(self, session: ShareSession, wish: Wish = WISH) -> list[LeasedRun]:
+        taken = (await self.groups.fetch(session, [self.partition], wish)).get(self.partition)
         if taken is None:
             return []
         assert isinstance(taken, Taken)
         return taken.runs
 
+    async def tick(self) -> None:
+        self.groups.tick()
+        await self.subscriptions.tick()
+
     async def say(
         self, session: ShareSession, first: int, last: int, verdict: Verdict
     ) -> PosthouseError | None:
         said = {self.partition: [Acknowledgement(first, last, [verdict])]}
-        return (await self.shares.acknowledge(GROUP, session.member, said))[self.partition]
+        return (await self.subscriptions.acknowledge(GROUP, session.member, said))[self.partition]
 
 
 @pytest.fixture
@@ -96,12 +110,12 @@ async def rig() -> AsyncIterator[Rig]:
 async def test_a_lease_ends_with_its_time(rig: Rig) -> None:
     first, second = await rig.join("a"), await rig.join("b")
     await rig.produce(b"x", b"y")
-    assert await rig.take(first) == [Run(0, 1, 1)]
+    assert await rig.take(first) == [LeasedRun(0, 1, 1)]
     rig.clock.advance(29.9)
     assert await rig.take(second) == []
     assert await rig.say(first, 0, 0, Verdict.ACCEPT) is None
     rig.clock.advance(0.2)
-    assert await rig.take(second) == [Run(1, 1, 2)]
+    assert await rig.take(second) == [LeasedRun(1, 1, 2)]
     assert await rig.say(first, 1, 1, Verdict.ACCEPT) is not None
     assert await rig.say(second, 1, 1, Verdict.ACCEPT) is None
 
@@ -110,42 +124,42 @@ async def test_a_member_with_no_room_for_bytes_gets_none(rig: Rig) -> None:
     session = await rig.join()
     await rig.produce(b"x")
     assert await rig.take(session, Wish(max_bytes=0, max_records=10)) == []
-    assert await rig.take(session, Wish(max_bytes=1, max_records=10)) == [Run(0, 0, 1)]
+    assert await rig.take(session, Wish(max_bytes=1, max_records=10)) == [LeasedRun(0, 0, 1)]
 
 
 async def test_a_silent_member_is_out_and_its_leases_come_back(rig: Rig) -> None:
-    await rig.shares.configs.replace(
+    await rig.broker.group_configs.replace(
         GROUP, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
     )
     silent, other = await rig.join("a"), await rig.join("b")
     await rig.produce(b"x")
-    assert await rig.take(silent) == [Run(0, 0, 1)]
+    assert await rig.take(silent) == [LeasedRun(0, 0, 1)]
     rig.clock.advance(44)
-    await rig.shares.beat(GROUP, ShareBeat(member=MemberId("b"), epoch=other_epoch(rig, "b")))
+    await rig.groups.beat(GROUP, ShareBeat(member=MemberId("b"), epoch=other_epoch(rig, "b")))
     rig.clock.advance(2)
-    await rig.shares.tick()
-    assert [member.id for member in rig.shares.get(GROUP)] == ["b"]
-    assert await rig.take(other) == [Run(0, 0, 2)]
+    await rig.tick()
+    assert [member.id for member in rig.groups.get(GROUP)] == ["b"]
+    assert await rig.take(other) == [LeasedRun(0, 0, 2)]
     with pytest.raises(UnknownShareSession):
-        rig.shares.sessions.follow(GROUP, MemberId("a"), 1, Line())
+        rig.groups.sessions.follow(GROUP, MemberId("a"), 1, Line())
 
 
 def other_epoch(rig: Rig, name: str) -> int:
-    return next(member.epoch for member in rig.shares.get(GROUP) if member.id == name)
+    return next(member.epoch for member in rig.groups.get(GROUP) if member.id == name)
 
 
 async def test_a_connection_that_ends_while_it_waits_gets_nothing(rig: Rig) -> None:
     line = Line()
     session, other = await rig.join("a", line), await rig.join("b")
     waiting = asyncio.ensure_future(
-        rig.shares.fetch(session, [rig.partition], Wish(max_bytes=1000, max_records=10, seconds=30))
+        rig.groups.fetch(session, [rig.partition], Wish(max_bytes=1000, max_records=10, seconds=30))
     )
     await asyncio.sleep(0.01)
     line.is_open = False
-    await rig.shares.tick()
+    await rig.tick()
     await rig.produce(b"x")
     assert await waiting == {}
-    assert await rig.take(other) == [Run(0, 0, 1)]
+    assert await rig.take(other) == [LeasedRun(0, 0, 1)]
 
 
 async def test_many_who_wait_each_get_something_once(rig: Rig) -> None:
@@ -170,45 +184,45 @@ async def test_an_acknowledgement_that_cannot_be_stored_is_told_and_stored_later
     assert isinstance(await rig.say(session, 0, 0, Verdict.ACCEPT), StorageFull)
     rig.storage.full = False
     assert await rig.say(session, 1, 1, Verdict.ACCEPT) is None
-    progress = rig.shares.progress(GROUP)[rig.partition].progress
+    progress = rig.subscriptions.progress(GROUP)[rig.partition].progress
     assert (progress.floor, progress.is_changed) == (2, False)
 
 
 async def test_whoever_shares_a_partition_reads_it(rig: Rig) -> None:
-    assert not rig.shares.is_read(rig.partition)
+    assert not rig.subscriptions.is_read(rig.partition)
     await rig.take(await rig.join())
-    assert rig.shares.is_read(rig.partition)
+    assert rig.subscriptions.is_read(rig.partition)
 
 
 async def test_a_group_that_cannot_be_stored_is_not_there(rig: Rig) -> None:
     rig.storage.full = True
     with pytest.raises(StorageFull):
         await rig.join()
-    assert GROUP not in rig.shares
+    assert GROUP not in rig.subscriptions
     rig.storage.full = False
     await rig.produce(b"x")
-    assert await rig.take(await rig.join()) == [Run(0, 0, 1)]
+    assert await rig.take(await rig.join()) == [LeasedRun(0, 0, 1)]
 
 
 async def test_a_group_can_forbid_to_hold_records_for_longer(rig: Rig) -> None:
     own = {"share.auto.offset.reset": "earliest", "share.renew.acknowledge.enable": "false"}
-    await rig.shares.configs.replace(GROUP, own)
+    await rig.broker.group_configs.replace(GROUP, own)
     member = await rig.join()
     await rig.produce(b"x")
-    assert await rig.take(member) == [Run(0, 0, 1)]
+    assert await rig.take(member) == [LeasedRun(0, 0, 1)]
     assert isinstance(await rig.say(member, 0, 0, Verdict.RENEW), NotLeased)
-    await rig.shares.configs.replace(GROUP, {})
+    await rig.broker.group_configs.replace(GROUP, {})
     assert await rig.say(member, 0, 0, Verdict.RENEW) is None
 
 
 async def test_assignments_have_a_least_interval(rig: Rig) -> None:
-    await rig.shares.configs.replace(GROUP, {"share.assignment.interval.ms": "5000"})
+    await rig.broker.group_configs.replace(GROUP, {"share.assignment.interval.ms": "5000"})
     await rig.join("a")
     [grown] = [await rig.broker.create_partitions("t", 2)]
 
     async def assigned() -> int:
         beat = ShareBeat(member=MemberId("a"), epoch=other_epoch(rig, "a"))
-        answer = await rig.shares.beat(GROUP, beat)
+        answer = await rig.groups.beat(GROUP, beat)
         return 0 if answer.assignment is None else answer.assignment[grown.id]
 
     rig.clock.advance(4.9)

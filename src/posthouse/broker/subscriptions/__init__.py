@@ -1,0 +1,1 @@
+"""Subscriptions: partitions whose records are leased to consumers one by one, and settled in any order."""

@@ -1,0 +1,196 @@
+"""The subscriptions of a broker: records of partitions, leased to members and settled one by one.
+
+A subscription has the name of a group. Its members are known by an id that a protocol gives them, and only
+while they hold leases: who is a member, and for how long, is the protocol's business. Subscriptions and their
+progress are stored; leases are not.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
+from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
+from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.broker.subscriptions.partitions import SubscribedPartitions
+from posthouse.broker.subscriptions.rules import RulesOf
+from posthouse.model.clock import Clock
+from posthouse.model.errors import NotLeased, PosthouseError, UnknownPartition
+from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.storage.contract import Storage
+
+_CHECK_SECONDS = 0.1
+"""How often leases that are over are looked for."""
+
+
+class Subscriptions:
+    """Owned by the event loop."""
+
+    def __init__(
+        self, storage: Storage, clock: Clock, rules: RulesOf, wait_for_records: WaitForRecords
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._rules = rules
+        self._partitions = SubscribedPartitions(storage, clock, rules)
+        self._fetching = Fetching(storage, clock, self._partitions, rules, wait_for_records, self._leased)
+        self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
+        self._opening: set[asyncio.Task[object]] = set()
+        self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
+        self.is_closed = False
+        """No more leases; acknowledgements are still taken, and no member counts as lost."""
+
+    def load(self) -> None:
+        self._partitions.load()
+        self._timer.start()
+
+    def stop_leasing(self) -> None:
+        self.is_closed = True
+
+    async def close(self) -> None:
+        self.stop_leasing()
+        await self._timer.stop()
+        for opening in self._opening:
+            opening.cancel()
+        await self._partitions.close()
+
+    def __contains__(self, group: GroupId) -> bool:
+        return group in self._partitions
+
+    def __iter__(self) -> Iterator[GroupId]:
+        return iter(self._partitions.groups())
+
+    def is_read(self, partition: PartitionId) -> bool:
+        """Whether any subscription has progress there."""
+        return any(self._partitions.find(group, partition) is not None for group in self)
+
+    async def create(self, group: GroupId) -> None:
+        """Known at once, and stored when this returns. Nothing happens where it is there already."""
+        if group not in self._partitions:
+            await self._partitions.add_group(group)
+
+    def open(self, group: GroupId, partitions: Iterable[PartitionId]) -> None:
+        """A subscription begins where a partition ends now, not where it ends at the first fetch."""
+        known = self._partitions.of(group)
+        for partition in partitions:
+            if partition not in known:
+                opening: asyncio.Task[object] = asyncio.create_task(self._opened(group, partition))
+                self._opening.add(opening)
+                opening.add_done_callback(self._opening.discard)
+
+    async def _opened(self, group: GroupId, partition: PartitionId) -> None:
+        try:
+            await self._partitions.opened(group, partition)
+        except PosthouseError:
+            return  # the fetch that needs it tries again, and raises
+
+    # Leases
+
+    async def fetch(
+        self,
+        group: GroupId,
+        member: MemberId,
+        wanted: Sequence[PartitionId],
+        wish: Wish,
+        is_live: Callable[[], bool],
+    ) -> dict[PartitionId, Taken | PosthouseError]:
+        """Lease records to the member. Only partitions with records or an error are in the result.
+
+        `is_live` says whether the member may still be answered when records have been found.
+        """
+        return await self._fetching.fetch(
+            group, member, wanted, wish, lambda: not self.is_closed and is_live()
+        )
+
+    async def acknowledge(
+        self,
+        group: GroupId,
+        member: MemberId,
+        said: Mapping[PartitionId, Sequence[Acknowledgement]],
+    ) -> dict[PartitionId, PosthouseError | None]:
+        """Settle, release or extend leases. All that is valid is stored when this returns.
+
+        For each partition None, or what is wrong.
+        """
+        rules = self._rules(group)
+        now = self._clock.monotonic()
+        results: dict[PartitionId, PosthouseError | None] = {}
+        settled: dict[PartitionId, SubscribedPartition] = {}
+        for partition, acknowledgements in said.items():
+            subscribed = self._partitions.find(group, partition)
+            try:
+                if subscribed is None:
+                    raise UnknownPartition(f"the group {group!r} reads nothing from {partition}")
+                if not rules.may_renew and any(Verdict.RENEW in each.verdicts for each in acknowledgements):
+                    raise NotLeased(f"in the group {group!r} records cannot be held for longer")
+                subscribed.trim(self._storage.bounds(partition).start)
+                subscribed.acknowledge(member, acknowledgements, now, rules.terms)
+                results[partition] = None
+                settled[partition] = subscribed
+            except PosthouseError as error:
+                results[partition] = error
+        if settled:
+            self._fetching.became_ready(group)
+            try:
+                await self._partitions.store(settled.values())
+            except PosthouseError as error:
+                results |= dict.fromkeys(settled, error)
+        return results
+
+    def release(self, group: GroupId, member: MemberId, *, count: bool) -> None:
+        """All that the member holds is ready at once. Without `count`, as if it had not been delivered."""
+        terms = self._rules(group).terms
+        for subscribed, (owner, partition) in self._leasing.items():
+            if owner == group and subscribed.take_back(member, terms, count=count):
+                self._came_back(group, partition, subscribed)
+
+    async def tick(self) -> None:
+        """Take back what is held for too long."""
+        if self.is_closed:
+            return
+        now = self._clock.monotonic()
+        for subscribed, (group, partition) in list(self._leasing.items()):
+            if not subscribed.leased:
+                del self._leasing[subscribed]
+            elif subscribed.expire(now, self._rules(group).terms):
+                self._came_back(group, partition, subscribed)
+
+    def _leased(self, group: GroupId, partition: PartitionId, subscribed: SubscribedPartition) -> None:
+        self._leasing[subscribed] = (group, partition)
+
+    def _came_back(self, group: GroupId, partition: PartitionId, subscribed: SubscribedPartition) -> None:
+        self._partitions.changed(group, partition, subscribed)
+        self._fetching.became_ready(group)
+
+    # Progress
+
+    def progress(self, group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
+        """Every partition that has progress; none for a subscription that does not exist (yet)."""
+        if group not in self._partitions:
+            return {}
+        found: dict[PartitionId, SubscribedPartition] = {}
+        for partition, subscribed in self._partitions.of(group).items():
+            try:
+                subscribed.trim(self._storage.bounds(partition).start)
+            except UnknownPartition:
+                continue  # its topic has just been deleted; `forget_topics` follows
+            found[partition] = subscribed
+        return found
+
+    async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
+        """Begin anew at these offsets, whatever was settled or is leased."""
+        await self._partitions.move(group, offsets)
+
+    async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
+        """Begin there as if for the first time. False where it never did."""
+        return await self._partitions.forget_topic(group, topic)
+
+    async def forget_topics(self, topics: Sequence[TopicId]) -> None:
+        for group in self:
+            for topic in topics:
+                await self._partitions.forget_topic(group, topic)
+            self._fetching.became_ready(group)
+
+    async def delete(self, group: GroupId) -> None:
+        self._fetching.forget(group)
+        await self._partitions.forget_group(group)
