@@ -1,6 +1,7 @@
 """References: written with what they refer to, or not at all."""
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,14 +99,31 @@ async def test_what_is_refused_leaves_nothing(storage: Storage) -> None:
     fine, odd = append(records, b"a"), idempotent(records, 5, b"b")
     await storage.commit([idempotent(records, 0, b"x")])
     with pytest.raises(OperationRefused) as refused:
-        storage.commit([fine, odd, Refer(log, [run_of(fine, 0, 1)])])
+        await storage.commit([fine, odd, Refer(log, [run_of(fine, 0, 1)])])
     assert isinstance(refused.value.reason, OutOfOrderSequence)
+    assert refused.value.operation is odd
     made = append(records, b"a")
     with pytest.raises(UnknownPartition):
         storage.commit([made, Refer(PartitionId(records.topic, 9), [run_of(made, 0, 1)])])
     assert storage.bounds(records).end == 1
     assert storage.bounds(log).end == 0
     assert made.base_offset == -1
+
+
+async def test_what_is_refused_and_not_required_leaves_the_rest(storage: Storage) -> None:
+    records, log = await partitions_in(storage)
+    await storage.commit([idempotent(records, 0, b"x")])
+    fine, odd = append(records, b"a"), replace(idempotent(records, 5, b"b"), required=False)
+    refer = Refer(log, [run_of(odd, 0, 1), run_of(fine, 0, 1)])
+    [refused, *others] = await storage.commit([odd, fine, refer, Put(Space.OFFSETS, b"key", b"value")])
+    assert isinstance(refused.refusal, OutOfOrderSequence)
+    assert (refused.base_offset, odd.base_offset) == (-1, -1)
+    assert others == [Outcome(1, 0), Outcome(0, 0), Outcome(-1, -1)]
+    assert await read_all(storage, records) == {0: b"x", 1: b"a"}
+    assert await references_in(storage, log) == [(0, Reference(records, 1, 1, NEVER, 10))]
+    [refused, _] = await storage.commit([odd, Refer(log, [run_of(odd, 0, 1)])])
+    assert isinstance(refused.refusal, OutOfOrderSequence), "also where nothing is left to be done"
+    assert storage.bounds(log).end == 1
 
 
 async def test_a_log_that_begins_in_the_middle_of_a_batch(storage: Storage) -> None:

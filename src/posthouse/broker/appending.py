@@ -13,7 +13,7 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append, Operation, Run
-from posthouse.storage.outcomes import OperationRefused, Outcome
+from posthouse.storage.outcomes import Outcome
 
 
 class Opened(NamedTuple):
@@ -96,21 +96,21 @@ class Appending:
         self._results.append(error)
 
     def commit(self, storage: Storage) -> None:
-        while self._appends:
-            operations: list[Operation] = [*self._appends, *self.together]
-            if self.admission is not None:
-                operations += self.admission.puts()
-            try:
-                self.future = storage.commit(operations)
-                if self.referred is not None:
-                    self.future.add_done_callback(self._committed)
-            except OperationRefused as refusal:
-                self._drop(self._appends.index(refusal.operation), refusal.reason)
-            except PosthouseError as error:
-                while self._appends:
-                    self._drop(0, error)
-            else:
-                return
+        if not self._appends:
+            return
+        operations: list[Operation] = [*self._appends, *self.together]
+        if self.admission is not None:
+            operations += self.admission.puts()
+        try:
+            self.future = storage.commit(operations)
+        except PosthouseError as error:
+            for position in self._positions:
+                self._results[position] = error
+            self._appends.clear()
+            self._positions.clear()
+        else:
+            if self.referred is not None:
+                self.future.add_done_callback(self._committed)
 
     def _committed(self, done: asyncio.Future[list[Outcome]]) -> None:
         """Queues hear of it in the order of commits, and even if nobody asks for the results."""
@@ -122,10 +122,6 @@ class Appending:
         if referred is not None:
             referred()
 
-    def _drop(self, number: int, error: PosthouseError) -> None:
-        del self._appends[number]
-        self._results[self._positions.pop(number)] = error
-
     def results(self, outcomes: list[Outcome]) -> list[Appended | PosthouseError]:
         """One entry per batch, in order: where it went, or why it was refused."""
         if outcomes and self.admission is not None:
@@ -135,6 +131,9 @@ class Appending:
         results = self._results
         arrived = self._long_poll.arrived
         for position, append, outcome in zip(self._positions, self._appends, outcomes, strict=False):
+            if outcome.refusal is not None:
+                results[position] = outcome.refusal
+                continue
             appended = results[position]
             assert isinstance(appended, Appended)
             appended.base_offset = outcome.base_offset

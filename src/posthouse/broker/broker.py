@@ -190,7 +190,7 @@ class Broker:
         sources = self.namespaces.sources
         for produced in batches:
             try:
-                append, append_time = self._checked(produced)
+                append, append_time = self._checked(produced, required=False)
                 if append.header.producer_id >= 0:
                     self._admit(append, writer, appending)
                 if several:
@@ -232,7 +232,7 @@ class Broker:
         """All of it in one commit; raises where one of the batches must not be appended."""
         appends = []
         for produced in batches:
-            append, _ = self._checked(produced)
+            append, _ = self._checked(produced, required=True)
             for run in produced.runs:
                 run.append = append
             appends.append(append)
@@ -259,7 +259,7 @@ class Broker:
             appending.admission = self.transactions.admit(writer.request(producer))
         appending.admission.include(producer, append.partition)
 
-    def _checked(self, produced: Produced) -> tuple[Append, int]:
+    def _checked(self, produced: Produced, *, required: bool) -> tuple[Append, int]:
         topic = produced.topic
         config = topic.config
         found = produced.opened or opened(produced.batch, config)
@@ -279,7 +279,8 @@ class Broker:
                 before_max_ms=config.message_timestamp_before_max_ms,
                 after_max_ms=config.message_timestamp_after_max_ms,
             )
-        return Append(self.partition(topic, produced.partition), batch, header), append_time
+        partition = self.partition(topic, produced.partition)
+        return Append(partition, batch, header, required=required), append_time
 
     async def read(
         self,

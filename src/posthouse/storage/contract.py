@@ -65,10 +65,16 @@ class Storage(Protocol):
         """The records are gone for readers at once and their space is freed."""
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
-        """Make all operations durable together, or none. The only durable write of records.
+        """Make the operations durable together, or none of them. The only durable write of records.
 
-        Commits take effect in the order of the calls. Raises at once what is wrong with the call
-        itself; the future fails with Unavailable when storage cannot keep it.
+        Commits take effect in the order of the calls. The result has one outcome per operation, in their
+        order. A batch that its partition refuses has the refusal in its outcome, and the other operations
+        count. If the batch is `required`, nothing counts and the future fails with OperationRefused. It fails
+        with Unavailable when storage cannot keep the commit.
+
+        Raises at once, and does nothing, where the call itself is wrong: UnknownPartition if an operation
+        names a partition that is not there, StorageClosed before `open` and after `close`, StorageFenced
+        after a failure that only a restart can mend.
         """
 
     async def barrier(self) -> None:

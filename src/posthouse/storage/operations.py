@@ -14,8 +14,9 @@ class Append:
     """Add one batch to the end of a partition. `batch` is writable: its offset is stamped in place.
 
     A batch of an idempotent producer that is there already is not added again: the outcome has its first
-    offset. One that does not follow the producer's last is refused. A commit has at most one batch of a
-    producer per partition.
+    offset. One that does not follow the producer's last is refused: that voids the whole commit if the batch
+    is `required`. Otherwise its outcome has the refusal, and the other operations count. A commit has at most
+    one batch of a producer per partition.
 
     Not frozen: one is made per batch on the produce path, and a frozen one costs three times as much.
     """
@@ -24,7 +25,9 @@ class Append:
     batch: memoryview
     header: BatchHeader
     base_offset: int = -1
-    """Where it goes; set by the commit for the `Refer`s behind it, -1 where it was there already."""
+    """Where it goes; set by the commit for the `Refer`s behind it, -1 where it was there already or is
+    refused."""
+    required: bool = True
 
 
 @dataclass(slots=True)
@@ -44,8 +47,8 @@ class Run:
 class Refer:
     """Add references to the end of a reference log; those to batches of this commit stand behind them.
 
-    Nobody but the commit knows the offsets of its batches. Runs of a batch that was there already are left
-    out: what refers to it, was written with it.
+    Only the commit knows the offsets of its batches. Runs of a batch that was there already are left out:
+    references to it were written with it. So are runs of a batch that is refused.
     """
 
     partition: PartitionId

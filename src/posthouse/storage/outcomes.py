@@ -7,7 +7,7 @@ from posthouse.storage.operations import Append
 
 
 class OperationRefused(PosthouseError):
-    """One operation of a commit must not be done; nothing was. The others may be tried without it."""
+    """A commit is void because `operation`, which it requires, is refused for `reason`."""
 
     def __init__(self, operation: Append, reason: PosthouseError) -> None:
         super().__init__(str(reason))
@@ -25,6 +25,8 @@ class Outcome:
 
     base_offset: int
     log_start: int
+    refusal: PosthouseError | None = None
+    """Why the operation was not done, of one that is not required; its `base_offset` is -1."""
 
 
 PUT_DONE = Outcome(-1, -1)

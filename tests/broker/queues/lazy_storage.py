@@ -44,7 +44,7 @@ class LazyStorage(MemoryStorage):
             raise StorageFenced("as if a sync had failed")
         self.commits += 1
         for operation in operations:
-            self._check_operation(operation)
+            self._refusal(operation)
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         self._waiting.append((list(operations), done))
         if self._flushing is None:
@@ -64,10 +64,16 @@ class LazyStorage(MemoryStorage):
                     closed = StorageClosed("the power is off")
                     done.set_exception(closed if self._closed else StorageFull("the disk is full"))
                 continue
-            outcomes = super().commit(operations).result()
-            self._keep(operations)
-            if not done.done():
-                done.set_result(outcomes)
+            committed = super().commit(operations)
+            error = committed.exception()
+            if error is None:
+                self._keep(operations)
+            if done.done():
+                continue
+            if error is None:
+                done.set_result(committed.result())
+            else:
+                done.set_exception(error)
         if self.after_flush is not None:
             self.after_flush()
 

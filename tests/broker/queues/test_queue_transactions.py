@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from posthouse.broker.appending import Produced
 from posthouse.broker.queues.definition import Overflow
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import StorageFull
+from posthouse.records.batch import parse_header
 from posthouse.storage.operations import Append
 from tests.broker.queues.lazy_rig import get, lazy, until
 from tests.broker.queues.rig import PLAIN, SESSION, Rig, Taker, running, values_of
@@ -66,8 +66,8 @@ async def test_a_stream_transaction_for_a_queue_that_was_deleted() -> None:
 
 
 def _append(rig: Rig, topic: str, *records: Any) -> Append:
-    produced = Produced(rig.broker.topic(topic), 0, batch(*records))
-    return rig.broker._checked(produced)[0]
+    data = batch(*records)
+    return Append(rig.broker.topic(topic).partition(0), data, parse_header(data))
 
 
 async def test_a_failed_transaction_gives_back_what_it_settled() -> None:

@@ -53,6 +53,8 @@ class Ledger(MemoryStorage):
         if self.dead:
             return never
         done = super().commit(operations)
+        if done.exception() is not None:
+            return done
         self.commits.append(list(operations))
         for operation in operations:
             if isinstance(operation, Put):

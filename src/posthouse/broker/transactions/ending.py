@@ -31,16 +31,9 @@ async def commit_ends(
         markers += _markers(storage, ending)
         puts += _puts(ending)
         puts.append(ending.after.put())
-    while True:
-        operations: list[Operation] = [*markers, *references, *puts]
-        try:
-            committing = storage.commit(operations)
-        except OperationRefused as refusal:
-            # The partition knows a later epoch, so it has never taken a record of this transaction.
-            markers = [marker for marker in markers if marker is not refusal.operation]
-        else:
-            await committing
-            return markers
+    operations: list[Operation] = [*markers, *references, *puts]
+    outcomes = await storage.commit(operations)
+    return [marker for marker, outcome in zip(markers, outcomes, strict=False) if outcome.refusal is None]
 
 
 async def abort_hanging(
@@ -64,15 +57,18 @@ def _markers(storage: Storage, ending: Ending) -> list[Append]:
     if writer.producer_id != transaction.producer.producer_id:
         writer = transaction.producer.next_epoch
     return [
-        end_marker(partition, writer, after.changed_ms, commit=ending.commit)
+        # A partition that knows a later epoch refuses its marker: it has no record of this transaction.
+        end_marker(partition, writer, after.changed_ms, commit=ending.commit, required=False)
         for partition in transaction.work.partitions
         if partition.topic in storage.topics
     ]
 
 
-def end_marker(partition: PartitionId, writer: ProducerIdentity, now_ms: int, *, commit: bool) -> Append:
+def end_marker(
+    partition: PartitionId, writer: ProducerIdentity, now_ms: int, *, commit: bool, required: bool = True
+) -> Append:
     marker = memoryview(build_marker(writer.producer_id, writer.epoch, commit=commit, timestamp=now_ms))
-    return Append(partition, marker, parse_header(marker))
+    return Append(partition, marker, parse_header(marker), required=required)
 
 
 def _puts(ending: Ending) -> list[Put]:

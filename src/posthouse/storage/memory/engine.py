@@ -11,7 +11,9 @@ from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     CorruptBatch,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     PosthouseError,
+    ProducerFenced,
     RecordTooLarge,
     StorageClosed,
     UnknownPartition,
@@ -160,12 +162,23 @@ class MemoryStorage:
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         self._check_open()
+        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        refused: dict[int, Outcome] = {}
+        """By the identity of their operations."""
         for operation in operations:
-            self._check_operation(operation)
+            refusal = self._refusal(operation)
+            if refusal is not None:
+                assert isinstance(operation, Append)
+                if operation.required:
+                    done.set_exception(OperationRefused(operation, refusal))
+                    return done
+                refused[id(operation)] = Outcome(-1, self._log(operation.partition).start, refusal)
         now = self._clock.now_ms()
         outcomes = []
         for operation in operations:
-            if isinstance(operation, Append):
+            if id(operation) in refused:
+                outcomes.append(refused[id(operation)])
+            elif isinstance(operation, Append):
                 log = self._log(operation.partition)
                 outcomes.append(Outcome(log.append(operation, now), log.start))
             elif isinstance(operation, Refer):
@@ -179,22 +192,23 @@ class MemoryStorage:
                 outcomes.append(Outcome(log.start, log.start))
             else:
                 outcomes.append(PUT_DONE)
-        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         done.set_result(outcomes)
         return done
 
     async def barrier(self) -> None:
         await self.commit([])  # a storage derived from this one may take its time with commits
 
-    def _check_operation(self, operation: Operation) -> None:
+    def _refusal(self, operation: Operation) -> PosthouseError | None:
+        """Why the operation must not be done. Raises UnknownPartition where the call itself is wrong."""
         if isinstance(operation, Put):
-            return
+            return None
         log = self._log(operation.partition)
         if isinstance(operation, Append) and operation.header.producer_id >= 0:
             try:
                 log.producers.repeated(operation.header)
-            except PosthouseError as error:
-                raise OperationRefused(operation, error) from None
+            except (ProducerFenced, OutOfOrderSequence) as error:
+                return error.with_traceback(None)
+        return None
 
     def take_state(self, space: Space) -> dict[bytes, bytes]:
         return {}

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import PosthouseError, StorageFenced
+from posthouse.model.errors import OutOfOrderSequence, PosthouseError, ProducerFenced, StorageFenced
 from posthouse.records.batch import LEADER_EPOCH, stamp
 from posthouse.storage.files.commits.background_worker import BackgroundWorker
 from posthouse.storage.files.commits.checkpoints import Checkpoints
@@ -47,13 +47,22 @@ class Commits:
         self._flusher.start(self._on_written)
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        refused: dict[int, Outcome] = {}
+        """By the identity of their operations."""
         for operation in operations:
-            self._check(operation)
+            refusal = self._refusal(operation)
+            if refusal is not None:
+                assert isinstance(operation, Append)
+                if operation.required:
+                    return self._void(OperationRefused(operation, refusal))
+                refused[id(operation)] = Outcome(-1, self._logs[operation.partition].start, refusal)
         now = self._clock.now_ms()
         steps: list[Step] = []
         size = 0
         for operation in operations:
-            if isinstance(operation, Append):
+            if refused and id(operation) in refused:
+                steps.append(refused[id(operation)])
+            elif isinstance(operation, Append):
                 placed = self._place(operation, now)
                 if isinstance(placed, Placement):
                     size += operation.header.length
@@ -86,16 +95,22 @@ class Commits:
             append.base_offset = placed.base_offset
         return placed
 
-    def _check(self, operation: Operation) -> None:
-        """Everything that could refuse it, before anything of the commit has had an effect."""
+    def _refusal(self, operation: Operation) -> PosthouseError | None:
+        """Why the operation must not be done. Asked before anything of the commit has had an effect."""
         if isinstance(operation, Put):
-            return
+            return None
         owner = self._logs[operation.partition]
         if isinstance(operation, Append) and operation.header.producer_id >= 0:
             try:
                 owner.producers.repeated(operation.header)
-            except PosthouseError as error:
-                raise OperationRefused(operation, error) from None
+            except (ProducerFenced, OutOfOrderSequence) as error:
+                return error.with_traceback(None)  # it outlives this call, and must not keep its frames
+        return None
+
+    def _void(self, error: OperationRefused) -> asyncio.Future[list[Outcome]]:
+        done: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        done.set_exception(error)
+        return done
 
     def _submit(self) -> None:
         """Hand over what this turn of the event loop committed, as one."""
@@ -128,6 +143,8 @@ class Commits:
         if isinstance(step, Put):
             self._checkpoints.state[int(step.space), step.key] = step.value
             return PUT_DONE
+        if isinstance(step, Outcome):
+            return step
         owner = step.log
         if isinstance(step, Repetition):
             return Outcome(step.base_offset, owner.start)

@@ -59,7 +59,8 @@ class Trimming:
     offset: int
 
 
-Step: TypeAlias = Placement | Repetition | Trimming | Put
+Step: TypeAlias = Placement | Repetition | Trimming | Put | Outcome
+"""What is left to do for an operation. An outcome is that of a refused one: nothing is left."""
 
 
 @dataclass(slots=True)
