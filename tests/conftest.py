@@ -1,11 +1,14 @@
-"""The same surroundings for every run.
+"""The same surroundings for every run, and names that no other test uses.
 
 Hypothesis draws the same examples in every run of `make test`, and new ones in `make explore`.
 """
 
+import itertools
 import os
 import signal
+import uuid
 
+import pytest
 from hypothesis import settings
 
 from tests.surroundings import isolate
@@ -19,3 +22,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("same")
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    """Unique among all runs: a RabbitMQ in the place of Posthouse keeps what earlier runs declared."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic() -> str:
+    """Unique in this process, and short."""
+    return f"topic-{next(_numbers)}"

@@ -1,14 +1,11 @@
 """One broker process for the tests that only need some broker."""
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.cli.programs import Serving
-
-_numbers = count()
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +18,3 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 @pytest.fixture
 def kafka(serving: Serving) -> str:
     return serving.kafka
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"cli-{next(_numbers)}"

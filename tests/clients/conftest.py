@@ -1,13 +1,14 @@
-"""One broker per module, in memory and on disk, and names that no other test uses."""
+"""The brokers that client libraries talk to, one for each module."""
 
-import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from posthouse.testing import running_broker
+from tests.clients.amqp.rabbit import Rabbit
 
-_numbers = itertools.count()
+OTHER = os.environ.get("POSTHOUSE_TEST_AMQP")
 
 
 @pytest.fixture(scope="module", params=["memory", "file"])
@@ -18,6 +19,17 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield broker.kafka
 
 
+@pytest.fixture(scope="module")
+def rabbit() -> Iterator[Rabbit]:
+    """Posthouse in memory, or the broker that the environment names."""
+    if OTHER:
+        yield Rabbit(address=OTHER, kafka=None)
+        return
+    with running_broker() as broker:
+        yield Rabbit(address=broker.amqp, kafka=broker.kafka)
+
+
 @pytest.fixture
-def topic() -> str:
-    return f"topic-{next(_numbers)}"
+def posthouse_only(rabbit: Rabbit) -> None:
+    if rabbit.kafka is None:
+        pytest.skip("asked of Posthouse alone: RabbitMQ does not have it, or it is not ours to restart")

@@ -5,6 +5,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trustme
@@ -52,10 +53,9 @@ class Echo(asyncio.Protocol):
         self._listener = listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's with TLS is no subclass
         self._listener.join(self)
-        transport.write(f"{name_of(transport)}\n".encode())
+        self._transport.write(f"{name_of(self._transport)}\n".encode())
 
     def data_received(self, data: bytes) -> None:
         self._transport.write(data)

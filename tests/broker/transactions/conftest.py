@@ -1,12 +1,8 @@
 """A broker with a clock to move by hand; tests with a client run for both protocols."""
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.broker.transactions.producers import Bench, Client
 

@@ -5,13 +5,11 @@ against it. Without, they run against Posthouse.
 """
 
 import os
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from posthouse.settings import Address
 from posthouse.testing import AsyncBroker
 from tests.protocols.amqp.as_rabbitmq.client import Client
 
@@ -26,7 +24,7 @@ async def address() -> AsyncIterator[tuple[str, int]]:
         host, _, port = OTHER.rpartition(":")
         yield host, int(port)
         return
-    async with AsyncBroker(amqp=Address("127.0.0.1", 0)) as running:
+    async with AsyncBroker() as running:
         listening = running.app.listeners["amqp"]
         yield listening.host, listening.port
 
@@ -48,9 +46,3 @@ async def connect(address: tuple[str, int]) -> AsyncIterator[Connect]:
 @pytest.fixture
 async def client(connect: Connect) -> Client:
     return await connect()
-
-
-@pytest.fixture
-def name() -> str:
-    """What a test calls its things after: a RabbitMQ may have those of earlier runs."""
-    return f"test-{uuid.uuid4().hex[:12]}"
