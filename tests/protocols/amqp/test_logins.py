@@ -111,7 +111,7 @@ async def test_nothing_is_served_while_a_login_is_looked_at(monkeypatch: pytest.
         await wire.expect(0, Connection.OpenOk)
         await wire.expect(1, Channel.OpenOk)
         await wire.expect(1, Queue.DeclareOk)
-        assert not connection._reading_paused
+        assert not connection._flow.is_paused
 
 
 @pytest.mark.parametrize("good", [True, False])

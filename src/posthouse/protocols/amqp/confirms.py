@@ -7,8 +7,8 @@ from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.codec import encode
 
 if TYPE_CHECKING:
-    from posthouse.protocols.amqp.outbox import Outbox
     from posthouse.protocols.amqp.unfinished import Part
+    from posthouse.protocols.outbox import Outbox
 
 
 class Span:

@@ -35,14 +35,15 @@ from posthouse.protocols.amqp.errors import (
 )
 from posthouse.protocols.amqp.negotiation import Login, State
 from posthouse.protocols.amqp.opening import Opening
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
+from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.stopwatch import Timed
+from posthouse.protocols.throttle_timer import ThrottleTimer
 
 log = logging.getLogger(__name__)
 
@@ -88,20 +89,20 @@ class Conversation:
         host: Host,
         client: Client,
         loop: asyncio.AbstractEventLoop,
-        outbox: Outbox,
+        flow: FlowControl,
         decoder: Decoder,
     ) -> None:
         self._shared = shared
         self._host = host
         self._loop = loop
-        self._outbox = outbox
+        self._outbox = flow.outbox
         self._decoder = decoder
         self._opening = Opening(shared, client, lambda refusal: host.close_because(refusal, 0))
         self.negotiation = self._opening.negotiation
         self.unfinished = Unfinished(shared.publishing, self._wave_ended)
-        self.blocking = Blocking(outbox)
+        self.blocking = Blocking(flow.outbox)
         self.throttle = Throttle(
-            shared.access.quotas, loop, read_on=host.regulate, deliver_again=self.deliver_again
+            shared.access.quotas, reading=flow.throttle, deliveries=ThrottleTimer(loop, self.deliver_again)
         )
         self.session: Session | None = None
         self.waiting: deque[Asked] = deque()
@@ -126,7 +127,6 @@ class Conversation:
         return (
             len(self.waiting) > 0
             or bool(self.blocking)
-            or self.throttle.reading.is_on
             or self._opening.is_logging_in
             or self._turns_for_others > 0
         )

@@ -9,13 +9,13 @@ from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.protocols.amqp.entrance import Client, Entrance
 from posthouse.protocols.amqp.errors import Refused, speaking_of
 from posthouse.protocols.amqp.negotiation import Login, Negotiation, State
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.permissions import check_vhost
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
+from posthouse.protocols.outbox import Outbox
 
 
 class Opening:
