@@ -21,7 +21,6 @@ from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.framing import PROTOCOL, PROTOCOLS
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
-from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
@@ -29,6 +28,7 @@ from posthouse.protocols.amqp.negotiation import LoginRefused
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
+from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.listener import Listener
@@ -100,13 +100,13 @@ class AmqpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
-        client = Client.at(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
-        self.peer = client.peer
+        identity = PeerIdentity.of(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
+        self.peer = identity.peer
         self._flow = FlowControl(
             loop,
             self._transport,
             self._shared.budget,
-            client.peer,
+            identity.peer,
             limit=self._shared.buffer_bytes,
             is_behind=self._shared.publishing.is_behind,
             held=self._held_bytes,
@@ -118,7 +118,7 @@ class AmqpConnection(asyncio.Protocol):
         self._decoder = Decoder(
             frame_max=min(self._limits.frame_max, UNKNOWN_FRAME_MAX), max_body=self._limits.max_body
         )
-        self._conversation = Conversation(self._shared, self, client, loop, self._flow, self._decoder)
+        self._conversation = Conversation(self._shared, self, identity, loop, self._flow, self._decoder)
         if self._listener.join(self):
             self._set_timer(self._limits.handshake_seconds, "did not open the connection in time")
         else:

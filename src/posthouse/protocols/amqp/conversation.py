@@ -23,7 +23,6 @@ from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.events import ACK, METHOD, OVERSIZED, PROTOCOL_HEADER, PUBLISH, Event
 from posthouse.protocols.amqp.codec.framing import BASIC_ACK, BASIC_PUBLISH, CHANNEL_CLOSE
-from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import (
     INTERNAL,
     Refused,
@@ -41,6 +40,7 @@ from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
+from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.stopwatch import Timed
 from posthouse.protocols.throttle_timer import ThrottleTimer
@@ -87,7 +87,7 @@ class Conversation:
         self,
         shared: Shared,
         host: Host,
-        client: Client,
+        identity: PeerIdentity,
         loop: asyncio.AbstractEventLoop,
         flow: FlowControl,
         decoder: Decoder,
@@ -97,7 +97,7 @@ class Conversation:
         self._loop = loop
         self._outbox = flow.outbox
         self._decoder = decoder
-        self._opening = Opening(shared, client, lambda refusal: host.close_because(refusal, 0))
+        self._opening = Opening(shared, identity, lambda refusal: host.close_because(refusal, 0))
         self.negotiation = self._opening.negotiation
         self.unfinished = Unfinished(shared.publishing, self._wave_ended)
         self.blocking = Blocking(flow.outbox)

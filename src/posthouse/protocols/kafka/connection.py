@@ -13,13 +13,14 @@ from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.control import AccessControl
-from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.access.principal import Principal
 from posthouse.broker.transactions.origins import Session
 from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
+from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL, Budget
 from posthouse.protocols.flow_control import FlowControl
-from posthouse.protocols.kafka.admission import Admission
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.errors import ProtocolViolation
@@ -31,6 +32,7 @@ from posthouse.settings import Address, Settings
 
 log = logging.getLogger(__name__)
 
+_PROTOCOL = "kafka"
 _MAX_BEFORE_LOGIN = 64 * 1024
 """Bytes of a request of a client that has yet to log in."""
 _LAST_SECONDS = 1.0
@@ -78,7 +80,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.session = Session()
         self.software = ("", "")
         """Name and version of the client's software, once it has told."""
-        self.admission = Admission(made_by.access, "?", admitted=self._admitted, dismissed=self._dismissed)
+        self.guard: Guard = CLOSED
+        """Says what the client may do."""
+        self.login: Login | None = None
+        """None where clients do not have to log in."""
         self._is_proven = False
         self._pending: deque[PendingRequest] = deque()
         self._waiting: deque[memoryview] = deque()
@@ -95,7 +100,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = _shown(transport.get_extra_info("peername"))
+        identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
+        self.peer = identity.peer
         self._flow = FlowControl(
             self._loop,
             self._transport,
@@ -108,43 +114,46 @@ class KafkaConnection(asyncio.BufferedProtocol):
             abort=self.abort,
         )
         self._outbox, self._pace = self._flow.outbox, self._flow.pace
+        self._authenticator = Authenticator(
+            self._access, identity, _PROTOCOL, admitted=self._admitted, revoked=self._revoked
+        )
         self._node = self._advertised or self._node_reached()
         if not self._listener.join(self):
             self._closed = True
             self._transport.abort()
             return
-        self.admission = Admission(
-            self._access, self.peer, admitted=self._admitted, dismissed=self._dismissed
-        )
-        if self._access.is_required:
-            self._reader.max_frame = _MAX_BEFORE_LOGIN
-        is_private = transport.get_extra_info("ssl_object") is not None or self._node_reached().is_loopback
+        if not self._authenticator.is_required:
+            self._authenticator.admit_anonymous()
+            return
+        self._reader.max_frame = _MAX_BEFORE_LOGIN
+        self.login = Login(self._authenticator)
+        if identity.certified is not None:
+            self._log_in_by_certificate(identity.certified)
+
+    def _log_in_by_certificate(self, name: str) -> None:
+        """The client need not send anything: its certificate says who it is."""
+        failure = None
         try:
-            self.admission.begin(
-                transport, allows_plain=is_private or self._settings.allow_cleartext_passwords
-            )
+            self._authenticator.admit(Principal(name))
         except LoginFailed as error:
-            self.violated(str(error))
-
-    @property
-    def guard(self) -> Guard:
-        return self.admission.guard
-
-    @property
-    def login(self) -> Login | None:
-        return self.admission.login
+            failure = error
+        self._authenticator.record(name, "certificate", failure)
+        if failure is not None:
+            self.violated(str(failure))
 
     def _node_reached(self) -> Address:
         """Where this client reached us: the one address that is sure to work for it."""
         name = self._transport.get_extra_info("sockname")
         return Address(name[0], name[1]) if isinstance(name, tuple) else self._node
 
-    def _admitted(self) -> None:
-        self._reader.max_frame = self._settings.max_request_bytes
-        self._prove()
+    def _admitted(self, guard: Guard) -> None:
+        self.guard = guard
+        if self.login is not None:
+            self._reader.max_frame = self._settings.max_request_bytes
+            self._prove()
 
-    def _dismissed(self) -> None:
-        """What it asked for is answered, but it may have asked to wait for days."""
+    def _revoked(self) -> None:
+        """Requests in flight are answered, but one may have asked to wait for days."""
         self.finish()
         self._loop.call_later(_LAST_SECONDS, self.abort)
 
@@ -159,7 +168,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._listener.offended(self)
         self._listener.leave(self)
         self.session.is_open = False
-        self.admission.end()
+        self._authenticator.close()
+        self.login = None
         self._flow.close()
         self._forget()
 
@@ -201,7 +211,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._starting = True
         waiting = self._waiting
         outbox, throttle = self._outbox, self._flow.throttle
-        login = self.admission.login
+        login = self.login
         begun = self._loop.time() if waiting else 0.0
         while (
             waiting
@@ -365,7 +375,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
             self._task = None
-
-
-def _shown(address: Any) -> str:
-    return str(Address(address[0], address[1])) if isinstance(address, tuple) else str(address or "?")
