@@ -1,6 +1,5 @@
 """What is declared once about a protocol, and what follows from it."""
 
-from configparser import ConfigParser
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.settings import Settings, listener_names
 from posthouse.testing import AsyncBroker
 
-ROOT = Path(__file__).parents[2]
 ANY_PORT = Address("127.0.0.1", 0)
 
 
@@ -38,13 +36,6 @@ def test_every_address_in_the_settings_is_a_listener_or_advertised() -> None:
     addresses = {each.name for each in fields(Settings) if "Address" in str(each.type)}
     listeners = set(listener_names(Settings, with_tls=True))
     assert addresses - listeners == {"kafka_advertised", "kafka_tls_advertised"}
-
-
-def test_protocols_are_kept_apart() -> None:
-    contracts = ConfigParser()
-    contracts.read(ROOT / ".importlinter")
-    independent = contracts["importlinter:contract:siblings"]["modules"].split()
-    assert set(independent) == {f"posthouse.protocols.{name}" for name in packages()}
 
 
 def test_a_listener_that_no_front_end_serves() -> None:

@@ -28,7 +28,7 @@ async def test_reading_pauses_while_too_much_is_not_durable() -> None:
         last = 0
         while last < 1000:
             last = (await wire.expect(1, Basic.Ack)).delivery_tag
-        assert not connection._reading_paused
+        assert not connection._flow.is_paused
         assert connection._conversation.unfinished.size == 0
 
 
@@ -106,12 +106,12 @@ async def test_whoever_takes_no_answers_is_not_read_from() -> None:
         while not connection._outbox.is_overfull:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
-        assert connection._reading_paused
+        assert connection._flow.is_paused
         assert connection._transport.get_write_buffer_size() < 1000 * KIB
         wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(3000):
             await wire.content(1, Basic.Return)
-        while connection._reading_paused:
+        while connection._flow.is_paused:
             await asyncio.sleep(0.001)
 
 
@@ -142,7 +142,7 @@ async def test_a_full_queue_may_block_its_publishers() -> None:
             if isinstance(got, Basic.Ack):
                 last = got.delivery_tag
             unblocked += isinstance(got, Connection.Unblocked)
-        assert not any(each._reading_paused for each in rig.connections)
+        assert not any(each._flow.is_paused for each in rig.connections)
 
 
 async def test_a_client_that_would_not_understand_is_blocked_without_a_word() -> None:

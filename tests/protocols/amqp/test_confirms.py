@@ -9,8 +9,8 @@ from pamqp.commands import Basic
 
 from posthouse.model.errors import StorageFull
 from posthouse.protocols.amqp.confirms import Confirms, Span
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.unfinished import Part
+from posthouse.protocols.outbox import Outbox
 
 
 class Frames:

@@ -9,10 +9,11 @@ from pamqp.commands import Basic, Channel, Connection, Queue
 from posthouse.broker.access.guard import AclGuard
 from posthouse.broker.access.principal import Principal
 from posthouse.model.errors import LoginFailed
-from posthouse.protocols.amqp.entrance import Client, Entrance
+from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Login, LoginRefused
+from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.settings import Address
 from tests.protocols.amqp.guarded import ADMIN, PASSWORD, GuardedRig
 from tests.protocols.amqp.rig import Rig
@@ -111,7 +112,7 @@ async def test_nothing_is_served_while_a_login_is_looked_at(monkeypatch: pytest.
         await wire.expect(0, Connection.OpenOk)
         await wire.expect(1, Channel.OpenOk)
         await wire.expect(1, Queue.DeclareOk)
-        assert not connection._reading_paused
+        assert not connection._flow.is_paused
 
 
 @pytest.mark.parametrize("good", [True, False])
@@ -238,10 +239,10 @@ async def test_messages_name_their_real_sender() -> None:
 
 # Ways in: what is offered depends on how the client came
 
-NEAR = Client(peer="127.0.0.1:4711")
-FAR = Client(peer="192.0.2.1:4711", may_tell_password=False)
-CERTIFIED = Client(peer="192.0.2.1:4711", certified="ann", may_tell_password=True)
-CERTIFIED_ONLY = Client(peer="192.0.2.1:4711", certified="ann", may_tell_password=False)
+NEAR = PeerIdentity(peer="127.0.0.1:4711")
+FAR = PeerIdentity(peer="192.0.2.1:4711", may_send_password=False)
+CERTIFIED = PeerIdentity(peer="192.0.2.1:4711", certified="ann", may_send_password=True)
+CERTIFIED_ONLY = PeerIdentity(peer="192.0.2.1:4711", certified="ann", may_send_password=False)
 
 
 def unexpected(refusal: Refused) -> None:
@@ -258,10 +259,10 @@ def unexpected(refusal: Refused) -> None:
     ],
     ids=["near", "far, in the clear", "certified", "certified, no passwords"],
 )
-def test_mechanisms(client: Client, required: tuple[str, ...], not_required: tuple[str, ...]) -> None:
+def test_mechanisms(client: PeerIdentity, required: tuple[str, ...], not_required: tuple[str, ...]) -> None:
     for rig, expected in ((GuardedRig(), required), (Rig(), not_required)):
-        entrance = Entrance(rig.broker.access, client, unexpected, failure_seconds=0)
-        assert tuple(entrance.mechanisms) == expected
+        authenticator = AmqpAuthenticator(rig.broker.access, client, unexpected, failure_seconds=0)
+        assert tuple(authenticator.mechanisms) == expected
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -288,14 +289,14 @@ async def test_a_certificate_tells_who_it_is() -> None:
         rig.recorded.clear()
         rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
         sent_away: list[Refused] = []
-        entrance = Entrance(rig.access, CERTIFIED_ONLY, sent_away.append, failure_seconds=0)
-        guard = await entrance.admit(Login(EXTERNAL))
+        authenticator = AmqpAuthenticator(rig.access, CERTIFIED_ONLY, sent_away.append, failure_seconds=0)
+        guard = await authenticator.admit(Login(EXTERNAL))
         assert isinstance(guard, AclGuard)
         assert guard.principal == Principal("ann")
         assert rig.access.sessions.count("ann") == 1
         rig.access.sessions.send_away("ann")
         assert [str(each) for each in sent_away] == ["user 'ann' was deleted"]
-        entrance.leave()
+        authenticator.close()
         assert rig.access.sessions.count("ann") == 0
 
 
@@ -303,10 +304,10 @@ async def test_a_certificate_tells_who_it_is() -> None:
 async def test_certificates_of_nobody(name: str) -> None:
     async with GuardedRig() as rig:
         rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
-        client = Client(peer="192.0.2.1:4711", certified=name)
-        entrance = Entrance(rig.access, client, unexpected, failure_seconds=0)
+        client = PeerIdentity(peer="192.0.2.1:4711", certified=name)
+        authenticator = AmqpAuthenticator(rig.access, client, unexpected, failure_seconds=0)
         with pytest.raises(LoginRefused):
-            await entrance.admit(Login(EXTERNAL))
+            await authenticator.admit(Login(EXTERNAL))
 
 
 async def test_a_certificate_is_needed_for_external() -> None:

@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Queue
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.quotas import DEFAULT, Entity, Quota
 from posthouse.protocols import stopwatch
-from posthouse.protocols.amqp.throttle import Pause
+from posthouse.protocols.throttle_timer import ThrottleTimer
 from tests.protocols.amqp.guarded import GuardedRig
 from tests.protocols.amqp.rig import Rig
 from tests.protocols.amqp.wire import Wire
@@ -66,7 +66,7 @@ async def test_others_do_not_wait(entity: Entity) -> None:
         async with await rig.log_in("ann", name="mine") as wire:
             await seconds_to_publish(wire, 500 * KIB)
             assert not rig.connections[0]._conversation.throttle.reading.is_on
-            assert not rig.connections[0]._reading_paused
+            assert not rig.connections[0]._flow.is_paused
 
 
 async def test_connections_of_one_user_share_a_quota() -> None:
@@ -244,10 +244,10 @@ async def test_the_time_of_methods_that_wait_is_counted(monkeypatch: pytest.Monk
 async def test_the_longest_of_two_debts_counts() -> None:
     loop = asyncio.get_running_loop()
     ends: list[float] = []
-    pause = Pause(loop, lambda: ends.append(loop.time()))
+    pause = ThrottleTimer(loop, lambda: ends.append(loop.time()))
     begun = loop.time()
-    pause.last(0.2)
-    pause.last(0.01)
+    pause.extend(0.2)
+    pause.extend(0.01)
     while not ends:
         await asyncio.sleep(0.01)
     assert ends[0] - begun >= 0.19

@@ -40,7 +40,7 @@ async def test_who_sends_much_waits_for_others() -> None:
         connection = only(rig)
         connection.data_received(MUCH)
         paused = 0
-        while connection._reading_paused:
+        while connection._flow.is_paused:
             paused += 1
             await asyncio.sleep(0)
         assert 1 < paused <= ENOUGH_TURNS
@@ -53,7 +53,7 @@ async def test_who_sends_little_does_not() -> None:
         await wire.call(1, Queue.Declare(queue="q"))
         connection = only(rig)
         connection.data_received(MESSAGE)
-        assert not connection._reading_paused
+        assert not connection._flow.is_paused
 
 
 async def test_reading_goes_on_after_every_turn() -> None:

@@ -25,7 +25,7 @@ def connections(broker: AsyncBroker) -> list[KafkaConnection]:
 async def paused_connection(broker: AsyncBroker) -> KafkaConnection:
     while True:
         for each in connections(broker):
-            if each._reading_paused:
+            if each._flow.is_paused:
                 return each
         await asyncio.sleep(0.001)
 
@@ -91,9 +91,9 @@ async def test_a_client_that_does_not_read_is_not_buffered_for() -> None:
         async with Wire(broker.kafka) as other:
             for _ in range(50):
                 await other.fetch(topic)
-        [connection] = [each for each in connections(broker) if each._writing_paused]
+        [connection] = [each for each in connections(broker) if each._outbox.is_congested]
         assert connection._transport.get_write_buffer_size() < 4 * MIB
-        assert connection._load < 2 * MIB
+        assert connection._flow.in_flight < 2 * MIB
         for each in sent:
             answer = await wire.receive(each)
             assert isinstance(answer, FetchResponse)
@@ -108,13 +108,13 @@ async def test_requests_beyond_the_limit_are_not_read() -> None:
         sent = [wire.send(produce_request(topic, batch(b"y" * 10_000))) for _ in range(2000)]
         async with Wire(broker.kafka) as other:
             connection = await paused_connection(broker)
-            assert connection._reading_paused
-            assert connection._load < 64 * 1024 + 3 * 64 * 1024
+            assert connection._flow.is_paused
+            assert connection._flow.in_flight < 64 * 1024 + 3 * 64 * 1024
             await other.produce(topic, batch(b"x"))
         await wire.receive(parked)
         for each in sent:
             await wire.receive(each)
-        assert not connection._reading_paused
+        assert not connection._flow.is_paused
 
 
 async def test_one_request_beyond_the_limit_passes() -> None:

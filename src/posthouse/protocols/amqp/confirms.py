@@ -6,8 +6,8 @@ from collections import deque
 
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.codec import encode
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.unfinished import Part
+from posthouse.protocols.outbox import Outbox
 
 
 class Span:

@@ -1,8 +1,7 @@
 """One client: its bytes in, its frames out, and how it comes and goes.
 
-Memory is bounded. Nothing more is read while something that has been read waits in line, while the bodies of
-publishes that are not durable yet take more than `connection_buffer_bytes`, or while the client leaves too
-many answers untaken.
+Memory is bounded by `flow_control`. In flight are the bodies of publishes that are not durable yet. Reading
+also pauses while something that was read waits in line, and while the client leaves too many answers untaken.
 """
 
 import asyncio
@@ -22,18 +21,17 @@ from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.framing import PROTOCOL, PROTOCOLS
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
-from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
 from posthouse.protocols.amqp.negotiation import LoginRefused
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
-from posthouse.protocols.budget import FAIR, SMALL, Budget
-from posthouse.protocols.listener import PARTLY_SENT, Listener
-from posthouse.protocols.pace import Pace
+from posthouse.protocols.authenticator import PeerIdentity
+from posthouse.protocols.budget import Budget
+from posthouse.protocols.flow_control import FlowControl
+from posthouse.protocols.listener import Listener
 from posthouse.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -91,30 +89,36 @@ class AmqpConnection(asyncio.Protocol):
     def __init__(self, shared: Shared, listener: Listener) -> None:
         self._shared = shared
         self._limits = shared.limits
-        self._limit = shared.buffer_bytes
         self._listener = listener
         self._stage = _Stage.OPEN
-        self._reading_paused = False
         self._unknown_bytes: int | None = shared.limits.unknown_bytes
         """How many it may still send before it has logged in."""
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._pace = Pace()
-        self._account = shared.budget.account("?", self._room_again, self.abort)
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
-        self._outbox = Outbox(loop, self._transport, self._limit)
-        self._outbox.account, self._outbox.counted = self._account, self._count_memory
+        identity = PeerIdentity.of(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
+        self.peer = identity.peer
+        self._flow = FlowControl(
+            loop,
+            self._transport,
+            self._shared.budget,
+            identity.peer,
+            limit=self._shared.buffer_bytes,
+            is_behind=self._shared.publishing.is_behind,
+            held=self._held_bytes,
+            go_on=self._go_on,
+            abort=self.abort,
+        )
+        self._outbox, self._pace = self._flow.outbox, self._flow.pace
         self._heartbeats = Heartbeats(loop, self._outbox, self._missed)
         self._decoder = Decoder(
             frame_max=min(self._limits.frame_max, UNKNOWN_FRAME_MAX), max_body=self._limits.max_body
         )
-        client = Client.at(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
-        self.peer = self._account.peer = client.peer
-        self._conversation = Conversation(self._shared, self, client, loop, self._outbox, self._decoder)
+        self._conversation = Conversation(self._shared, self, identity, loop, self._flow, self._decoder)
         if self._listener.join(self):
             self._set_timer(self._limits.handshake_seconds, "did not open the connection in time")
         else:
@@ -124,13 +128,12 @@ class AmqpConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._stage is _Stage.OPEN and self._conversation.session is not None:
             log.warning("the AMQP connection from %s ended without a close", self.peer)
-            if self._decoder.held and not self._reading_paused:
+            if self._decoder.held and not self._flow.is_paused:
                 self._listener.offended(self)
         self._stage = _Stage.LOST
         self._heartbeats.stop()
         self._cancel_timer()
-        self._outbox.close()
-        self._account.close()
+        self._flow.close()
         self._decoder.forget()
         self._end().add_done_callback(self._ended)
 
@@ -178,37 +181,30 @@ class AmqpConnection(asyncio.Protocol):
         self._conversation.deliver_again()
         self.regulate()
 
-    def _count_memory(self) -> None:
-        unsent = self._outbox.unsent
-        if unsent > SMALL:
-            unsent += PARTLY_SENT
-        self._account.set(self._decoder.held + self._conversation.unfinished.size + unsent)
+    def _held_bytes(self) -> int:
+        return self._decoder.held
 
-    def _room_again(self) -> None:
+    def _go_on(self) -> None:
         self.regulate()
         self._conversation.deliver_again()
 
     def regulate(self) -> None:
         stage = self._stage
-        if stage is _Stage.FINISHING and self._conversation.is_idle:
+        conversation = self._conversation
+        if stage is _Stage.FINISHING and conversation.is_idle:
             forced = "broker forced connection closure with reason 'shutdown'"
             self.close_because(Refused(ReplyCode.CONNECTION_FORCED, forced), 0)
             return
-        conversation = self._conversation
-        self._count_memory()
-        pause = stage is _Stage.OPEN and (
-            conversation.is_behind
-            or conversation.unfinished.size > self._limit
-            or (conversation.unfinished.size > FAIR and self._shared.publishing.is_behind())
-            or self._outbox.is_overfull
-            or self._account.must_wait()
-        )
-        if pause != self._reading_paused and stage is not _Stage.LOST:
-            self._reading_paused = self._heartbeats.is_excused = pause
-            if pause:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+        flow = self._flow
+        flow.in_flight = conversation.unfinished.size
+        flow.count()
+        if stage is _Stage.OPEN:
+            # Answers still go to a congested client: many clients write without reading, and would wait for
+            # the broker as the broker for them. Only a client that takes no answers either is not read from.
+            flow.regulate(held_back=conversation.is_behind or self._outbox.is_overfull)
+        elif stage is not _Stage.LOST:
+            flow.resume()
+        self._heartbeats.is_excused = flow.is_paused
 
     # Coming
 
@@ -290,7 +286,7 @@ class AmqpConnection(asyncio.Protocol):
         self._stage = _Stage.CLOSING
         self._outbox.gathered()
         self._cancel_timer()
-        # Whoever does not take what was written before would keep the connection open for ever.
+        # A client that does not take what was written before would keep the connection open for ever.
         if self._outbox.is_congested:
             self._transport.abort()
         else:
@@ -319,7 +315,7 @@ class AmqpConnection(asyncio.Protocol):
         self.regulate()
         if self._outbox.is_memory_short:
             self._conversation.deliver_again()
-        return self._pace.is_too_slow(waits_for_rest=self._decoder.held > 0 and not self._reading_paused)
+        return self._flow.is_too_slow(in_frame=self._decoder.held > 0)
 
     def abort(self) -> None:
         self._stage = _Stage.LOST

@@ -23,7 +23,6 @@ from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.events import ACK, METHOD, OVERSIZED, PROTOCOL_HEADER, PUBLISH, Event
 from posthouse.protocols.amqp.codec.framing import BASIC_ACK, BASIC_PUBLISH, CHANNEL_CLOSE
-from posthouse.protocols.amqp.entrance import Client
 from posthouse.protocols.amqp.errors import (
     INTERNAL,
     Refused,
@@ -35,14 +34,16 @@ from posthouse.protocols.amqp.errors import (
 )
 from posthouse.protocols.amqp.negotiation import Login, State
 from posthouse.protocols.amqp.opening import Opening
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
+from posthouse.protocols.authenticator import PeerIdentity
+from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.stopwatch import Timed
+from posthouse.protocols.throttle_timer import ThrottleTimer
 
 log = logging.getLogger(__name__)
 
@@ -86,22 +87,22 @@ class Conversation:
         self,
         shared: Shared,
         host: Host,
-        client: Client,
+        identity: PeerIdentity,
         loop: asyncio.AbstractEventLoop,
-        outbox: Outbox,
+        flow: FlowControl,
         decoder: Decoder,
     ) -> None:
         self._shared = shared
         self._host = host
         self._loop = loop
-        self._outbox = outbox
+        self._outbox = flow.outbox
         self._decoder = decoder
-        self._opening = Opening(shared, client, lambda refusal: host.close_because(refusal, 0))
+        self._opening = Opening(shared, identity, lambda refusal: host.close_because(refusal, 0))
         self.negotiation = self._opening.negotiation
         self.unfinished = Unfinished(shared.publishing, self._wave_ended)
-        self.blocking = Blocking(outbox)
+        self.blocking = Blocking(flow.outbox)
         self.throttle = Throttle(
-            shared.access.quotas, loop, read_on=host.regulate, deliver_again=self.deliver_again
+            shared.access.quotas, reading=flow.throttle, deliveries=ThrottleTimer(loop, self.deliver_again)
         )
         self.session: Session | None = None
         self.waiting: deque[Asked] = deque()
@@ -126,7 +127,6 @@ class Conversation:
         return (
             len(self.waiting) > 0
             or bool(self.blocking)
-            or self.throttle.reading.is_on
             or self._opening.is_logging_in
             or self._turns_for_others > 0
         )

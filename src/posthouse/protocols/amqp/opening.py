@@ -1,4 +1,4 @@
-"""How a client comes to its session: it says who it is, somebody finds out, and it chooses a virtual host."""
+"""How a client comes to its session: it logs in and chooses a virtual host."""
 
 from collections.abc import Callable
 
@@ -6,28 +6,29 @@ from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
 
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.protocols.amqp.entrance import Client, Entrance
+from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
 from posthouse.protocols.amqp.errors import Refused, speaking_of
 from posthouse.protocols.amqp.negotiation import Login, Negotiation, State
-from posthouse.protocols.amqp.outbox import Outbox
 from posthouse.protocols.amqp.permissions import check_vhost
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
+from posthouse.protocols.authenticator import PeerIdentity
+from posthouse.protocols.outbox import Outbox
 
 
 class Opening:
-    """Of one connection. `sent_away` is told why a client that has logged in has to go."""
+    """Of one connection. `revoked` is told why a client that has logged in must leave."""
 
-    def __init__(self, shared: Shared, client: Client, sent_away: Callable[[Refused], None]) -> None:
+    def __init__(self, shared: Shared, identity: PeerIdentity, revoked: Callable[[Refused], None]) -> None:
         self._shared = shared
-        self._entrance = Entrance(
-            shared.access, client, sent_away, failure_seconds=shared.limits.failed_login_seconds
+        self._authenticator = AmqpAuthenticator(
+            shared.access, identity, revoked, failure_seconds=shared.limits.failed_login_seconds
         )
         self._guard: Guard = CLOSED
-        self.negotiation = Negotiation(shared.limits, self._entrance.mechanisms)
+        self.negotiation = Negotiation(shared.limits, self._authenticator.mechanisms)
 
     @property
     def is_logging_in(self) -> bool:
@@ -35,13 +36,15 @@ class Opening:
 
     async def log_in(self, login: Login) -> Command:
         """What follows a login that is good."""
-        guard = self._guard = await self._entrance.admit(login)
-        return self.negotiation.logged_in(guard.principal.name if self._entrance.is_required else login.user)
+        guard = self._guard = await self._authenticator.admit(login)
+        return self.negotiation.logged_in(
+            guard.principal.name if self._authenticator.is_required else login.user
+        )
 
     async def update_secret(self, method: Methods.UpdateSecret) -> Command:
         given: str | bytes | None = method.new_secret
         secret = given.decode(errors="replace") if isinstance(given, bytes) else given or ""
-        await self._entrance.check_secret(self.negotiation.user, secret)
+        await self._authenticator.check_secret(self.negotiation.user, secret)
         return Methods.UpdateSecretOk()
 
     def session(
@@ -55,7 +58,7 @@ class Opening:
         return Session(
             user=negotiation.user,
             guard=self._guard,
-            is_guarded=self._entrance.is_required,
+            is_guarded=self._authenticator.is_required,
             namespace=namespace,
             capabilities=negotiation.capabilities,
             frame_max=negotiation.frame_max,
@@ -73,4 +76,4 @@ class Opening:
 
     def leave(self) -> None:
         """The connection is gone."""
-        self._entrance.leave()
+        self._authenticator.close()

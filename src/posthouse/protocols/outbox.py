@@ -1,11 +1,14 @@
-"""What goes to a client: gathered during one turn of the event loop, and written at once."""
+"""What goes to a client: gathered during one turn of the event loop, and written with one system call."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from posthouse.protocols.budget import SMALL, Account
 from posthouse.protocols.noop import noop
+
+Chunk: TypeAlias = bytes | bytearray | memoryview
 
 _FLUSH_BYTES = 64 * 1024
 """More than this is written without waiting for the end of the turn."""
@@ -16,19 +19,29 @@ _LARGE = 16 * 1024
 class Outbox:
     """Frames leave in the order in which they came here.
 
-    Beyond `limit` bytes that the client has not taken, it is *congested*: then nothing is delivered to it.
-    Answers and confirms still go out, because many clients write without reading, and would wait for us as we
-    for them. When those alone are more than the limit it is *overfull*, and the client not read from.
+    While more than `high_watermark` bytes are written and not taken by the client, the connection is
+    *congested*; it is again uncongested at the transport's low watermark. What a protocol still sends to a
+    congested client is *owed*: beyond the high watermark of that the outbox is *overfull*.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, limit: int) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        high_watermark: int,
+        account: Account,
+        written: Callable[[], None],
+    ) -> None:
+        """`written` is called when much was written, or while the account holds anything: it counts again."""
         self._loop = loop
         self._transport = transport
-        self._limit = limit
-        self._frames: list[bytes] = []
+        self._high_watermark = high_watermark
+        self._account = account
+        self._counted = written
+        self._frames: list[Chunk] = []
         self._size = 0
         self._owed = 0
-        """Bytes of answers since it is congested."""
+        """Bytes sent since the client is congested."""
         self._written = 0
         """Bytes that the transport was given so far."""
         self._taken = 0
@@ -39,21 +52,18 @@ class Outbox:
         self.is_closed = False
         self.was_used = False
         """Whether anything was written since a heartbeat last looked."""
-        self.account: Account | None = None
-        """Of the connection. Where memory is short, a client that takes nothing gets nothing."""
-        self.counted: Callable[[], None] = noop
-        """Called when much was written."""
-        transport.set_write_buffer_limits(high=limit)
+        transport.set_write_buffer_limits(high=high_watermark)
 
     @property
     def is_memory_short(self) -> bool:
-        return self.account is not None and self.account.is_short
+        return self._account.is_short
 
     @property
     def takes_deliveries(self) -> bool:
+        """Whether messages may be pushed. Where memory is short, a client that takes nothing gets nothing."""
         if self.is_congested:
             return False
-        return not self.is_memory_short or self.unsent <= SMALL
+        return not self._account.is_short or self.unsent <= SMALL
 
     @property
     def unsent(self) -> int:
@@ -70,9 +80,9 @@ class Outbox:
 
     @property
     def is_overfull(self) -> bool:
-        return self._owed > self._limit
+        return self._owed > self._high_watermark
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: Chunk) -> None:
         frames = self._frames
         if not frames:
             self._loop.call_soon(self.flush)
@@ -83,8 +93,8 @@ class Outbox:
         if self._size > _FLUSH_BYTES:
             self.flush()
 
-    def send_all(self, frames: list[bytes]) -> None:
-        """Deliveries that were made together."""
+    def send_all(self, frames: Sequence[Chunk]) -> None:
+        """Frames that were made together: deliveries, or the parts of one response."""
         if not self._frames:
             self._loop.call_soon(self.flush)
         self._frames += frames
@@ -120,19 +130,21 @@ class Outbox:
             self._transport.writelines(frames)
         else:  # one buffer of many small frames costs less than many buffers
             self._transport.write(b"".join(frames))
-        if size > _FLUSH_BYTES:
-            self.counted()
+        if size > SMALL or self._account.held:
+            self._counted()
 
     def pause(self) -> None:
+        """The transport is above its high watermark."""
         self.is_congested = True
 
     def resume(self) -> None:
+        """The transport is below its low watermark."""
         self.is_congested = False
         self._owed = 0
 
     def close(self) -> None:
-        """What comes from now on goes nowhere."""
+        """What is sent from now on goes nowhere."""
         self.is_closed = True
-        self.counted = noop
+        self._counted = noop
         self._frames = []
         self._size = 0

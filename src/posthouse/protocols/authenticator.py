@@ -1,0 +1,115 @@
+"""Login of one connection, for any protocol: from credentials to a principal, and to the guard that says what
+it may do.
+
+A protocol reads the credentials from the wire and asks `verify_password`, `scram` or the certificate in
+`PeerIdentity`. With the principal it calls `admit`, which counts the connection among those of its user, and
+`record` writes the outcome to the audit log. Where logins are not required, `admit_anonymous` is enough.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.access.principal import Principal
+from posthouse.broker.access.scram import Exchange
+from posthouse.listener_settings import Address
+from posthouse.model.errors import LoginFailed
+from posthouse.model.scram import Mechanism
+from posthouse.protocols.noop import noop
+from posthouse.protocols.tls import name_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerIdentity:
+    """What is known of a client before it has sent anything."""
+
+    peer: str
+    """Its address and port."""
+    certified: str | None = None
+    """The name in its certificate, which was verified."""
+    may_send_password: bool = True
+    """The connection is private (TLS, or this machine), or passwords in cleartext are allowed."""
+
+    @classmethod
+    def of(cls, transport: asyncio.BaseTransport, *, allow_cleartext: bool) -> "PeerIdentity":
+        found = transport.get_extra_info("peername")
+        address = Address(found[0], found[1]) if isinstance(found, tuple) else None
+        is_local = address is not None and address.is_loopback
+        is_private = is_local or transport.get_extra_info("ssl_object") is not None
+        return cls(
+            peer=str(address or found or "?"),
+            certified=name_of(transport),
+            may_send_password=is_private or allow_cleartext,
+        )
+
+
+class Authenticator:
+    def __init__(
+        self,
+        access: AccessControl,
+        identity: PeerIdentity,
+        protocol: str,
+        *,
+        admitted: Callable[[Guard], None],
+        revoked: Callable[[], None],
+    ) -> None:
+        """`admitted` is called once, with the guard of the connection. `revoked` is called when the user is
+        deleted or gets another password.
+        """
+        self._access = access
+        self._protocol = protocol
+        self._admitted = admitted
+        self._revoked = revoked
+        self._entered: tuple[str, int] | None = None
+        self.identity = identity
+        self.guard: Guard = CLOSED
+
+    @property
+    def is_required(self) -> bool:
+        """Whether clients have to log in."""
+        return self._access.is_required
+
+    @property
+    def user(self) -> str | None:
+        """Who is logged in."""
+        return None if self._entered is None else self._entered[0]
+
+    def admit_anonymous(self) -> None:
+        self._open(None)
+
+    async def verify_password(self, user: str, password: str) -> Principal:
+        """Raises LoginFailed."""
+        return await self._access.log_in(user, password, self.identity.peer)
+
+    def scram(self, mechanism: Mechanism) -> Exchange:
+        return self._access.scram(mechanism)
+
+    def admit(self, principal: Principal) -> None:
+        """Raises LoginFailed where the user has too many connections, or the connection another user."""
+        if self._entered is not None:
+            if self._entered[0] != principal.name:
+                raise LoginFailed("this connection belongs to somebody else")
+            return
+        number = self._access.sessions.enter(principal.name, self._revoke)
+        self._entered = (principal.name, number)
+        self._open(principal)
+
+    def record(self, user: str, mechanism: str, failure: LoginFailed | None = None) -> None:
+        """In the audit log."""
+        self._access.record_login(user, self.identity.peer, self._protocol, mechanism, failure)
+
+    def close(self) -> None:
+        """The connection is lost. Nothing here refers to it any more."""
+        self._admitted = self._revoked = noop
+        if self._entered is not None:
+            self._access.sessions.exit(*self._entered)
+            self._entered = None
+
+    def _open(self, principal: Principal | None) -> None:
+        self.guard = self._access.guard(principal, self.identity.peer, self._protocol)
+        self._admitted(self.guard)
+
+    def _revoke(self) -> None:
+        self._revoked()

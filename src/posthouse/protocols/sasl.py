@@ -1,0 +1,103 @@
+"""SASL (RFC 4422), the server's side: the client names a mechanism, then tokens go back and forth."""
+
+from typing import Final, Protocol
+
+from posthouse.broker.access.principal import Principal
+from posthouse.broker.access.scram import Exchange
+from posthouse.model.errors import LoginFailed
+from posthouse.model.scram import Mechanism
+from posthouse.protocols.authenticator import Authenticator
+from posthouse.protocols.plain import parse_plain
+
+PLAIN: Final = "PLAIN"
+_MAX_TOKEN_BYTES = 16 * 1024
+
+
+class SaslExchange(Protocol):
+    """One mechanism at work."""
+
+    user: str
+
+    async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
+        """The answer, and who it is once that is known. Raises LoginFailed."""
+
+
+class PlainExchange:
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self.user = ""
+
+    async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
+        said = parse_plain(token)
+        if said is None:
+            raise LoginFailed("a PLAIN token that cannot be read")
+        try:
+            as_whom, password = said.as_whom.decode(), said.password.decode()
+            self.user = said.user.decode()
+        except UnicodeDecodeError:
+            raise LoginFailed("a PLAIN token that is not UTF-8") from None
+        if as_whom not in ("", self.user):
+            raise LoginFailed("a login in the name of somebody else")
+        return b"", await self._authenticator.verify_password(self.user, password)
+
+
+class ScramExchange:
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._is_begun = False
+        self.user = ""
+
+    async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
+        if not self._is_begun:
+            self._is_begun = True
+            answer = self._exchange.first(token)
+            self.user = self._exchange.user
+            return answer, None
+        return self._exchange.final(token), Principal(self.user)
+
+
+class SaslLogin:
+    """Of one connection."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._mechanism = ""
+        self._exchange: SaslExchange | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        return self._exchange is not None
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """What is offered: PLAIN only where others cannot read the password on its way."""
+        return [*([PLAIN] if self._authenticator.identity.may_send_password else []), *Mechanism]
+
+    def begin(self, mechanism: str) -> bool:
+        """Whether the mechanism is offered."""
+        if mechanism not in self.mechanisms:
+            return False
+        self._mechanism = mechanism
+        if mechanism == PLAIN:
+            self._exchange = PlainExchange(self._authenticator)
+        else:
+            self._exchange = ScramExchange(self._authenticator.scram(Mechanism(mechanism)))
+        return True
+
+    async def take(self, token: bytes) -> bytes:
+        """The answer to a token. Raises LoginFailed, and then the connection must be closed."""
+        exchange = self._exchange
+        if exchange is None or len(token) > _MAX_TOKEN_BYTES:
+            raise LoginFailed("a token that nobody asked for")
+        try:
+            answer, principal = await exchange.take(token)
+            if principal is not None:
+                self._authenticator.admit(principal)
+        except LoginFailed as error:
+            self._exchange = None
+            self._authenticator.record(exchange.user, self._mechanism, error)
+            raise
+        if principal is not None:
+            self._exchange = None
+            self._authenticator.record(principal.name, self._mechanism)
+        return answer
