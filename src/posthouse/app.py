@@ -48,8 +48,9 @@ class App:
         settings = _affordable(settings)
         clock = clock or SystemClock()
         self.settings = settings
-        self.broker = Broker(storage or _storage(settings, clock), settings, clock, ConsumerProtocol())
-        self.broker.namespaces.read_attributes = read_attributes
+        self.broker = Broker(
+            storage or _storage(settings, clock), settings, clock, ConsumerProtocol(), read_attributes
+        )
         self._certificates = Certificates.of(settings)
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None

@@ -16,6 +16,7 @@ from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.long_poll import LongPoll
+from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.referrals import check_referable
@@ -58,7 +59,12 @@ _MUCH_UNWRITTEN = 4 * 1024 * 1024
 
 class Broker:
     def __init__(
-        self, storage: Storage, settings: Settings, clock: Clock, member_metadata: MemberMetadata = OPAQUE
+        self,
+        storage: Storage,
+        settings: Settings,
+        clock: Clock,
+        member_metadata: MemberMetadata = OPAQUE,
+        read_attributes: ReadAttributes = no_attributes,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -93,7 +99,9 @@ class Broker:
             self.groups.__contains__,
         )
         self.groups.offsets.is_share_group = self.shares.__contains__
-        self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
+        self.namespaces = Namespaces(
+            storage, self.topics, clock, settings.namespaces, self.delete_topics, read_attributes
+        )
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics, clock, self._append_together, self.create_topics, self._schedule

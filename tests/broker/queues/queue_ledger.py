@@ -228,7 +228,7 @@ async def contents(queue: Queue, host: Any) -> dict[Identity, Message]:
         reader = LaneReader(host.storage, host.topic_name, queue, lane, lane.progress.floor)
         messages = [message async for some in reader.messages(lane.end) for message in some]
         for position in list(lane.progress.stash):
-            message = lane.stashed_message(position)
+            message = reader.stashed(position)
             assert await Rereading(host.storage).reload(message)
             messages.append(message)
         for message in messages:

@@ -7,8 +7,6 @@ of messages, so that a long backlog costs little memory.
 
 from heapq import heappop, heappush
 
-from posthouse.records.references import NEVER
-
 SPAN = 4096
 """So many positions a span has at the most."""
 
@@ -21,8 +19,6 @@ class Expiries:
         """The youngest span, which still grows."""
 
     def add(self, first: int, end: int, expires_ms: int) -> None:
-        if expires_ms == NEVER:
-            return
         span = self._open
         if span is not None and end - span[1] <= SPAN:
             self._open = (min(span[0], expires_ms), span[1], end)

@@ -1,0 +1,25 @@
+"""What all queues of a broker share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posthouse.broker.queues.background import Background
+from posthouse.broker.queues.settling import Settling
+from posthouse.broker.queues.stream_window import StreamMemory
+from posthouse.broker.queues.wave import Wave
+from posthouse.model.clock import Clock
+from posthouse.model.ids import TopicId
+from posthouse.storage.contract import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueResources:
+    storage: Storage
+    clock: Clock
+    settling: Settling
+    background: Background
+    stream_memory: StreamMemory
+    topic_name: Callable[[TopicId], str]
+    """Empty for a topic that is gone."""
+    transaction: Callable[[], Wave]
+    """A new wave, written when it is told to."""
