@@ -8,7 +8,7 @@ import pytest
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues import dispatcher, log_queue, overflow
 from posthouse.broker.queues import loader as loader_module
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.message import Message
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
@@ -62,7 +62,7 @@ async def test_what_a_consumer_was_expected_to_take_may_be_too_much(how: str) ->
 
 async def test_both_limits_count() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=100, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue(max_length=100, max_bytes=10, overflow=OverflowPolicy.REJECT_PUBLISH)
         await rig.publish(b"a" * 10)
         assert not queue.room.is_there_for(1)
         message = await get(queue)
@@ -73,7 +73,7 @@ async def test_both_limits_count() -> None:
 
 async def test_bytes_of_whole_batches_do_not_add_up() -> None:
     async with running() as rig:
-        queue = await rig.queue("orders", max_bytes=10_000, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue("orders", max_bytes=10_000, overflow=OverflowPolicy.REJECT_PUBLISH)
         await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
         topic = rig.broker.topic("orders")
         await rig.broker.append([Produced(topic, 0, batch((b"k", b"v", [])))]).wait()
@@ -83,7 +83,7 @@ async def test_bytes_of_whole_batches_do_not_add_up() -> None:
 
 async def test_handing_out_makes_room() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        queue = await rig.queue(max_length=1, overflow=OverflowPolicy.BLOCK)
         await rig.publish(b"a")
         with pytest.raises(QueueBlocked):
             await rig.publish(b"b")
@@ -98,7 +98,7 @@ async def test_handing_out_makes_room() -> None:
 
 async def test_a_transaction_that_is_given_up_makes_room() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        queue = await rig.queue(max_length=1, overflow=OverflowPolicy.BLOCK)
         wave = rig.broker.publishing.transaction()
         rig.namespace.publish(rig.namespace.router.default, b"q", b"a", PLAIN, wave)
         with pytest.raises(QueueBlocked):

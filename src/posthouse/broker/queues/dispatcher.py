@@ -16,16 +16,14 @@ from typing import Any
 
 from posthouse.broker.queues.consumers import Consumers, dealt
 from posthouse.broker.queues.dead_letters import Reason, Routing
-from posthouse.broker.queues.definition import Overflow as OverflowPolicy
-from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.expiry import Expiry
 from posthouse.broker.queues.key_order import KeyOrder
-from posthouse.broker.queues.leases import Leases
 from posthouse.broker.queues.loader import Loader
 from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.overflow import Overflow
-from posthouse.broker.queues.polling import Polling
+from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.recovery import find_expiries, unsettled_bytes
 from posthouse.broker.queues.requeue import Requeue
@@ -65,11 +63,10 @@ class Dispatcher:
         self._retry_seconds = retry_seconds
         self.consumers = Consumers(single_active=definition.single_active)
         self.keys = KeyOrder() if definition.ordered_by_key else None
-        self.leases = Leases(resources.clock, self._leases_ended)
-        self.polling = Polling()
+        self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
         self.loader = Loader(self, resources.storage, resources.settling, readers)
-        self.settlement = Settlement(self, resources, routing, definition, self.keys, self.leases)
+        self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling)
         self.requeue = Requeue(self, resources.settling, definition.delivery_limit, retry_seconds)
         self.expiry = Expiry(self, resources.clock, lanes, retry_seconds)
         self.overflow = Overflow(self, definition, retry_seconds)
@@ -82,9 +79,8 @@ class Dispatcher:
     def new_reader(
         self, lane: MessageLane, pass_over: Callable[[int, int], None] = lambda first, end: None
     ) -> LaneReader:
-        resources = self._resources
-        floor = lane.progress.floor
-        return LaneReader(resources.storage, resources.topic_name, self._source, lane, floor, pass_over)
+        storage, floor = self._resources.storage, lane.progress.floor
+        return LaneReader(storage, self._source, lane, floor, pass_over)
 
     def load(self) -> None:
         """Progress was taken in from storage."""
@@ -128,8 +124,8 @@ class Dispatcher:
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
         """`count` more positions of a lane are durable, with `size` bytes of values."""
         self.settlement.bytes += size
-        if self.polling:
-            self.polling.wake()
+        if self.pulling.is_used:
+            self.pulling.wake()
         self.plan()
         if lane.expiries.earliest is not None:
             # A message that waits for others of its key may wait for long, whatever the credit.
@@ -155,7 +151,7 @@ class Dispatcher:
         """Messages have left the queue."""
         if self.keys is not None:
             self.plan()
-            self.polling.wake()
+            self.pulling.wake()
         settlement = self.settlement
         if not settlement.leased_bytes and settlement.bytes and not any(lane.ready for lane in self._lanes):
             settlement.bytes = 0
@@ -185,8 +181,8 @@ class Dispatcher:
 
     def requeue_ended(self) -> None:
         self._check_overflow()
-        if self.polling:
-            self.polling.wake()
+        if self.pulling.is_used:
+            self.pulling.wake()
         self.plan()
         if len(self.consumers):
             self._plan_loading()
@@ -416,6 +412,5 @@ class Dispatcher:
 
     def close(self) -> None:
         """The queue is deleted."""
-        self.leases.close()
-        self.polling.wake()
+        self.pulling.close()
         self.room.tell_all()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from posthouse.broker.queues.attributes import Attributes, ReadAttributes, plain_attributes
 from posthouse.broker.queues.backing_topics import EXCHANGE_TOPIC, BackingTopic, queue_topic_config
-from posthouse.broker.queues.definition import Overflow, QueueDefinition
+from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.equivalence import check_same_exchange, check_same_queue
@@ -355,7 +355,7 @@ class Namespace:
             wave.add(backing, queues, key, value, envelope)
         if refusing:
             for queue in refusing:
-                if queue.definition.overflow is Overflow.REJECT_PUBLISH_DEAD_LETTER:
+                if queue.definition.overflow is OverflowPolicy.REJECT_PUBLISH_DEAD_LETTER:
                     queue.refuse(key, value, envelope, self._clock.now_ms(), wave)
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
@@ -377,8 +377,8 @@ class Namespace:
         limited = [queue for queue in queues if isinstance(queue, Queue) and queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
-            if overflow is not Overflow.DROP_HEAD and not queue.room.is_there_for(size):
-                if overflow is not Overflow.BLOCK:
+            if overflow is not OverflowPolicy.DROP_HEAD and not queue.room.is_there_for(size):
+                if overflow is not OverflowPolicy.BLOCK:
                     refusing.append(queue)
                 elif waits:
                     raise QueueBlocked(queue)

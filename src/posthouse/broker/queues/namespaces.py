@@ -63,7 +63,6 @@ class Namespaces:
             settling=self.settling,
             background=self.background,
             stream_memory=StreamMemory(),
-            topic_name=self.topic_name,
             transaction=self.transaction,
         )
         self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
@@ -167,10 +166,6 @@ class Namespaces:
 
     # What queues ask for
 
-    def topic_name(self, topic: TopicId) -> str:
-        known = self.storage.topics.get(topic)
-        return "" if known is None else known.name
-
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         return backing.find(self._topics)
 
@@ -236,7 +231,8 @@ class Namespaces:
         return referrals
 
     def _source(self, partition: PartitionId) -> tuple[Namespace, Exchange | LogQueue] | None:
-        return self.sources.get(self.topic_name(partition.topic))
+        topic = self.storage.topics.get(partition.topic)
+        return None if topic is None else self.sources.get(topic.name)
 
     # Delayed messages
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.envelope import Envelope
@@ -53,7 +53,7 @@ class Queue(LogQueue):
         """Ready to be handed out, now or when they can be read again."""
         ready, unreadable = self.dispatcher.ready, sum(lane.unreadable for lane in self.lanes)
         limit = self.definition.max_length
-        if limit is not None and self.definition.overflow is Overflow.DROP_HEAD:
+        if limit is not None and self.definition.overflow is OverflowPolicy.DROP_HEAD:
             ready = min(ready, limit)  # the rest is about to be dropped
         return ready + unreadable
 
@@ -140,16 +140,16 @@ class Queue(LogQueue):
             first = await self.get()
             if first is not None:
                 taken = [first, *self.dispatcher.take(most - 1)]
-                self.dispatcher.leases.set(taken, lease_seconds)
+                self.dispatcher.pulling.lease(taken, lease_seconds)
                 return taken
             if self.is_deleted:
                 return []
-            if not await self.dispatcher.polling.wait(deadline - loop.time()):
+            if not await self.dispatcher.pulling.wait(deadline - loop.time()):
                 return []
 
     def extend(self, messages: Sequence[Message], seconds: float) -> None:
         """Lease messages that were polled for longer, from now on."""
-        self.dispatcher.leases.set([message for message in messages if message.is_leased], seconds)
+        self.dispatcher.pulling.lease([message for message in messages if message.is_leased], seconds)
 
     # Messages are settled, or come back
 

@@ -46,7 +46,6 @@ class LaneReader:
     def __init__(
         self,
         storage: Storage,
-        topic_name: Callable[[TopicId], str],
         queue: MessageSource,
         lane: MessageLane,
         start: int,
@@ -54,7 +53,6 @@ class LaneReader:
     ) -> None:
         """`pass_over` is told which positions cannot be read: from the first to before the end."""
         self._storage = storage
-        self._topic_name = topic_name
         self._queue = queue
         self._lane = lane
         self._pass_over = pass_over
@@ -197,6 +195,11 @@ class LaneReader:
             self._runs.appendleft((reached + shift, _split(run, reached - run.first)[1]))
         self._lose_missing(messages, position, reached + shift)
         return messages
+
+    def _topic_name(self, topic: TopicId) -> str:
+        """Empty for a topic that is gone."""
+        known = self._storage.topics.get(topic)
+        return "" if known is None else known.name
 
     def stashed(self, position: int) -> Message:
         """A message that is in the stash, without its body."""

@@ -8,7 +8,6 @@ from posthouse.broker.queues.settling import Settling
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.clock import Clock
-from posthouse.model.ids import TopicId
 from posthouse.storage.contract import Storage
 
 
@@ -19,7 +18,5 @@ class QueueResources:
     settling: Settling
     background: Background
     stream_memory: StreamMemory
-    topic_name: Callable[[TopicId], str]
-    """Empty for a topic that is gone."""
     transaction: Callable[[], Wave]
     """A new wave, written when it is told to."""

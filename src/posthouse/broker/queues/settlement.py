@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.key_order import KeyOrder
-from posthouse.broker.queues.leases import Leases
 from posthouse.broker.queues.message import Message, MessageLane
+from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.resources import QueueResources
 
@@ -35,14 +35,14 @@ class Settlement:
         routing: Routing,
         definition: QueueDefinition,
         keys: KeyOrder | None,
-        leases: Leases,
+        pulling: Pulling,
     ) -> None:
         self._owner = owner
         self._resources = resources
         self._routing = routing
         self._definition = definition
         self._keys = keys
-        self._leases = leases
+        self._pulling = pulling
         self.bytes = 0
         """Of all messages that are not settled, roughly: the size of each record in a batch is not known."""
         self.leased_bytes = 0
@@ -79,9 +79,9 @@ class Settlement:
         if self._keys is not None:
             for message in messages:
                 self._keys.free(message)
-        if self._leases:
+        if self._pulling.is_used:
             for message in messages:
-                self._leases.drop(message)
+                self._pulling.drop(message)
 
     # Dead letters
 

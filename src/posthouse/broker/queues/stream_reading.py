@@ -37,7 +37,7 @@ class StreamReading:
         self._memory = resources.stream_memory
         self._consumer: Consumer | None = None
         self._lane = lane
-        self._reader = LaneReader(resources.storage, resources.topic_name, self, lane, start)
+        self._reader = LaneReader(resources.storage, self, lane, start)
         self._window = StreamWindow(resources.stream_memory)
         self._filling: asyncio.Task[None] | None = None
         self._is_planned = False
