@@ -69,9 +69,9 @@ class App:
             settings,
             clock,
             ConsumerProtocol(),
+            read_attributes,
             limit_connections=self._gate.limit,
         )
-        self.broker.namespaces.read_attributes = read_attributes
         self._certificates = Certificates.of(settings)
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None

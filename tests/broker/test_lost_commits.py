@@ -193,7 +193,7 @@ async def test_messages_of_queues_outlive_the_journal(
             assert queue.definition.max_length == 100
             assert await values_of(queue) == values, first
             assert "the journal is damaged" in caplog.text
-            named = f"messages may come again in queue 'orders' (vhost '/', references in {queue.log.name}"
+            named = f'messages may come again in queue "orders" (vhost "/"), references in {queue.log.name}'
             assert named in caplog.text
         shutil.rmtree(copy)
 

@@ -16,6 +16,7 @@ from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.long_poll import LongPoll
+from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.referrals import check_referable
@@ -63,6 +64,7 @@ class Broker:
         settings: Settings,
         clock: Clock,
         member_metadata: MemberMetadata = OPAQUE,
+        read_attributes: ReadAttributes = no_attributes,
         *,
         limit_connections: LimitConnections = no_listeners,
     ) -> None:
@@ -95,7 +97,9 @@ class Broker:
             storage, clock, self.group_configs.subscription_rules, self.wait_for_records
         )
         self.groups.offsets.is_share_group = self.subscriptions.__contains__
-        self.namespaces = Namespaces(storage, self.topics, clock, settings.namespaces, self.delete_topics)
+        self.namespaces = Namespaces(
+            storage, self.topics, clock, settings.namespaces, self.delete_topics, read_attributes
+        )
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics, clock, self._append_together, self.create_topics, self._schedule

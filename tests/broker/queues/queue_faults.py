@@ -27,7 +27,7 @@ class Faults(Publishing):
             self.clock.advance(seconds)
             self.expiry_is_due = False
             for name in QUEUES:
-                self.queue(name)._expiring.plan()
+                self.queue(name).dispatcher.expiry.plan()
             await asyncio.sleep(0.001)
             await self.quiet()
 
@@ -74,7 +74,7 @@ class Faults(Publishing):
             await asyncio.sleep(0.01)
             self.clock.advance(0.01)
             for name in QUEUES:
-                self.queue(name)._expiring.plan()
+                self.queue(name).dispatcher.expiry.plan()
             await asyncio.sleep(0.01)
             await self.quiet()
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.reading import LaneReader
@@ -23,9 +23,9 @@ QUEUES: dict[str, dict[str, Any]] = {
     "hasty": {"message_ttl_ms": 1000, **DEAD},
     "keyed": {"ordered_by_key": True},
     "short": {"max_length": 3, **DEAD},
-    "refusing": {"max_length": 3, "overflow": Overflow.REJECT_PUBLISH},
-    "burying": {"max_length": 3, "overflow": Overflow.REJECT_PUBLISH_DEAD_LETTER, **DEAD},
-    "blocking": {"max_length": 3, "overflow": Overflow.BLOCK},
+    "refusing": {"max_length": 3, "overflow": OverflowPolicy.REJECT_PUBLISH},
+    "burying": {"max_length": 3, "overflow": OverflowPolicy.REJECT_PUBLISH_DEAD_LETTER, **DEAD},
+    "blocking": {"max_length": 3, "overflow": OverflowPolicy.BLOCK},
     "graves": {},
 }
 SHORT = 3
@@ -225,10 +225,10 @@ async def contents(queue: Queue, host: Any) -> dict[Identity, Message]:
     """Everything that is not settled, leased or not, as it lies in the log."""
     found: dict[Identity, Message] = {}
     for lane in queue.lanes:
-        reader = LaneReader(host.storage, host.topic_name, queue, lane, lane.progress.floor)
+        reader = LaneReader(host.storage, queue, lane, lane.progress.floor)
         messages = [message async for some in reader.messages(lane.end) for message in some]
         for position in list(lane.progress.stash):
-            message = lane.stashed_message(position)
+            message = reader.stashed(position)
             assert await Rereading(host.storage).reload(message)
             messages.append(message)
         for message in messages:

@@ -196,7 +196,7 @@ class QueueWorld(RuleBasedStateMachine):
             return False
         if self.is_full:  # something is tried again and again
             return True
-        return not self.broker.namespaces._work and self.storage_is_idle
+        return not self.broker.namespaces.background and self.storage_is_idle
 
     def orphans(self) -> Iterator[Message]:
         """Leased, but nobody holds them: only while storage refuses."""
@@ -230,7 +230,7 @@ class QueueWorld(RuleBasedStateMachine):
             if any(consumer.name == name and consumer.credit > 0 for consumer in self.consumers):
                 held = {entry.key for entry in self.ledger.alive[name].values() if entry.holder is not None}
                 stuck = [each for each in ready if name != "keyed" or not each.key or each.key not in held]
-                is_crowded = queue._keys is not None and queue._keys.is_crowded
+                is_crowded = queue.dispatcher.keys is not None and queue.dispatcher.keys.is_crowded
                 assert is_crowded or not stuck, f"{name} keeps {stuck} back from a consumer with credit"
             overdue = [entry for entry in ready if 0 < entry.expires_ms <= now]
             assert not overdue or self.expiry_is_due, f"{overdue} of {name} should have expired"

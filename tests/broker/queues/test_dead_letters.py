@@ -2,7 +2,7 @@
 
 import pytest
 
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError, RecordTooLarge
 from posthouse.records.header_section import encode_section
@@ -12,7 +12,7 @@ from tests.broker.queues.rig import PLAIN, running
 
 async def test_a_dead_letter_for_a_full_queue_is_dropped() -> None:
     async with running() as rig:
-        dead = await dead_letter_queue(rig, max_length=1, overflow=Overflow.REJECT_PUBLISH)
+        dead = await dead_letter_queue(rig, max_length=1, overflow=OverflowPolicy.REJECT_PUBLISH)
         queue = await rig.queue(dead_letter_exchange="dead")
         await rig.publish(b"a", b"b", b"c")
         queue.reject([await get(queue), await get(queue)])
@@ -23,7 +23,7 @@ async def test_a_dead_letter_for_a_full_queue_is_dropped() -> None:
 
 async def test_a_dead_letter_does_not_wait_for_room() -> None:
     async with running() as rig:
-        dead = await dead_letter_queue(rig, max_length=1, overflow=Overflow.BLOCK)
+        dead = await dead_letter_queue(rig, max_length=1, overflow=OverflowPolicy.BLOCK)
         queue = await rig.queue(dead_letter_exchange="dead")
         await rig.publish(b"a", b"b")
         queue.reject([await get(queue), await get(queue)])

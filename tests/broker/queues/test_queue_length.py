@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues import excess, handing_out, log_queue
-from posthouse.broker.queues import loading as loading_module
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues import dispatcher, log_queue, overflow
+from posthouse.broker.queues import loader as loader_module
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.message import Message
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
@@ -24,7 +24,7 @@ async def test_the_oldest_of_the_lowest_priority_go() -> None:
         await rig.publish(b"urgent", priority=2)
         await rig.publish(b"later")
         await rig.publish(b"now", priority=1)
-        await until(lambda: queue._excess.going is None)
+        await until(lambda: queue.dispatcher.overflow.task is None)
         assert [(await get(queue)).value, (await get(queue)).value] == [b"urgent", b"now"]
 
 
@@ -35,7 +35,7 @@ async def test_what_comes_back_may_be_too_much() -> None:
         message = await get(queue)
         await rig.publish(b"b")
         queue.release([message])
-        await until(lambda: queue._excess.going is None and not queue._excess.count())
+        await until(lambda: queue.dispatcher.overflow.task is None and not queue.dispatcher.overflow.count())
         assert (await get(queue)).value == b"b"
         assert await queue.get() is None
 
@@ -62,7 +62,7 @@ async def test_what_a_consumer_was_expected_to_take_may_be_too_much(how: str) ->
 
 async def test_both_limits_count() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=100, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue(max_length=100, max_bytes=10, overflow=OverflowPolicy.REJECT_PUBLISH)
         await rig.publish(b"a" * 10)
         assert not queue.room.is_there_for(1)
         message = await get(queue)
@@ -73,7 +73,7 @@ async def test_both_limits_count() -> None:
 
 async def test_bytes_of_whole_batches_do_not_add_up() -> None:
     async with running() as rig:
-        queue = await rig.queue("orders", max_bytes=10_000, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue("orders", max_bytes=10_000, overflow=OverflowPolicy.REJECT_PUBLISH)
         await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
         topic = rig.broker.topic("orders")
         await rig.broker.append([Produced(topic, 0, batch((b"k", b"v", [])))]).wait()
@@ -83,7 +83,7 @@ async def test_bytes_of_whole_batches_do_not_add_up() -> None:
 
 async def test_handing_out_makes_room() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        queue = await rig.queue(max_length=1, overflow=OverflowPolicy.BLOCK)
         await rig.publish(b"a")
         with pytest.raises(QueueBlocked):
             await rig.publish(b"b")
@@ -98,7 +98,7 @@ async def test_handing_out_makes_room() -> None:
 
 async def test_a_transaction_that_is_given_up_makes_room() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        queue = await rig.queue(max_length=1, overflow=OverflowPolicy.BLOCK)
         wave = rig.broker.publishing.transaction()
         rig.namespace.publish(rig.namespace.router.default, b"q", b"a", PLAIN, wave)
         with pytest.raises(QueueBlocked):
@@ -126,7 +126,7 @@ async def test_large_messages_are_not_all_in_memory() -> None:
 
 
 async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handing_out, "LEASED_BYTES", -1)
+    monkeypatch.setattr(dispatcher, "LEASED_BYTES", -1)
 
     class Refusing(Taker):
         def deliver(self, messages: Sequence[Message]) -> None:
@@ -146,9 +146,9 @@ async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.
 async def test_what_came_back_is_read_again_in_its_order_and_a_window_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handing_out, "LEASED_BYTES", 1000)
-    monkeypatch.setattr(loading_module, "WINDOW", 10)
-    monkeypatch.setattr(loading_module, "LOW_WINDOW", 5)
+    monkeypatch.setattr(dispatcher, "LEASED_BYTES", 1000)
+    monkeypatch.setattr(loader_module, "WINDOW", 10)
+    monkeypatch.setattr(loader_module, "LOW_WINDOW", 5)
     async with running() as rig:
         queue = await rig.queue()
         values = [b"%100d" % number for number in range(100)]
@@ -191,7 +191,7 @@ async def test_only_the_queues_that_dead_letters_may_come_to_wait_for_a_queue_th
         await rig.publish(b"1", b"2", b"3")
         storage.gate = asyncio.Event()
         rig.namespace.publish(rig.namespace.router.exchange(""), b"q", b"4", PLAIN)
-        await until(lambda: queue._excess.going is not None)
+        await until(lambda: queue.dispatcher.overflow.task is not None)
         assert not effects, "a channel may be closed, an exchange declared"
         async with asyncio.timeout(0.5):
             await effects.done()
@@ -206,11 +206,11 @@ async def test_only_the_queues_that_dead_letters_may_come_to_wait_for_a_queue_th
 async def test_no_request_waits_for_the_end_of_what_goes_on_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     async with lazy() as (rig, _):
         dead = await dead_letter_queue(rig)
-        monkeypatch.setattr(excess, "AT_ONCE", 10)
+        monkeypatch.setattr(overflow, "AT_ONCE", 10)
         queue = await rig.queue(max_length=1, dead_letter_exchange="dead")
         await rig.publish(*[b"%d" % number for number in range(1000)])
         await rig.namespace.effects.done("q")
-        assert queue._excess.count() > 500 and dead.message_count > 0
+        assert queue.dispatcher.overflow.count() > 500 and dead.message_count > 0
         await until(lambda: dead.message_count == 999)
 
 
@@ -221,7 +221,7 @@ async def test_no_request_waits_until_a_whole_backlog_has_expired(clock: ManualC
         for number in range(200):
             await rig.publish(b"a", expires_in_ms=1000 - number)
         clock.advance(2)
-        queue._expiring.plan()
+        queue.dispatcher.expiry.plan()
         await rig.namespace.effects.done("q")
         assert 0 < dead.message_count < 100
         await until(lambda: dead.message_count == 200)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import QueueBlocked, QueueFull
@@ -125,7 +125,7 @@ async def test_the_oldest_go_when_they_are_too_large() -> None:
 
 async def test_a_full_queue_refuses() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=2, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue(max_length=2, overflow=OverflowPolicy.REJECT_PUBLISH)
         with pytest.raises(QueueFull):
             await rig.publish(b"a", b"b", b"c")
         await count(queue, 2)
@@ -137,7 +137,9 @@ async def test_a_full_queue_refuses() -> None:
 
 async def test_what_is_refused_may_be_a_dead_letter() -> None:
     async with running() as rig:
-        queue, dead = await with_dead_letters(rig, max_length=1, overflow=Overflow.REJECT_PUBLISH_DEAD_LETTER)
+        queue, dead = await with_dead_letters(
+            rig, max_length=1, overflow=OverflowPolicy.REJECT_PUBLISH_DEAD_LETTER
+        )
         await rig.publish(b"a")
         with pytest.raises(QueueFull):
             await rig.publish(b"b")
@@ -147,7 +149,7 @@ async def test_what_is_refused_may_be_a_dead_letter() -> None:
 
 async def test_a_full_queue_may_ask_to_wait() -> None:
     async with running() as rig:
-        queue = await rig.queue(max_length=1, overflow=Overflow.BLOCK)
+        queue = await rig.queue(max_length=1, overflow=OverflowPolicy.BLOCK)
         await rig.publish(b"a")
         with pytest.raises(QueueBlocked) as blocked:
             await rig.publish(b"b")

@@ -19,13 +19,13 @@ from hypothesis.stateful import (
 
 from posthouse.broker.progress import progress
 from posthouse.broker.queues import (
-    excess,
+    dispatcher,
     expiries,
-    handing_out,
     key_order,
     lane,
-    loading,
+    loader,
     log_queue,
+    overflow,
     recovery,
 )
 from posthouse.model.errors import StorageFull
@@ -65,13 +65,13 @@ class QueueMachine(Faults, Consuming):
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "WINDOW", WINDOW)
-    monkeypatch.setattr(loading, "LOW_WINDOW", WINDOW // 2)
-    monkeypatch.setattr(handing_out, "AT_ONCE", 4)
-    monkeypatch.setattr(excess, "AT_ONCE", 2)
+    monkeypatch.setattr(loader, "WINDOW", WINDOW)
+    monkeypatch.setattr(loader, "LOW_WINDOW", WINDOW // 2)
+    monkeypatch.setattr(dispatcher, "AT_ONCE", 4)
+    monkeypatch.setattr(overflow, "AT_ONCE", 2)
     monkeypatch.setattr(log_queue, "RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(handing_out, "LEASED_BYTES", 3)
-    monkeypatch.setattr(loading, "RESERVATION", 4)
+    monkeypatch.setattr(dispatcher, "LEASED_BYTES", 3)
+    monkeypatch.setattr(loader, "RESERVATION", 4)
     monkeypatch.setattr(lane, "RESERVATION", 4)
     monkeypatch.setattr(expiries, "SPAN", 5)
     monkeypatch.setattr(recovery, "SPAN", 5)

@@ -54,7 +54,7 @@ async def test_a_lease_ends_and_its_holder_is_late() -> None:
         clock.advance(6)
         queue.extend([second], 10)
         clock.advance(6)
-        queue._leases.end_overdue()
+        queue.dispatcher.pulling.end_overdue()
         assert queue.leased_count == 1, "the one that was extended"
         [again] = await queue.poll(2, 1, lease_seconds=10)
         assert (again.value, again.deliveries) == (b"a", 1)
@@ -71,4 +71,4 @@ async def test_an_extension_of_what_is_settled_is_nothing() -> None:
         [message] = await queue.poll(1, 1, lease_seconds=10)
         queue.ack([message])
         queue.extend([message], 10)
-        assert len(queue._leases) == 0
+        assert queue.dispatcher.pulling.lease_count == 0

@@ -33,19 +33,32 @@ async def test_what_could_not_be_reserved_is_handed_out_later() -> None:
         await taker.has(1)
 
 
+@pytest.mark.usefixtures("soon")
+async def test_the_log_names_the_queue_that_waits_for_storage(caplog: pytest.LogCaptureFixture) -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue("mails")
+        await rig.publish(b"a", key=b"mails")
+        storage.is_full = True
+        taker = Taker()
+        queue.subscribe(taker)
+        await until(lambda: 'queue "mails" (vhost "/"): paused, waiting for storage: ' in caplog.text)
+        storage.is_full = False
+        await taker.has(1)
+
+
 async def test_nothing_spins_while_storage_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with lazy() as (rig, storage):
         queue = await rig.queue(max_priority=1)
         await rig.publish(b"urgent", priority=1)
         await rig.publish(b"other")
         started: list[object] = []
-        start = rig.broker.namespaces.start
+        start = rig.broker.namespaces.background.start
 
-        def counted(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        def counted(work: Coroutine[Any, Any, None], subject: object) -> asyncio.Task[None]:
             started.append(work)
-            return start(work)
+            return start(work, subject)
 
-        monkeypatch.setattr(rig.broker.namespaces, "start", counted)
+        monkeypatch.setattr(rig.broker.namespaces.background, "start", counted)
         storage.gate = asyncio.Event()
         taker = Taker()
         queue.subscribe(taker)
@@ -106,7 +119,7 @@ async def test_dead_letters_wait_for_storage(cause: str) -> None:
         elif cause == "expired":
             storage.is_full = True
             clock.advance(1)
-            queue._expiring.plan()
+            queue.dispatcher.expiry.plan()
         else:
             await get(queue)
             storage.turns = 20

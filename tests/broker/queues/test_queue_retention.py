@@ -299,7 +299,7 @@ async def test_a_backlog_that_expires_on_disk_is_passed_over(tmp_path: Path) -> 
         for number in range(20):
             await rig.publish(b"%d" % number, expires_in_ms=10 if number < 15 else None)
         clock.advance(1)
-        await queue._expiring.expire()
+        await queue.dispatcher.expiry.expire()
         assert queue.message_count == 5
         await rig.retention.reclaim()
         assert rig.storage.bounds(queue.lanes[0].log).start == 15

@@ -102,7 +102,7 @@ async def test_rejecting_in_a_transient_queue_without_a_place_for_dead_letters()
         await rig.publish(b"a")
         message = await queue.get()
         assert message is not None
-        await queue.dead_letter([message], Reason.REJECTED)
+        await queue.dispatcher.settlement.dead_letter([message], Reason.REJECTED)
         assert queue.message_count == queue.leased_count == queue.leased_bytes == 0
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import StorageFull
 from posthouse.records.batch import parse_header
@@ -17,7 +17,7 @@ from tests.broker.queues.test_queue_interop import batch
 
 async def test_what_a_transaction_settles_frees_its_key_and_its_bytes() -> None:
     async with running() as rig:
-        queue = await rig.queue(ordered_by_key=True, max_bytes=10, overflow=Overflow.REJECT_PUBLISH)
+        queue = await rig.queue(ordered_by_key=True, max_bytes=10, overflow=OverflowPolicy.REJECT_PUBLISH)
         await rig.publish(b"aaaaa", b"bbbbb")
         taker = Taker()
         queue.subscribe(taker)

@@ -7,7 +7,7 @@ import pytest
 
 from posthouse.broker.queues import key_order
 from posthouse.broker.queues import lane as lane_module
-from posthouse.broker.queues import loading as loading_module
+from posthouse.broker.queues import loader as loader_module
 from posthouse.model.clock import ManualClock
 from tests.broker.queues.lazy_rig import dead_letter_queue, get, lazy, until
 from tests.broker.queues.lazy_storage import LazyStorage
@@ -58,7 +58,7 @@ async def test_the_oldest_go_even_if_they_wait_for_their_key() -> None:
         await rig.publish(b"3")
         await settle_turns()
         await rig.publish(b"4")
-        await until(lambda: queue._excess.going is None)
+        await until(lambda: queue.dispatcher.overflow.task is None)
         assert queue.message_count == 2
         for number, value in enumerate([b"1", b"3", b"4"]):
             await taker.has(number + 1)
@@ -74,7 +74,7 @@ async def test_what_expires_does_not_keep_others_back() -> None:
         await rig.publish(b"stays")
         taker = Taker(credit=0)
         queue.subscribe(taker)
-        await queue._loading.filled()
+        await queue.dispatcher.loader.filled()
         clock.advance(2)
         taker.raise_credit(queue, 1)
         await taker.has(1)
@@ -92,7 +92,7 @@ async def test_one_is_got_though_others_expired() -> None:
 
 
 async def test_more_may_have_expired_than_was_noted_to_be_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (lane_module, loading_module):
+    for module in (lane_module, loader_module):
         monkeypatch.setattr(module, "RESERVATION", 10)
     clock = ManualClock()
     async with running(clock=clock) as rig:
@@ -146,12 +146,12 @@ async def test_many_times_of_expiry_do_not_mean_reading_everything_as_often() ->
         for number in range(300):
             await rig.publish(b"%d" % number, expires_in_ms=10_000 + number)
         clock.advance(10.1)
-        await queue._expiring.expire()
+        await queue.dispatcher.expiry.expire()
         assert queue.message_count == 199
         spans = queue.lanes[0].expiries._spans
         assert [end - first for _, first, end in sorted(spans)] == [64, 64, 64, 7]
         clock.advance(0.198)
-        await queue._expiring.expire()
+        await queue.dispatcher.expiry.expire()
         assert await values_of(queue) == [b"299"]
 
 
@@ -183,7 +183,7 @@ async def test_what_is_left_of_a_batch_expires_after_a_restart(tmp_path: Path, o
         queue = rig.found("q")
         await until(lambda: queue.lanes[0].expiries.earliest is not None, 2)
         clock.advance(2)
-        queue._expiring.plan()
+        queue.dispatcher.expiry.plan()
         await until(lambda: queue.message_count == 0)
 
 
@@ -200,11 +200,11 @@ async def test_what_waits_for_others_of_its_key_does_not_outlive_its_time(
         await rig.publish(b"first")
         await taker.has(1)
         await rig.publish(b"second")
-        await until(lambda: queue._keys is not None and queue._keys.is_crowded)
+        await until(lambda: queue.dispatcher.keys is not None and queue.dispatcher.keys.is_crowded)
         await rig.publish(b"third")
         clock.advance(2)
         if is_looked_at:
-            await queue._expiring.expire()
+            await queue.dispatcher.expiry.expire()
             assert queue.message_count == 0
         queue.ack(taker.taken)
         await until(lambda: queue.message_count == 0)

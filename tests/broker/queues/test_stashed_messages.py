@@ -187,7 +187,7 @@ async def test_they_expire_as_others_do(tmp_path: Path, clock: ManualClock, rest
         queue.release([taken[0], taken[2]])
         if not restart:
             clock.advance(2000)
-            queue._expiring.plan()
+            queue.dispatcher.expiry.plan()
             assert await dead_letters(rig.found("letters"), 1) == [(b"goes", "expired")]
             assert queue.leased_count == 1
             queue.release([taken[1]])

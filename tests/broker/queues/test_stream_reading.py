@@ -203,7 +203,7 @@ async def test_very_many_readers_read_nothing_ahead(monkeypatch: pytest.MonkeyPa
     async with lazy() as (rig, storage):
         stream = await rig.stream()
         await rig.publish(*numbers(0, 400), key=b"s")
-        memory = rig.broker.namespaces.stream_memory
+        memory = rig.broker.namespaces.resources.stream_memory
         storage.read_gate = asyncio.Event()
         readers = [Reader(stream, number, credit=2) for number in range(100)]
         await settle_turns()

@@ -35,20 +35,21 @@ async def test_a_queue_that_is_too_long_goes_on_without_them(tmp_path: Path) -> 
     async with running(tmp_path) as rig:
         queue = await filled(rig, 3, max_length=3)
         misplace(rig, rig.partition("q"))
-        queue.definition = replace(queue.definition, max_length=1)  # as if two had been leased
+        overflow = queue.dispatcher.overflow
+        overflow.definition = replace(queue.definition, max_length=1)  # as if two had been leased
         steps = 0
-        step = queue._excess._drop
+        step = overflow._drop
 
         async def counted() -> None:
             nonlocal steps
             steps += 1
             await step()
 
-        queue._excess._drop = counted  # type: ignore[method-assign]
+        overflow._drop = counted  # type: ignore[method-assign]
         taker = Taker()
         queue.subscribe(taker)
-        queue._excess.drop()
-        await until(lambda: queue._excess.going is None)
+        overflow.check()
+        await until(lambda: overflow.task is None)
         await settle_turns(100)
         assert steps <= 2
         assert (queue.waiting, queue.message_count) == (0, 3), "they are not ready, and not gone"
@@ -69,7 +70,7 @@ async def test_what_follows_references_that_cannot_be_read_is_found(tmp_path: Pa
     async with running(tmp_path) as rig:
         queue = await filled(rig, 20)
         misplace(rig, queue.lanes[0].log, 1)
-        reader = queue._loading.new_reader(queue.lanes[0])
+        reader = queue.dispatcher.new_reader(queue.lanes[0])
         found = [message.value async for messages in reader.messages(20) for message in messages]
         assert found and found == [b"%d" % number for number in range(20 - len(found), 20)]
 
@@ -89,7 +90,7 @@ async def test_references_that_cannot_be_read_keep_nothing_of_other_vhosts(
         assert rig.storage.bounds(rig.partition("q")).start == 0
         assert rig.storage.bounds(rig.partition(elsewhere.backing.name)).start == 20
         told = [record.getMessage() for record in caplog.records if "may refer to" in record.getMessage()]
-        assert len(told) == 1 and "queue 'q' (vhost '/')" in told[0]
+        assert len(told) == 1 and told[0].startswith('queue "q" (vhost "/"): ')
 
 
 async def test_one_that_was_put_aside_does_not_block_those_that_follow(
@@ -122,5 +123,5 @@ async def test_a_stream_that_cannot_be_cut_does_not_keep_others_from_being_recla
             await rig.retention.reclaim()
         assert rig.storage.bounds(queue.lanes[0].log).start == 5
         messages = [record.getMessage() for record in caplog.records]
-        told = [message for message in messages if "too old or too much" in message]
-        assert len(told) == 1 and "queue 's' (vhost '/')" in told[0]
+        told = [message for message in messages if "its retention removes nothing" in message]
+        assert len(told) == 1 and told[0].startswith('stream "s" (vhost "/"): ')

@@ -11,7 +11,7 @@ from posthouse.broker.groups.streams_store import decoded_topology, put_topology
 from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology, Topology
 from posthouse.broker.progress.progress import CHUNK, Progress
 from posthouse.broker.progress.stash import KEY_SIZE
-from posthouse.broker.queues.definition import Overflow, QueueDefinition, decode_definition
+from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition, decode_definition
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.broker.routing.encoding import (
     decode_binding,
@@ -60,7 +60,7 @@ def _definition(decode: Callable[[bytes], object], encode: Callable[..., bytes])
 def _queues() -> Iterator[bytes]:
     yield QueueDefinition(name="q").encode()
     arguments = {"x-max-length": 5, "b": b"\xff", "list": [1, None, 2.5]}
-    limited = QueueDefinition(name="é", max_length=5, overflow=Overflow.BLOCK, arguments=arguments)
+    limited = QueueDefinition(name="é", max_length=5, overflow=OverflowPolicy.BLOCK, arguments=arguments)
     yield limited.encode()
     yield QueueDefinition(name="s", is_stream=True, max_age_ms=10, segment_bytes=5).encode()
 

@@ -25,6 +25,11 @@ ReadAttributes = Callable[[bytes], Attributes | None]
 """A protocol's own reading of a record's headers; None where the record is not one of its messages."""
 
 
+def no_attributes(headers: bytes) -> Attributes | None:
+    """A reading where no protocol has one."""
+    return None
+
+
 def plain_attributes(headers: bytes) -> Attributes:
     """Every header as text where it is one."""
     try:

@@ -3,42 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
+from posthouse.broker.queues.message import Consumer, Limiter, Message
 from posthouse.model.errors import InUse
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.message import Message
-
-
-class Limiter(Protocol):
-    """Bounds what several consumers hold together, of one queue or of several."""
-
-    @property
-    def credit(self) -> int:
-        """How many more messages all of them together may be handed now."""
-
-
-class Consumer(Protocol):
-    """Made by a protocol."""
-
-    @property
-    def credit(self) -> int:
-        """How many more messages it may be handed now."""
-
-    @property
-    def limiter(self) -> Limiter | None:
-        """The bound that it shares with others, if there is one."""
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether a delivery takes from the limiter. One that is not counted still waits for the limiter."""
-
-    def deliver(self, messages: "Sequence[Message]") -> None:
-        """Synchronous. The consumer lowers its own credit."""
-
-    def cancelled(self) -> None:
-        """The queue is gone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -167,7 +134,7 @@ def _left_of_limiters(hands: Sequence[_Hand]) -> dict[Limiter | None, int]:
     return {limiter: limiter.credit for limiter, count in counts.items() if limiter is not None and count > 1}
 
 
-def dealt(messages: "Sequence[Message]", turns: Sequence[Consumer]) -> "list[tuple[Consumer, list[Message]]]":
+def dealt(messages: Sequence[Message], turns: Sequence[Consumer]) -> list[tuple[Consumer, list[Message]]]:
     """The messages of each consumer, in batches.
 
     Consumers that share a limiter are on one channel, where the client sees the order of the messages.

@@ -1,4 +1,4 @@
-"""Where messages go that nobody took: a copy for another exchange, with the story of its deaths.
+"""Dead letters: a copy of a message for another exchange, with the story of its deaths.
 
 The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason,
 with a count. It goes on with what the publisher tells of earlier deaths: retry loops of applications, which
@@ -9,17 +9,17 @@ died before, and that no consumer rejected in between, goes round in circles: it
 import json
 import logging
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from posthouse.broker.queues.attributes import Attributes
+from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.record_headers import DEATHS, EXCHANGE
+from posthouse.broker.queues.wave import Wave
+from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import CorruptBatch, QueueFull, RecordTooLarge, UnknownExchange
 from posthouse.records.header_section import decode_section, encode_section
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.message import Message
-    from posthouse.broker.queues.queue import Queue
-    from posthouse.broker.queues.wave import Wave
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +33,38 @@ class Reason(StrEnum):
     DELIVERY_LIMIT = "delivery_limit"
 
 
+class Routing(Protocol):
+    """What dead letters ask of their namespace."""
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises UnknownExchange."""
+
+    def publish(
+        self,
+        exchange: Exchange,
+        key: bytes,
+        value: bytes,
+        envelope: Envelope,
+        wave: Wave | None = None,
+        *,
+        barred: frozenset[str] = frozenset(),
+        waits: bool = True,
+    ) -> bool: ...
+
+    def attributes_of(self, headers: bytes) -> Attributes:
+        """What routing looks at, of a message that is in the log already."""
+
+    def exchange_of(self, message: Message) -> str:
+        """The name of the exchange that it was published to."""
+
+
 def publish_dead_letter(
-    queue: "Queue", message: "Message", reason: Reason, now_ms: int, wave: "Wave"
+    routing: Routing, definition: QueueDefinition, message: Message, reason: Reason, now_ms: int, wave: Wave
 ) -> None:
     """Add the copy to the wave; nothing, if there is no place for it."""
-    definition, namespace = queue.definition, queue.namespace
     assert definition.dead_letter_exchange is not None and message.value is not None
     try:
-        exchange = namespace.router.exchange(definition.dead_letter_exchange)
+        exchange = routing.exchange(definition.dead_letter_exchange)
     except UnknownExchange:
         return
     key = (message.key or b"") if definition.dead_letter_key is None else definition.dead_letter_key.encode()
@@ -48,7 +72,7 @@ def publish_dead_letter(
         headers = decode_section(message.headers)
     except CorruptBatch:
         headers = []
-    attributes = namespace.attributes_of(message.headers)
+    attributes = routing.attributes_of(message.headers)
     earlier = _deaths(headers)
     is_first = earlier is None
     if earlier is None:
@@ -56,7 +80,9 @@ def publish_dead_letter(
     more_keys = attributes.more_keys if not any(death.get("rekeyed") for death in earlier) else ()
     # Dead letters do not expire by a time of their own any more; the first death tells what it was.
     expiration = attributes.expiration if is_first else None
-    deaths = _with_death(earlier, queue, message, more_keys, reason, now_ms, expiration)
+    deaths = _counted_again(earlier, definition.name, reason)
+    if deaths is None:
+        deaths = [_death(routing, definition, message, more_keys, reason, now_ms, expiration), *earlier]
     headers = [(name, value) for name, value in headers if name not in (DEATHS, EXCHANGE)]
     headers.insert(0, (EXCHANGE, exchange.name.encode()))
     headers.append((DEATHS, json.dumps(deaths).encode()))
@@ -68,9 +94,9 @@ def publish_dead_letter(
     )
     barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
     try:
-        namespace.publish(exchange, key, message.value, envelope, wave, barred=barred, waits=False)
+        routing.publish(exchange, key, message.value, envelope, wave, barred=barred, waits=False)
     except (QueueFull, RecordTooLarge) as error:
-        log.warning("queue %s: a dead letter has no place: %s", queue.name, error)
+        log.warning("%s: a dead letter was refused: %s", message.queue, error)
 
 
 def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] | None:
@@ -85,31 +111,36 @@ def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] |
     return None
 
 
-def _with_death(
-    deaths: list[dict[str, Any]],
-    queue: "Queue",
-    message: "Message",
+def _counted_again(deaths: list[dict[str, Any]], queue: str, reason: Reason) -> list[dict[str, Any]] | None:
+    """None where it never died in this queue for this reason."""
+    for death in deaths:
+        if death.get("queue") == queue and death.get("reason") == reason:
+            again = {**death, "count": _count_of(death) + 1}
+            return [again, *(other for other in deaths if other is not death)]
+    return None
+
+
+def _death(
+    routing: Routing,
+    definition: QueueDefinition,
+    message: Message,
     more_keys: tuple[bytes, ...],
     reason: Reason,
     now_ms: int,
     expiration: str | None,
-) -> list[dict[str, Any]]:
-    for death in deaths:
-        if death.get("queue") == queue.name and death.get("reason") == reason:
-            again = {**death, "count": _count_of(death) + 1}
-            return [again, *(other for other in deaths if other is not death)]
-    new: dict[str, Any] = {
-        "queue": queue.name,
+) -> dict[str, Any]:
+    death: dict[str, Any] = {
+        "queue": definition.name,
         "reason": reason,
         "count": 1,
-        "exchange": queue.namespace.exchange_of(message),
+        "exchange": routing.exchange_of(message),
         "keys": [key.decode(errors="replace") for key in (message.key or b"", *more_keys)],
         "time": now_ms // 1000,
         "expiration": expiration,
     }
-    if queue.definition.dead_letter_key is not None:
-        new["rekeyed"] = True  # it goes by that key alone from now on
-    return [new, *deaths]
+    if definition.dead_letter_key is not None:
+        death["rekeyed"] = True  # it goes by that key alone from now on
+    return death
 
 
 def _count_of(death: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ from posthouse.model.errors import DataDamaged
 _VERSION = 1
 
 
-class Overflow(StrEnum):
+class OverflowPolicy(StrEnum):
     """What happens when a queue is as long as it may be."""
 
     DROP_HEAD = "drop-head"
@@ -34,7 +34,7 @@ class QueueDefinition:
     """After so long without consumers or use, the queue is deleted."""
     max_length: int | None = None
     max_bytes: int | None = None
-    overflow: Overflow = Overflow.DROP_HEAD
+    overflow: OverflowPolicy = OverflowPolicy.DROP_HEAD
     dead_letter_exchange: str | None = None
     dead_letter_key: str | None = None
     max_priority: int = 0
@@ -76,7 +76,7 @@ def decode_definition(data: bytes) -> QueueDefinition:
         values = json.loads(data)
         if values.pop("version") != _VERSION:
             raise DataDamaged("a queue of an unknown version")
-        values["overflow"] = Overflow(values["overflow"])
+        values["overflow"] = OverflowPolicy(values["overflow"])
         values["arguments"] = from_json(values["arguments"])
         if not isinstance(values["arguments"], dict):
             raise DataDamaged("the arguments of a queue are no table")

@@ -8,12 +8,11 @@ Only requests for that queue, or for one that its dead letters may come to, wait
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.host import QueuesHost
-    from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.background import Background
+from posthouse.broker.queues.definition import QueueDefinition
 
 _ROUNDS: Final = 4
 """An effect may have another one: a dead letter that has no room where it goes to is one again."""
@@ -24,25 +23,29 @@ _SECONDS: Final = 1.0
 class Effects:
     """Of one namespace. Owned by the event loop."""
 
-    def __init__(self, host: "QueuesHost") -> None:
-        self._host = host
+    def __init__(self, background: Background, leading_to: Callable[[str], set[str]]) -> None:
+        """`leading_to` names the exchanges from which messages may get to a queue."""
+        self._background = background
+        self._leading_to = leading_to
         self._under_way: set[asyncio.Task[None]] = set()
-        self._steps: dict[asyncio.Task[None], Queue] = {}
+        self._steps: dict[asyncio.Task[None], QueueDefinition] = {}
 
     def __bool__(self) -> bool:
         """Whether any request has to wait, not only those that ask for a certain queue."""
         return bool(self._under_way)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it in the background; what goes wrong is logged."""
-        task = self._host.start(work)
+    def start(self, work: Coroutine[Any, Any, None], subject: object) -> asyncio.Task[None]:
+        """Do it in the background; failures are logged as those of `subject`."""
+        task = self._background.start(work, subject)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
 
-    def start_step(self, work: Coroutine[Any, Any, None], queue: "Queue") -> asyncio.Task[None]:
-        """The same for one step of what may go on for long in this queue."""
-        task = self._host.start(work)
+    def start_step(
+        self, work: Coroutine[Any, Any, None], subject: object, queue: QueueDefinition
+    ) -> asyncio.Task[None]:
+        """The same for one step of work that may go on for long in this queue."""
+        task = self._background.start(work, subject)
         self._steps[task] = queue
         task.add_done_callback(self._steps.pop)
         return task
@@ -63,12 +66,12 @@ class Effects:
         leading: set[str] | None = None
         steps = set()
         for task, queue in self._steps.items():
-            exchange, key = queue.definition.dead_letter_exchange, queue.definition.dead_letter_key
+            exchange, key = queue.dead_letter_exchange, queue.dead_letter_key
             if queue.name == name or (exchange == "" and key in (None, name)):
                 steps.add(task)
             elif exchange:
                 if leading is None:
-                    leading = queue.namespace.router.leading_to(name)
+                    leading = self._leading_to(name)
                 if exchange in leading:
                     steps.add(task)
         return steps

@@ -7,8 +7,6 @@ of messages, so that a long backlog costs little memory.
 
 from heapq import heappop, heappush
 
-from posthouse.records.references import NEVER
-
 SPAN = 4096
 """So many positions a span has at the most."""
 
@@ -19,10 +17,11 @@ class Expiries:
         """A heap of earliest time, first position, end."""
         self._open: tuple[int, int, int] | None = None
         """The youngest span, which still grows."""
+        self.earliest: int | None = None
+        """When there is next something to look at."""
 
     def add(self, first: int, end: int, expires_ms: int) -> None:
-        if expires_ms == NEVER:
-            return
+        self._lower(expires_ms)
         span = self._open
         if span is not None and end - span[1] <= SPAN:
             self._open = (min(span[0], expires_ms), span[1], end)
@@ -33,15 +32,12 @@ class Expiries:
 
     def add_span(self, earliest: int, first: int, end: int) -> None:
         """What is left of a span that was looked at."""
+        self._lower(earliest)
         heappush(self._spans, (earliest, first, end))
 
-    @property
-    def earliest(self) -> int | None:
-        """When there is next something to look at."""
-        times = [self._open[0]] if self._open is not None else []
-        if self._spans:
-            times.append(self._spans[0][0])
-        return min(times, default=None)
+    def _lower(self, expires_ms: int) -> None:
+        if self.earliest is None or expires_ms < self.earliest:
+            self.earliest = expires_ms
 
     def due(self, now_ms: int) -> tuple[int, int] | None:
         """Take out one span whose time has come: first position and end."""
@@ -50,5 +46,9 @@ class Expiries:
             self._open = None
         if self._spans and self._spans[0][0] <= now_ms:
             _, first, end = heappop(self._spans)
+            times = [self._spans[0][0]] if self._spans else []
+            if self._open is not None:
+                times.append(self._open[0])
+            self.earliest = min(times, default=None)
             return first, end
         return None

@@ -1,41 +1,58 @@
-"""One row of a queue: messages in the order of their publishing, and what has become of each.
+"""One row of a queue: messages in the order of their publishing, and the state of each.
 
-A position is ready, leased or settled. Ready ones that were loaded wait in `window`, those that came back
-from a consumer in `returned`; the rest, however many, is on disk. Plain queues have one lane, queues with
-priorities one for each.
+A position is ready, leased or settled. Ready messages that are loaded wait in `window`, requeued ones in
+`returned`; all others are on disk. Plain queues have one lane, queues with priorities one for each.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import Stashed
 from posthouse.broker.queues.expiries import Expiries
-from posthouse.broker.queues.message import Message
 from posthouse.model.ids import PartitionId
-from posthouse.records.batch import NO_TIMESTAMP
-from posthouse.records.raw import NO_HEADERS
 from posthouse.records.references import NEVER
 from posthouse.storage.operations import Run
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.log_queue import LogQueue
-    from posthouse.broker.queues.queue import Queue
-
-
 RESERVATION = 10_000
-"""So many positions are noted as handed out before the first of them is: after a crash nobody is told of a
-message that it is new when it was delivered before."""
+"""Storage notes this many positions as handed out before the first of them is. After a crash, no message that
+was delivered before is called new."""
 
 
-class Lane:
+class Leasable(Protocol):
+    """What a lane asks of the messages in it. A message knows its lane; this breaks the circle."""
+
+    position: int
+    source: PartitionId
+    size: int
+    value: bytes | None
+    expires_ms: int
+    redelivered: bool
+
+    def __lt__(self, other: Any) -> bool: ...
+
+
+M = TypeVar("M", bound=Leasable)
+
+
+class LaneOwner(Protocol[M]):
+    """The queue that a lane belongs to."""
+
+    def arrived(self, lane: "Lane[M]", count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values."""
+
+    def progressed(self, lane: "Lane[M]") -> None:
+        """Positions are settled, or unsettled, that no consumer settled."""
+
+
+class Lane(Generic[M]):
     """Owned by the event loop; does no input or output."""
 
     def __init__(
         self,
-        queue: "LogQueue",
+        owner: LaneOwner[M],
         log: PartitionId,
         stash_log: PartitionId,
         progress: Progress,
@@ -43,7 +60,7 @@ class Lane:
         *,
         expires: bool = True,
     ) -> None:
-        self._queue = queue
+        self._owner = owner
         self.log = log
         self.stash_log = stash_log
         self.progress = progress
@@ -53,17 +70,17 @@ class Lane:
         """All below are in the window, handed out or settled."""
         self.is_gone = False
         """Its queue was deleted, and its log with it."""
-        self.window: deque[Message] = deque()
+        self.window: deque[M] = deque()
         self.window_bytes = 0
-        self.returned: list[Message] = []
+        self.returned: list[M] = []
         """A heap by position, with each position once."""
-        self._latest: dict[int, Message] = {}
+        self._latest: dict[int, M] = {}
         """What came back last of each position in `returned`."""
-        self.bodiless: list[Message] = []
+        self.bodiless: list[M] = []
         """Came back, and have to be read again; a heap too. What follows them waits for them."""
-        self.reloading: Message | None = None
+        self.reloading: M | None = None
         """The one of these that is being read."""
-        self.leased: dict[int, Message] = {}
+        self.leased: dict[int, M] = {}
         self.unreadable = 0
         """So many positions below `loaded_to` were passed over: they stay, but cannot be handed out."""
         self.expires = expires
@@ -105,11 +122,11 @@ class Lane:
         size = 0
         for run in runs:
             if run.append is None or run.append.base_offset >= 0:  # else it was there before
-                if self.expires:
+                if self.expires and run.expires_ms != NEVER:
                     self.expiries.add(self.end, self.end + run.count, run.expires_ms)
                 self.end += run.count
                 size += run.size
-        self._queue.arrived(self, self.end - first, size)
+        self._owner.arrived(self, self.end - first, size)
 
     def claim(self, first: int, end: int) -> None:
         """A consumer waits for these."""
@@ -119,15 +136,15 @@ class Lane:
         """Nobody can take them after all."""
         self._claimed = range(0)
 
-    def has_expired(self, message: Message, now_ms: int) -> bool:
+    def has_expired(self, message: M, now_ms: int) -> bool:
         """What comes back from a consumer has had its chance."""
         if not NEVER < message.expires_ms <= now_ms:
             return False
         return message.redelivered or message.position not in self._claimed
 
-    def take(self, most: int) -> list[Message]:
+    def take(self, most: int) -> list[M]:
         """The next ones in order, leased from now on."""
-        taken: list[Message] = []
+        taken: list[M] = []
         window, returned, leased, progress = self.window, self.returned, self.leased, self.progress
         plain = not progress.settled_above  # then nothing in the window can be settled
         reserved_to = progress.reserved_to
@@ -169,7 +186,7 @@ class Lane:
             return returned[0].position
         return window[0].position if window else None
 
-    def loaded(self, messages: Sequence[Message]) -> None:
+    def loaded(self, messages: Sequence[M]) -> None:
         """They follow those that are in the window."""
         self.window.extend(messages)
         self.window_bytes += sum(message.size for message in messages)
@@ -184,7 +201,7 @@ class Lane:
             self.unreadable += 1
             position = self.progress.next_unsettled(position + 1)
 
-    def settle(self, message: Message) -> bool:
+    def settle(self, message: M) -> bool:
         """False where it is not leased any more."""
         if self.leased.get(message.position) is not message:
             return False
@@ -192,13 +209,13 @@ class Lane:
         self.progress.settle(message.position)
         return True
 
-    def unsettle(self, message: Message) -> None:
+    def unsettle(self, message: M) -> None:
         self.progress.unsettle(message.position)
         self.progress.not_stored()
         self.leased[message.position] = message
-        self._queue.progressed(self)  # another commit may have stored it meanwhile
+        self._owner.progressed(self)  # another commit may have stored it meanwhile
 
-    def give_back(self, message: Message) -> bool:
+    def give_back(self, message: M) -> bool:
         """Ready again. False where it is not leased."""
         if self.leased.get(message.position) is not message:
             return False
@@ -209,26 +226,21 @@ class Lane:
             self.reloaded(message)
         return True
 
-    def park(self, message: Message) -> None:
+    def park(self, message: M) -> None:
         """It was taken, and is ready again, but nobody is to take it before it is `reloaded`."""
         del self.leased[message.position]
 
-    def reloaded(self, message: Message) -> None:
+    def reloaded(self, message: M) -> None:
         if message.position not in self._latest:
             heappush(self.returned, message)
         self._latest[message.position] = message
 
-    def next_bodiless(self) -> Message | None:
+    def next_bodiless(self) -> M | None:
         """The one to be read next: `reloading`, until it is put back or anybody says otherwise."""
         self.reloading = heappop(self.bodiless) if self.bodiless else None
         return self.reloading
 
-    def place_of(self, message: Message) -> tuple[PartitionId, int]:
-        """Where its record is to be found now: in the log, or in the stash."""
-        stashed = self.progress.stash.get(message.position)
-        return (message.source, message.offset) if stashed is None else (self.stash_log, stashed.offset)
-
-    def put_aside(self, message: Message, offset: int) -> None:
+    def put_aside(self, message: M, offset: int) -> None:
         """There is a copy of it in the stash, which counts from now on if it is not settled."""
         position, progress = message.position, self.progress
         if progress.stash.move(position, offset):
@@ -241,43 +253,32 @@ class Lane:
                 message.value = None
                 heappush(self.bodiless, message)  # nobody will come across it in the log
 
-    def load_stash(self) -> None:
-        """After a restart: what is in the stash waits to be read."""
-        for position in self.progress.stash:
-            heappush(self.bodiless, self.stashed_message(position))
-            self._watch_expiry(position, self.progress.stash[position])
+    def load_stash(self, stashed: Sequence[M]) -> None:
+        """After a restart: the messages in the stash wait to be read."""
+        for message in stashed:
+            heappush(self.bodiless, message)
+            self._watch_expiry(message.position, self.progress.stash[message.position])
 
-    def stashed_message(self, position: int) -> Message:
-        """Without its body."""
-        stashed = self.progress.stash[position]
-        message = Message(
-            cast("Queue", self._queue),  # a stream has nothing in its stash
-            self,
-            position,
-            self.stash_log,
-            self._queue.topic_name(stashed.topic),
-            stashed.offset,
-            NO_TIMESTAMP,
-            None,
-            b"",
-            NO_HEADERS,
-            stashed.expires_ms,
-        )
-        message.value, message.size = None, stashed.size
-        message.deliveries = stashed.deliveries
-        message.redelivered = position < self.progress.handed_out_to
-        return message
-
-    def expired_in_stash(self, first: int, end: int, now_ms: int) -> list[Message]:
-        """Those of these positions that nobody holds and whose time has come."""
+    def expired_in_stash(self, first: int, end: int, now_ms: int) -> list[int]:
+        """Those of these positions that are not leased and have expired."""
         stash = self.progress.stash
         return [
-            self.stashed_message(position)
+            position
             for position in stash
             if first <= position < end
             and NEVER < stash[position].expires_ms <= now_ms
             and position not in self.leased
         ]
+
+    def lose(self, first: int, end: int) -> None:
+        """Settle the positions from `first` to before `end`: their records are gone."""
+        self.progress.settle_range(first, end)
+        self._owner.progressed(self)
+
+    def lose_stashed(self, message: M) -> None:
+        """Settle one whose record is gone from where it was: the log, or the stash."""
+        self.progress.settle(message.position)
+        self._owner.progressed(self)
 
     def _watch_expiry(self, position: int, stashed: Stashed) -> None:
         if stashed.expires_ms != NEVER:

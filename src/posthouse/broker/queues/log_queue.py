@@ -2,78 +2,82 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
-from posthouse.model.ids import TopicId
+from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.resources import QueueResources
 from posthouse.model.topics import Topic
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.host import QueuesHost
-    from posthouse.broker.queues.namespace import Namespace
-
 RETRY_SECONDS = 1.0
-"""What storage refused is tried again after so long."""
+"""An operation that storage refused is tried again after this time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQueue:
+    """A queue as its namespace knows it, before it holds anything."""
+
+    id: bytes
+    namespace: str
+    definition: QueueDefinition
+    log: Topic
+    """Its references, a partition for each lane, and the stash."""
+    backing: BackingTopic
+    """Where the default exchange writes messages that are for this queue alone."""
+    session: object | None = None
+    """The only one that may use it, for an exclusive queue."""
 
 
 class LogQueue(ABC):
-    """Owned by the event loop."""
+    """Owned by the event loop. As text, it names itself for the log."""
 
-    def __init__(
-        self,
-        host: "QueuesHost",
-        namespace: "Namespace",
-        queue_id: bytes,
-        definition: QueueDefinition,
-        log: Topic,
-        backing: BackingTopic,
-        session: object | None = None,
-    ) -> None:
-        self._host = host
-        self.namespace = namespace
-        self.id = queue_id
-        self.definition = definition
+    def __init__(self, resources: QueueResources, declared: DeclaredQueue) -> None:
+        self._storage = resources.storage
+        self._clock = resources.clock
+        self._settling = resources.settling
+        self.definition = definition = declared.definition
         self.name = definition.name
-        self.session = session
-        """The only one that may use it, for an exclusive queue."""
-        self.log = log
-        self.backing = backing
-        """Where the default exchange writes what is for this queue alone."""
-        *lane_logs, self.stash = log.partition_ids()
-        bounds = host.storage.bounds
-        self.lanes: Sequence[Lane] = [
+        self.namespace = declared.namespace
+        self.session = declared.session
+        self.log = declared.log
+        self.backing = declared.backing
+        *lane_logs, self.stash = declared.log.partition_ids()
+        bounds = resources.storage.bounds
+        is_stored = not definition.is_transient
+        self.lanes: Sequence[MessageLane] = [
             Lane(
                 self,
                 each,
                 self.stash,
-                Progress(queue_id, each.index, bounds(each).start, is_stored=not definition.is_transient),
+                Progress(declared.id, each.index, bounds(each).start, is_stored=is_stored),
                 bounds(each).end,
                 expires=not definition.is_stream,
             )
             for each in lane_logs
         ]
-        self.used_at = host.clock.monotonic()
+        self.used_at = self._clock.monotonic()
         self.is_deleted = False
         self.retry_seconds = RETRY_SECONDS
+
+    def __str__(self) -> str:
+        kind = "stream" if self.definition.is_stream else "queue"
+        return f'{kind} "{self.name}" (vhost "{self.namespace}")'
 
     def loaded(self) -> None:
         """Progress was taken in from storage."""
         for lane in self.lanes:
-            bounds = self._host.storage.bounds(lane.log)
+            bounds = self._storage.bounds(lane.log)
             lane.progress.loaded(bounds.start, bounds.end)
 
     @abstractmethod
     async def recover(self) -> None:
         """Learn again what only the references tell."""
 
-    def topic_name(self, topic: TopicId) -> str:
-        return self._host.topic_name(topic)
-
     def touch(self) -> None:
-        self.used_at = self._host.clock.monotonic()
+        self.used_at = self._clock.monotonic()
 
     @property
     @abstractmethod
@@ -86,7 +90,7 @@ class LogQueue(ABC):
 
     # Messages come in
 
-    def lane_for(self, priority: int) -> Lane:
+    def lane_for(self, priority: int) -> MessageLane:
         lanes = self.lanes
         return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
 
@@ -95,12 +99,12 @@ class LogQueue(ABC):
         """The time that the reference to a message carries which is published now."""
 
     @abstractmethod
-    def arrived(self, lane: Lane, count: int, size: int) -> None:
-        """`count` more positions of a lane are durable."""
+    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values."""
 
-    def progressed(self, lane: Lane) -> None:
+    def progressed(self, lane: MessageLane) -> None:
         """Some of its positions count as settled now."""
-        self._host.settling.changed(lane)
+        self._settling.changed(lane)
 
     # The end
 
@@ -112,7 +116,7 @@ class LogQueue(ABC):
         """It is deleted."""
         self.stop()
         for lane in self.lanes:
-            self._host.settling.forget(lane)
+            self._settling.forget(lane)
             lane.leased.clear()
             lane.is_gone = True
 

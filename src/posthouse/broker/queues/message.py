@@ -1,24 +1,59 @@
-"""One message of a queue, while somebody holds it."""
+"""One message of a queue, while somebody holds it, and the two ends of its way: source and consumer."""
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeAlias
 
+from posthouse.broker.queues.lane import Lane
 from posthouse.model.ids import PartitionId
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.consumers import Consumer
-    from posthouse.broker.queues.lane import Lane
-    from posthouse.broker.queues.wave import Wave
+
+class Limiter(Protocol):
+    """Bounds what several consumers hold together, of one queue or of several."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages all of them together may be handed now."""
+
+
+class Consumer(Protocol):
+    """Made by a protocol."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages it may be handed now."""
+
+    @property
+    def limiter(self) -> Limiter | None:
+        """The bound that it shares with others, if there is one."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a delivery takes from the limiter. One that is not counted still waits for the limiter."""
+
+    def deliver(self, messages: "Sequence[Message]") -> None:
+        """Synchronous. The consumer lowers its own credit."""
+
+    def cancelled(self) -> None:
+        """The queue is gone."""
+
+
+class SettlingCommit(Protocol):
+    """A commit that settlements can join: a wave."""
+
+    def settle(self, messages: "Sequence[Message]") -> None: ...
 
 
 class MessageSource(Protocol):
-    """What hands messages out and has them settled: a queue, or one consumer's reading of a stream."""
+    """What hands messages out and has them settled: a queue, or one consumer's reading of a stream.
+
+    As text, it names itself for the log: `queue "mails" (vhost "/")`.
+    """
 
     @property
     def name(self) -> str: ...
 
-    def ack(self, messages: "Sequence[Message]", wave: "Wave | None" = None) -> None: ...
+    def ack(self, messages: "Sequence[Message]", wave: SettlingCommit | None = None) -> None: ...
 
     def settled(self, messages: "Sequence[Message]") -> None: ...
 
@@ -31,9 +66,7 @@ class MessageSource(Protocol):
     async def offer(self) -> None:
         """Return when what is ready was offered to the consumers, as far as they have credit."""
 
-    def unsubscribe(self, consumer: "Consumer") -> None: ...
-
-    def progressed(self, lane: "Lane") -> None: ...
+    def unsubscribe(self, consumer: Consumer) -> None: ...
 
 
 class Message:
@@ -59,7 +92,7 @@ class Message:
     def __init__(
         self,
         queue: MessageSource,
-        lane: "Lane",
+        lane: "Lane[Message]",
         position: int,
         source: PartitionId,
         topic: str,
@@ -80,13 +113,25 @@ class Message:
         self.timestamp = timestamp
         self.key = key
         self.value: bytes | None = value
-        """None while it is not in memory: what is handed out may be let go, and is read again when needed."""
+        """None while it is not in memory: bodies of leased messages may be dropped, and are read again when
+        needed."""
         self.headers = headers
         self.expires_ms = expires_ms
         self.size = len(value)
         self.deliveries = 0
         """How often it was delivered before and came back."""
         self.redelivered = False
+
+    @property
+    def place(self) -> tuple[PartitionId, int]:
+        """Where its record is to be found now: in the log, or in the stash."""
+        stashed = self.lane.progress.stash.get(self.position)
+        return (self.source, self.offset) if stashed is None else (self.lane.stash_log, stashed.offset)
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether this copy of the message holds the lease of its position."""
+        return self.lane.leased.get(self.position) is self
 
     def copy(self) -> "Message":
         """The same message for another holder."""
@@ -97,3 +142,6 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<message {self.position} of {self.queue.name}>"
+
+
+MessageLane: TypeAlias = Lane[Message]

@@ -3,23 +3,23 @@
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from posthouse.broker.queues.attributes import Attributes, plain_attributes
+from posthouse.broker.queues.attributes import Attributes, ReadAttributes, plain_attributes
 from posthouse.broker.queues.backing_topics import EXCHANGE_TOPIC, BackingTopic, queue_topic_config
-from posthouse.broker.queues.definition import Overflow, QueueDefinition
+from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.equivalence import check_same_exchange, check_same_queue
-from posthouse.broker.queues.host import QueuesHost
 from posthouse.broker.queues.internal_topics import queue_topic
-from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.names import topic_name
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import EXCHANGE
-from posthouse.broker.queues.rejected import dead_letter_rejected
+from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_queue import StreamQueue
+from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.broker.routing.encoding import binding_key, encode_binding, encode_exchange, exchange_key
 from posthouse.broker.routing.exchange import Exchange
@@ -41,24 +41,52 @@ from posthouse.records.header_section import decode_section
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.spaces import Space
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.wave import Wave
-
 _RECORD_OVERHEAD = 128
 """More than a batch of one record takes besides key, value and headers."""
+
+
+class NamespaceHost(Protocol):
+    """What a namespace asks of all of them together."""
+
+    @property
+    def resources(self) -> QueueResources: ...
+
+    @property
+    def read_attributes(self) -> ReadAttributes: ...
+
+    @property
+    def sources(self) -> "dict[str, tuple[Namespace, Exchange | LogQueue]]":
+        """What the records of a topic are for, by its name."""
+
+    @property
+    def wave(self) -> Wave:
+        """The one that is joined now."""
+
+    def find_topic(self, backing: BackingTopic) -> Topic | None:
+        """It, if there is one."""
+
+    def watch(self, queue: LogQueue) -> None:
+        """Delete it when it has not been used for as long as it says."""
+
+    def forget(self, queue: LogQueue) -> None: ...
+
+    def remove_log(self, log: Topic) -> None:
+        """Of a queue that is gone. In the background, with others."""
 
 
 class Namespace:
     """Owned by the event loop. Definitions are durable before they count, one after the other."""
 
-    def __init__(self, name: str, host: QueuesHost) -> None:
+    def __init__(self, name: str, host: NamespaceHost) -> None:
         self.name = name
         self._host = host
+        self._storage = host.resources.storage
+        self._clock = host.resources.clock
         self.router: Router[LogQueue] = Router()
         self.queues: dict[str, LogQueue] = {}
         self._limited: set[Queue] = set()
         self._changing = asyncio.Lock()
-        self.effects = Effects(host)
+        self.effects = Effects(host.resources.background, self.router.leading_to)
 
     @property
     def undisturbed(self) -> asyncio.Lock:
@@ -76,7 +104,7 @@ class Namespace:
                 return known
             if definition.durable:
                 key = exchange_key(self.name, definition.name)
-                await self._host.commit([Put(Space.EXCHANGES, key, encode_exchange(definition))])
+                await self._storage.commit([Put(Space.EXCHANGES, key, encode_exchange(definition))])
             return self._add_exchange(definition)
 
     def _add_exchange(self, definition: ExchangeDefinition) -> Exchange:
@@ -106,7 +134,7 @@ class Namespace:
         ]
         puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
         puts.append(Put(Space.EXCHANGES, exchange_key(self.name, exchange.name), None))
-        await self._host.commit(puts)
+        await self._storage.commit(puts)
         self.router.delete(exchange.name)
         self._host.sources.pop(_backing(exchange).name, None)
         self._restore_source(exchange.name)
@@ -127,7 +155,7 @@ class Namespace:
             if not self.router.bind(binding) or not self._is_durable(binding):
                 return
             try:
-                await self._host.commit([self._binding_put(binding, encode_binding(binding))])
+                await self._storage.commit([self._binding_put(binding, encode_binding(binding))])
             except BaseException:
                 self.router.unbind(binding)
                 raise
@@ -137,7 +165,7 @@ class Namespace:
         async with self._changing:
             if binding not in self.router.bindings(source=binding.source):
                 return
-            await self._host.commit([self._binding_put(binding, None)])
+            await self._storage.commit([self._binding_put(binding, None)])
             self.router.unbind(binding)
             await self._delete_unbound({binding.source})
 
@@ -182,12 +210,12 @@ class Namespace:
         too: if the journal is damaged, nothing else would lead to the messages in the log.
         """
         if definition.is_transient:
-            await self._host.storage.create_topics([log])
+            await self._storage.create_topics([log])
             return
         key = exchange_key(self.name, definition.name)
         put = Put(Space.QUEUES, key, queue_id + definition.encode())
         made, stored = await asyncio.gather(
-            self._host.storage.create_topics([log], [put]), self._commit([put]), return_exceptions=True
+            self._storage.create_topics([log], [put]), self._commit([put]), return_exceptions=True
         )
         if made is None and stored is not None:
             self._host.remove_log(log)
@@ -198,21 +226,28 @@ class Namespace:
             raise error
 
     async def _commit(self, puts: list[Operation]) -> None:
-        await self._host.commit(puts)
+        await self._storage.commit(puts)
 
     def add_queue(
         self, queue_id: bytes, definition: QueueDefinition, log: Topic, session: object | None = None
     ) -> LogQueue:
         """It is durable, or need not be."""
-        kind = StreamQueue if definition.is_stream else Queue
         backing = BackingTopic(
             topic_name(self.name, definition.name), queue_topic_config(definition.segment_bytes)
         )
-        queue = kind(self._host, self, queue_id, definition, log, backing, session)
+        declared = DeclaredQueue(
+            id=queue_id, namespace=self.name, definition=definition, log=log, backing=backing, session=session
+        )
+        resources = self._host.resources
+        queue: LogQueue
+        if definition.is_stream:
+            queue = StreamQueue(resources, declared)
+        else:
+            queue = Queue(resources, declared, self.effects, self, self.delete_unused)
+            if definition.is_limited:
+                self._limited.add(queue)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)
-        if isinstance(queue, Queue) and queue.definition.is_limited:
-            self._limited.add(queue)
         self._host.sources.setdefault(queue.backing.name, (self, queue))
         self._host.watch(queue)
         return queue
@@ -239,7 +274,7 @@ class Namespace:
             puts.append(Put(Space.QUEUES, exchange_key(self.name, queue.name), None))
             for lane in queue.lanes:
                 puts += lane.progress.removals()
-            await self._host.commit(puts)
+            await self._storage.commit(puts)
         self.router.remove_queue(queue.name)
         del self.queues[queue.name]
         self._limited.discard(queue)
@@ -253,8 +288,8 @@ class Namespace:
         return count
 
     def delete_unused(self, queue: LogQueue) -> None:
-        """Its last consumer left, or nobody used it for as long as it says."""
-        self.effects.start(self._delete_if_unused(queue))
+        """Its last consumer left, or it was not used for as long as it says."""
+        self.effects.start(self._delete_if_unused(queue), queue)
 
     async def _delete_if_unused(self, queue: LogQueue) -> None:
         async with self._changing:
@@ -282,7 +317,7 @@ class Namespace:
         key: bytes,
         value: bytes,
         envelope: Envelope,
-        wave: "Wave | None" = None,
+        wave: Wave | None = None,
         *,
         barred: frozenset[str] = frozenset(),
         waits: bool = True,
@@ -320,8 +355,8 @@ class Namespace:
             wave.add(backing, queues, key, value, envelope)
         if refusing:
             for queue in refusing:
-                if queue.definition.overflow is Overflow.REJECT_PUBLISH_DEAD_LETTER:
-                    dead_letter_rejected(queue, key, value, envelope, self._host.clock.now_ms(), wave)
+                if queue.definition.overflow is OverflowPolicy.REJECT_PUBLISH_DEAD_LETTER:
+                    queue.refuse(key, value, envelope, self._clock.now_ms(), wave)
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
 
@@ -337,13 +372,13 @@ class Namespace:
                 )
 
     def _admitting(
-        self, queues: tuple[LogQueue, ...], size: int, wave: "Wave", refusing: list[Queue], waits: bool
+        self, queues: tuple[LogQueue, ...], size: int, wave: Wave, refusing: list[Queue], waits: bool
     ) -> tuple[LogQueue, ...]:
         limited = [queue for queue in queues if isinstance(queue, Queue) and queue in self._limited]
         for queue in limited:
             overflow = queue.definition.overflow
-            if overflow is not Overflow.DROP_HEAD and not queue.room.is_there_for(size):
-                if overflow is not Overflow.BLOCK:
+            if overflow is not OverflowPolicy.DROP_HEAD and not queue.room.is_there_for(size):
+                if overflow is not OverflowPolicy.BLOCK:
                     refusing.append(queue)
                 elif waits:
                     raise QueueBlocked(queue)
@@ -351,12 +386,12 @@ class Namespace:
             queues = tuple(queue for queue in queues if queue not in refusing)
         for queue in limited:
             if queue not in refusing:
-                wave.expect(queue, size)
+                wave.expect(queue.room, size)
         return queues
 
     def _scheduled(self, exchange: Exchange, key: bytes, value: bytes, envelope: Envelope) -> Scheduled:
         return Scheduled(
-            due_ms=self._host.clock.now_ms() + envelope.delay_ms,
+            due_ms=self._clock.now_ms() + envelope.delay_ms,
             namespace=self.name,
             exchange=exchange.name,
             key=key,
@@ -368,6 +403,10 @@ class Namespace:
             more_keys=envelope.more_keys,
             persistent=envelope.persistent,
         )
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises UnknownExchange."""
+        return self.router.exchange(name)
 
     def attributes_of(self, headers: bytes) -> Attributes:
         """What routing looks at, of a message that is in the log already."""

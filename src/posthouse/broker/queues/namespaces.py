@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 from posthouse.broker.progress.progress import lane_of
 from posthouse.broker.progress.settling import Settling
-from posthouse.broker.queues.attributes import ReadAttributes
+from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
+from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.envelope import Envelope
@@ -16,8 +16,8 @@ from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.queues.reading import QueueGone
 from posthouse.broker.queues.referrals import Referrals
+from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.transaction_batches import transaction_batches
@@ -33,7 +33,6 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append, Operation, Put
-from posthouse.storage.outcomes import Outcome
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
@@ -52,17 +51,25 @@ class Namespaces:
         clock: Clock,
         names: Iterable[str],
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
+        read_attributes: ReadAttributes = no_attributes,
     ) -> None:
         self.storage = storage
         self.clock = clock
         self.settling = Settling(storage)
-        self.stream_memory = StreamMemory()
+        self.background = Background()
+        self.resources = QueueResources(
+            storage=storage,
+            clock=clock,
+            settling=self.settling,
+            background=self.background,
+            stream_memory=StreamMemory(),
+            transaction=self.transaction,
+        )
         self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
-        self.read_attributes: ReadAttributes = lambda headers: None
+        self.read_attributes = read_attributes
         self._topics = topics
         self._delete_topics = delete_topics
         self._publishing: Publishing | None = None
-        self._work: set[asyncio.Task[None]] = set()
         self._expiring: set[LogQueue] = set()
         self._doomed: list[TopicId] = []
         """Logs of queues that are gone."""
@@ -132,7 +139,7 @@ class Namespaces:
                 queue.lanes[lane].progress.load(key, value)
         for queue in queues.values():
             queue.loaded()
-            self.start(queue.recover())
+            self.background.start(queue.recover(), queue)
         for key, value in self.storage.take_state(Space.BINDINGS).items():
             try:
                 self._of(key).router.bind(decode_binding(value))
@@ -159,13 +166,6 @@ class Namespaces:
 
     # What queues ask for
 
-    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
-        return self.storage.commit(operations)
-
-    def topic_name(self, topic: TopicId) -> str:
-        known = self.storage.topics.get(topic)
-        return "" if known is None else known.name
-
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         return backing.find(self._topics)
 
@@ -182,7 +182,7 @@ class Namespaces:
 
     def _plan_removal(self) -> None:
         if self._removing is None and self._doomed and not self._is_closing:
-            self._removing = self.start(self._remove_logs())
+            self._removing = self.background.start(self._remove_logs(), "logs of deleted queues")
             self._removing.add_done_callback(self._removed)
 
     async def _remove_logs(self) -> None:
@@ -201,24 +201,6 @@ class Namespaces:
         else:
             self._plan_removal()  # another may have come when the task had just looked
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if isinstance(error, Unavailable):
-            log.warning("a queue has to wait: %s", error)
-        elif isinstance(error, QueueGone):
-            return
-        elif error is not None:
-            log.error("a queue failed", exc_info=error)
-
     # Records from streams
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
@@ -229,7 +211,7 @@ class Namespaces:
             if source is None or append.header.is_transactional:
                 continue
             referrals = referrals or Referrals(self.clock.now_ms())
-            referrals.add(source[0], source[1], append)
+            referrals.add(source[0].router, source[1], append)
         return referrals
 
     async def refer_committed(self, written: Sequence[tuple[PartitionId, int]]) -> Referrals | None:
@@ -245,11 +227,12 @@ class Namespaces:
             async for append in transaction_batches(self.storage, partition, producer):
                 source = self._source(partition)
                 if source is not None:
-                    referrals.add(source[0], source[1], append)
+                    referrals.add(source[0].router, source[1], append)
         return referrals
 
     def _source(self, partition: PartitionId) -> tuple[Namespace, Exchange | LogQueue] | None:
-        return self.sources.get(self.topic_name(partition.topic))
+        topic = self.storage.topics.get(partition.topic)
+        return None if topic is None else self.sources.get(topic.name)
 
     # Delayed messages
 
@@ -307,7 +290,7 @@ class Namespaces:
                 and not queue.consumer_count
                 and now - queue.used_at >= expires_ms / 1000
             ):
-                queue.namespace.delete_unused(queue)
+                self._by_name[queue.namespace].delete_unused(queue)
 
     async def close(self) -> None:
         """Nothing more is handed out; what was settled is stored."""
@@ -315,7 +298,7 @@ class Namespaces:
         for namespace in self._by_name.values():
             for queue in namespace.queues.values():
                 queue.stop()
-        await asyncio.gather(*self._work, return_exceptions=True)
+        await self.background.drained()
         try:
             await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
@@ -324,13 +307,10 @@ class Namespaces:
 
 def _warn_of_lost_commits(queues: Sequence[LogQueue]) -> None:
     if queues:
-        named = [
-            f"{queue.name!r} (vhost {queue.namespace.name!r}, references in {queue.log.name})"
-            for queue in queues[:_NAMED]
-        ]
+        named = [f"{queue}, references in {queue.log.name}" for queue in queues[:_NAMED]]
         more = f" and {len(queues) - _NAMED} others" if len(queues) > _NAMED else ""
         log.warning(
-            "acknowledgements may be lost with frames of the journal: messages may come again in queue %s%s",
+            "acknowledgements may be lost with frames of the journal: messages may come again in %s%s",
             ", ".join(named),
             more,
         )

@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
 
-from posthouse.broker.queues.message import Message, MessageSource
+from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.model.errors import (
     CorruptBatch,
     DataDamaged,
@@ -16,16 +15,13 @@ from posthouse.model.errors import (
     RecordTooLarge,
     UnknownPartition,
 )
-from posthouse.model.ids import TopicId
-from posthouse.records.batch import BatchHeader, iter_headers
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.records.batch import NO_TIMESTAMP, BatchHeader, iter_headers
 from posthouse.records.compression import Codec
-from posthouse.records.raw import iter_raw
+from posthouse.records.raw import NO_HEADERS, iter_raw
 from posthouse.records.record import body_of
 from posthouse.records.references import NEVER, Reference, iter_references
 from posthouse.storage.contract import Storage
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.lane import Lane
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +46,13 @@ class LaneReader:
     def __init__(
         self,
         storage: Storage,
-        topic_name: Callable[[TopicId], str],
         queue: MessageSource,
-        lane: "Lane",
+        lane: MessageLane,
         start: int,
         pass_over: Callable[[int, int], None] = lambda first, end: None,
     ) -> None:
         """`pass_over` is told which positions cannot be read: from the first to before the end."""
         self._storage = storage
-        self._topic_name = topic_name
         self._queue = queue
         self._lane = lane
         self._pass_over = pass_over
@@ -120,7 +114,7 @@ class LaneReader:
             await self._read_references()
             return
         except UnknownPartition:
-            raise QueueGone(f"queue {self._queue.name!r} was deleted") from None
+            raise QueueGone(f"{self._queue} was deleted") from None
         except DataDamaged as error:
             if error.next_offset is None:
                 raise
@@ -179,7 +173,7 @@ class LaneReader:
         topic = self._topic_name(run.partition.topic)
         queue, lane, source, expires_ms = self._queue, self._lane, run.partition, run.expires_ms
         progress = lane.progress
-        for header, body in await self._unpacked(memoryview(found.data), end):
+        for header, body in await self._unpacked(memoryview(found.data), end, run.partition):
             try:
                 for offset, timestamp, key, value, headers in iter_raw(body, header, reached, end):
                     at = offset + shift
@@ -193,7 +187,7 @@ class LaneReader:
                         message.deliveries = progress.deliveries(at)
                     messages.append(message)
             except CorruptBatch as error:
-                log.warning("queue %s: a batch cannot be read: %s", queue.name, error)
+                self._warn(source, header, error)
             reached = min(header.next_offset, end)
         if reached == run.first:
             self._lose(position, position + run.count, "the records are not there")
@@ -202,7 +196,36 @@ class LaneReader:
         self._lose_missing(messages, position, reached + shift)
         return messages
 
-    async def _unpacked(self, view: memoryview, end: int) -> list[tuple[BatchHeader, bytes]]:
+    def _topic_name(self, topic: TopicId) -> str:
+        """Empty for a topic that is gone."""
+        known = self._storage.topics.get(topic)
+        return "" if known is None else known.name
+
+    def stashed(self, position: int) -> Message:
+        """A message that is in the stash, without its body."""
+        lane = self._lane
+        stashed = lane.progress.stash[position]
+        message = Message(
+            self._queue,
+            lane,
+            position,
+            lane.stash_log,
+            self._topic_name(stashed.topic),
+            stashed.offset,
+            NO_TIMESTAMP,
+            None,
+            b"",
+            NO_HEADERS,
+            stashed.expires_ms,
+        )
+        message.value, message.size = None, stashed.size
+        message.deliveries = stashed.deliveries
+        message.redelivered = position < lane.progress.handed_out_to
+        return message
+
+    async def _unpacked(
+        self, view: memoryview, end: int, partition: PartitionId
+    ) -> list[tuple[BatchHeader, bytes]]:
         """The batches that begin before `end`, as many as are worth unpacking at once; without records where
         those cannot be unpacked."""
         batches = []
@@ -213,11 +236,21 @@ class LaneReader:
             try:
                 body = await unpacked(view[place : place + header.length], header)
             except (CorruptBatch, RecordTooLarge) as error:
-                log.warning("queue %s: a batch cannot be read: %s", self._queue.name, error)
+                self._warn(partition, header, error)
                 header, body = header._replace(count=0), b""
             batches.append((header, body))
             size += len(body)
         return batches
+
+    def _warn(self, partition: PartitionId, header: BatchHeader, error: PosthouseError) -> None:
+        log.warning(
+            "%s: the batch at offset %d of %s-%d cannot be read: %s",
+            self._queue,
+            header.base_offset,
+            self._topic_name(partition.topic),
+            partition.index,
+            error,
+        )
 
     def _lose_missing(self, messages: list[Message], first: int, end: int) -> None:
         """Positions whose records are not there any more: compacted away, or damaged."""
@@ -236,8 +269,8 @@ class LaneReader:
     def _skip(self, first: int, end: int, error: DataDamaged) -> None:
         """They are not lost: the file may be in its place again after a restart."""
         log.error(
-            "queue %s: messages %d to %d cannot be read and stay in the queue: %s",
-            self._queue.name,
+            "%s: messages %d to %d cannot be read and stay in the queue: %s",
+            self._queue,
             first,
             end - 1,
             error,
@@ -247,9 +280,8 @@ class LaneReader:
     def _lose(self, first: int, end: int, reason: str) -> None:
         if end <= self._lane.progress.floor:
             return  # settled and let go while it was being read
-        log.warning("queue %s: messages %d to %d are lost: %s", self._queue.name, first, end - 1, reason)
-        self._lane.progress.settle_range(first, end)
-        self._queue.progressed(self._lane)
+        log.warning("%s: messages %d to %d are lost: %s", self._queue, first, end - 1, reason)
+        self._lane.lose(first, end)
 
 
 async def unpacked(batch: memoryview, header: BatchHeader) -> bytes:

@@ -1,7 +1,7 @@
 """What a queue finds out from its references after a restart, in the background."""
 
 from posthouse.broker.queues.expiries import SPAN
-from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.model.errors import OffsetOutOfRange
 from posthouse.records.batch import NO_TIMESTAMP, iter_headers
@@ -10,7 +10,7 @@ from posthouse.storage.contract import Storage
 _SCAN_BYTES = 256 * 1024
 
 
-async def find_expiries(storage: Storage, lane: Lane) -> None:
+async def find_expiries(storage: Storage, lane: MessageLane) -> None:
     """Batches of references say when the first of them expires; where none does, nothing is read."""
     end = lane.end
     first = await storage.find_timestamp(lane.log, 0)
@@ -20,7 +20,9 @@ async def find_expiries(storage: Storage, lane: Lane) -> None:
         await _find_between(storage, lane, first.offset, end, _SCAN_BYTES)
 
 
-async def _find_between(storage: Storage, lane: Lane, position: int, end: int, read_bytes: int) -> None:
+async def _find_between(
+    storage: Storage, lane: MessageLane, position: int, end: int, read_bytes: int
+) -> None:
     """Watch the batches that hold these positions; neighbours together, as when they arrived."""
     span: tuple[int, int, int] | None = None
     while (position := max(position, lane.progress.floor)) < end:
@@ -46,7 +48,7 @@ async def _find_between(storage: Storage, lane: Lane, position: int, end: int, r
         lane.expiries.add_span(*span)
 
 
-async def unsettled_bytes(reader: LaneReader, lane: Lane) -> int:
+async def unsettled_bytes(reader: LaneReader, lane: MessageLane) -> int:
     """Of the values of all messages that are not settled; what is settled out of order counts by average."""
     total, end = lane.progress.stash.size, lane.end
     reader.seek(lane.progress.floor)

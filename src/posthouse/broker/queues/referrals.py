@@ -5,20 +5,17 @@ the queue of that name. Its key is the routing key, unless the header `posthouse
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from posthouse.broker.queues.attributes import as_text
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.record_headers import ROUTING_KEY
 from posthouse.broker.routing.exchange import Exchange
+from posthouse.broker.routing.router import Router
 from posthouse.model.errors import CorruptBatch, RecordTooLarge
 from posthouse.records.batch import SMALLEST_RECORD, BatchHeader
 from posthouse.records.record import Record, body_in, iter_records
 from posthouse.storage.operations import Append, Refer, Run
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.lane import Lane
-    from posthouse.broker.queues.namespace import Namespace
 
 _ROUTING_KEY = ROUTING_KEY.decode()
 _MAX_RECORDS = 65_536
@@ -30,7 +27,7 @@ class Referrals:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._lanes: dict[Lane, list[Run]] = {}
+        self._lanes: dict[MessageLane, list[Run]] = {}
 
     def operations(self) -> list[Refer]:
         """To be committed at once: a queue may be deleted at any time."""
@@ -41,7 +38,7 @@ class Referrals:
         for lane, runs in self._lanes.items():
             lane.arrived(runs)
 
-    def add(self, namespace: "Namespace", target: Exchange | LogQueue, append: Append) -> None:
+    def add(self, router: Router[LogQueue], target: Exchange | LogQueue, append: Append) -> None:
         """A batch that is about to be appended."""
         count = append.header.last_offset_delta + 1
         if not _can_hold(append):
@@ -52,12 +49,11 @@ class Referrals:
             self._refer(target.route_of_all, append, 0, count, append.header.length)
         else:
             try:
-                self._route_each(namespace, target, append)
+                self._route_each(router, target, append)
             except (CorruptBatch, RecordTooLarge):
                 return  # its producer sent records that nobody can read; they are in the log, and in no queue
 
-    def _route_each(self, namespace: "Namespace", exchange: Exchange, append: Append) -> None:
-        router = namespace.router
+    def _route_each(self, router: Router[LogQueue], exchange: Exchange, append: Append) -> None:
         base = append.header.base_offset
         for record in iter_records(append.batch):
             queues = router.route(exchange, routing_key(record), lambda record=record: attributes(record))  # type: ignore[misc]

@@ -30,13 +30,13 @@ class Rereading:
     async def reload(self, message: Message) -> bool:
         """Whether it was still there."""
         while True:
-            source, offset = place = message.lane.place_of(message)
+            source, offset = place = message.place
             raw = await self._record(source, offset)
             if raw is not None:
                 message.key, message.value, message.headers = raw.key, raw.value, raw.headers
                 message.timestamp = raw.timestamp
                 return True
-            if message.lane.place_of(message) == place:
+            if message.place == place:
                 return False  # else it was moved while it was being read
 
     async def _record(self, source: PartitionId, offset: int) -> RawRecord | None:

@@ -19,12 +19,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from posthouse.broker.progress.settling import Settling
 from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
-from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.stragglers import (
@@ -43,9 +43,6 @@ from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Trim
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.namespace import Namespace
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +75,7 @@ class QueueRetention:
         topics: Topics,
         clock: Clock,
         settling: Settling,
-        sources: Mapping[str, tuple["Namespace", object]],
+        sources: Mapping[str, tuple[Namespace, object]],
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
     ) -> None:
@@ -94,7 +91,7 @@ class QueueRetention:
         self.held_back: Mapping[PartitionId, int] = {}
         """What retention would have let go when it last ran, but for `needed`: up to which offset."""
         self.limits = StragglerLimits()
-        self._known: dict[Lane, _Known] = {}
+        self._known: dict[MessageLane, _Known] = {}
         self._ends: dict[PartitionId, int] | None = None
         self._lowest: dict[PartitionId, int] = {}
         self._uncut: set[LogQueue] = set()
@@ -151,11 +148,11 @@ class QueueRetention:
                     continue  # deleted meanwhile
                 except DataDamaged as error:
                     if queue not in self._uncut:
-                        log.error("%s keeps what is too old or too much for it: %s", _told(queue), error)
+                        log.error("%s: cannot be read, so its retention removes nothing: %s", queue, error)
                     uncut.add(queue)
         self._uncut = uncut
 
-    def _new(self, queue: LogQueue, lane: Lane) -> _Known:
+    def _new(self, queue: LogQueue, lane: MessageLane) -> _Known:
         start = self._storage.bounds(lane.log).start
         return _Known(queue, start, start)
 
@@ -176,7 +173,7 @@ class QueueRetention:
             if topic.config.retention_consumed and not topic.is_internal
         ]
 
-    async def _store(self, lanes: Iterable[Lane]) -> set[Lane]:
+    async def _store(self, lanes: Iterable[MessageLane]) -> set[MessageLane]:
         """Make floors durable, and learn of them; returns the lanes that had changed."""
         changed = {}
         puts: list[Operation] = []
@@ -201,7 +198,7 @@ class QueueRetention:
         known = self._known.items()
         return [Trim(lane.log, each.floor) for lane, each in known if each.floor > each.trimmed_to]
 
-    def _stash_trims(self, queues: Iterable[LogQueue], stored: set[Lane]) -> list[Trim]:
+    def _stash_trims(self, queues: Iterable[LogQueue], stored: set[MessageLane]) -> list[Trim]:
         trims = []
         for queue in queues:
             if queue.is_deleted or stored.isdisjoint(queue.lanes):
@@ -232,7 +229,7 @@ class QueueRetention:
                 continue  # its queue was deleted
             except DataDamaged as error:
                 self._warn(known, error)
-                damaged.add(known.queue.namespace.name)
+                damaged.add(known.queue.namespace)
             for partition, offset in known.needs.lowest(known.floor).items():
                 lowest[partition] = min(offset, lowest.get(partition, offset))
             if number % _LANES_PER_TURN == 0:
@@ -252,9 +249,9 @@ class QueueRetention:
         if not known.is_damaged:
             known.is_damaged = True
             log.error(
-                "references of %s cannot be read, so everything that it may refer to is kept: put the file "
+                "%s: its references cannot be read, so everything that it may refer to is kept: put the file "
                 "back and restart, or delete the queue: %s",
-                _told(known.queue),
+                known.queue,
                 error,
             )
 
@@ -300,7 +297,7 @@ class QueueRetention:
             try:
                 await self._relieve_queue(queue, now)
             except DataDamaged as error:
-                log.warning("old messages of %s stay where they are: %s", _told(queue), error)
+                log.warning("%s: old messages stay where they are: %s", queue, error)
 
     async def _relieve_queue(self, queue: Queue, now: float) -> None:
         for lane in queue.lanes:
@@ -308,11 +305,11 @@ class QueueRetention:
             room = self.limits.stashed - len(lane.progress.stash)
             if end and room > 0 and not queue.is_deleted:
                 most = min(self.limits.most, room)
-                await put_aside(self._storage, queue.topic_name, queue, lane, end, most)
+                await put_aside(self._storage, queue, lane, end, most)
         if not queue.is_deleted and is_sparse(self._storage, queue, self.limits):
             await rewrite(self._storage, queue)
 
-    def _due(self, lane: Lane, now: float) -> int:
+    def _due(self, lane: MessageLane, now: float) -> int:
         """Up to where messages have held much back for too long; 0, where none have."""
         known, floor = self._known[lane], lane.progress.floor
         straggling = known.straggling
@@ -342,7 +339,3 @@ class QueueRetention:
                 if self._storage.size(partition) * share >= self.limits.size:
                     overdue[partition] = wanted
         return overdue
-
-
-def _told(queue: LogQueue) -> str:
-    return f"queue {queue.name!r} (vhost {queue.namespace.name!r})"

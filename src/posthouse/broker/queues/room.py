@@ -1,29 +1,39 @@
-"""How much a queue may hold, and who waits until it holds less."""
+"""How much a queue may hold, and the publishers that wait until it holds less."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.definition import QueueDefinition
+
+
+class Backlog(Protocol):
+    """What a queue holds, as far as its limits count it."""
+
+    @property
+    def ready_bytes(self) -> int: ...
+
+    def waiting_with(self, more: int) -> int:
+        """Ready messages and `more`, minus the free credit of the consumers."""
 
 
 class Room:
-    """Of one queue. What is on its way to it counts already: a turn of the event loop may bring very many."""
+    """Of one queue. Messages on their way to it count: one turn of the event loop may bring very many."""
 
-    def __init__(self, queue: "Queue") -> None:
-        self._queue = queue
+    def __init__(self, definition: QueueDefinition, backlog: Backlog) -> None:
+        self._definition = definition
+        self._backlog = backlog
         self._expected = self._expected_bytes = 0
         self._waiting: list[Callable[[], None]] = []
 
     def is_there_for(self, size: int) -> bool:
-        """Whether one more message of so many bytes may come."""
-        queue, definition = self._queue, self._queue.definition
-        waiting = queue.waiting_with(self._expected)
+        """Whether one more message of `size` bytes may come."""
+        backlog, definition = self._backlog, self._definition
+        waiting = backlog.waiting_with(self._expected)
         if definition.max_length is not None and waiting >= definition.max_length:
             return False
-        if definition.max_bytes is None or not queue.waiting_with(self._expected + 1):
-            return True  # somebody would take it at once
-        return queue.ready_bytes + self._expected_bytes + size <= definition.max_bytes
+        if definition.max_bytes is None or not backlog.waiting_with(self._expected + 1):
+            return True  # a consumer would take it at once
+        return backlog.ready_bytes + self._expected_bytes + size <= definition.max_bytes
 
     def expect(self, count: int, size: int) -> None:
         """More messages are on their way here; or, below zero, they have come or will not."""

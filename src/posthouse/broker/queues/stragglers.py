@@ -1,17 +1,16 @@
 """A few old messages that hold much back: finding them, and copying them into the stash of their queue."""
 
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from posthouse.broker.queues.lane import Lane
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.errors import CorruptBatch
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import PartitionId
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.header_section import decode_section
@@ -52,7 +51,7 @@ class Straggling:
 
 
 def straggling_to(
-    lane: Lane, needs: LaneNeeds, overdue: Mapping[PartitionId, int], limits: StragglerLimits
+    lane: MessageLane, needs: LaneNeeds, overdue: Mapping[PartitionId, int], limits: StragglerLimits
 ) -> int:
     """Up to where a few messages hold much back; the floor, where that is not so.
 
@@ -69,14 +68,11 @@ def straggling_to(
     return end
 
 
-async def put_aside(
-    storage: Storage, topic_name: Callable[[TopicId], str], queue: Queue, lane: Lane, end: int, most: int
-) -> None:
+async def put_aside(storage: Storage, queue: Queue, lane: MessageLane, end: int, most: int) -> None:
     """Copy what is unsettled below `end` into the stash."""
     positions = lane.progress.unsettled(end, most)
-    reader = LaneReader(storage, topic_name, queue, lane, lane.progress.floor)
-    log.info("queue %s: %d old messages are put aside, up to %d", queue.name, len(positions), end)
-    await _copy(storage, queue, _from_log(reader, positions))
+    log.info("%s: %d old messages are put aside, up to %d", queue, len(positions), end)
+    await _copy(storage, queue, _from_log(queue.dispatcher.new_reader(lane), positions))
 
 
 async def rewrite(storage: Storage, queue: Queue) -> None:
@@ -103,9 +99,10 @@ async def _from_log(reader: LaneReader, positions: Sequence[int]) -> AsyncIterat
 async def _from_stash(storage: Storage, queue: Queue) -> AsyncIterator[Message]:
     rereading = Rereading(storage)
     for lane in queue.lanes:
+        reader = queue.dispatcher.new_reader(lane)
         for position in sorted(lane.progress.stash):
             if position in lane.progress.stash:
-                message = lane.stashed_message(position)
+                message = reader.stashed(position)
                 if await rereading.reload(message):
                     yield message
 

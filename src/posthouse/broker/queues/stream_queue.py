@@ -6,20 +6,13 @@ below the floor of the only lane is gone; only retention moves it.
 """
 
 import logging
-from typing import TYPE_CHECKING
 
-from posthouse.broker.queues.backing_topics import BackingTopic
-from posthouse.broker.queues.definition import QueueDefinition
-from posthouse.broker.queues.lane import Lane
-from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
+from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_reading import StreamReading
 from posthouse.broker.queues.stream_segments import StreamSegments
-from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.host import QueuesHost
-    from posthouse.broker.queues.namespace import Namespace
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +20,12 @@ log = logging.getLogger(__name__)
 class StreamQueue(LogQueue):
     """Owned by the event loop."""
 
-    def __init__(
-        self,
-        host: "QueuesHost",
-        namespace: "Namespace",
-        queue_id: bytes,
-        definition: QueueDefinition,
-        log: Topic,
-        backing: BackingTopic,
-        session: object | None = None,
-    ) -> None:
-        super().__init__(host, namespace, queue_id, definition, log, backing, session)
+    def __init__(self, resources: QueueResources, declared: DeclaredQueue) -> None:
+        super().__init__(resources, declared)
+        self._resources = resources
         self._lane = self.lanes[0]
         self._readings: dict[StreamReading, None] = {}
-        self._segments = StreamSegments(definition)
+        self._segments = StreamSegments(declared.definition)
 
     async def recover(self) -> None:
         """There is nothing to learn before retention looks at it."""
@@ -57,7 +42,7 @@ class StreamQueue(LogQueue):
         """Messages of a stream do not expire: this is when they came."""
         return now_ms
 
-    def arrived(self, lane: Lane, count: int, size: int) -> None:
+    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
         for reading in self._readings:
             reading.plan()
 
@@ -77,23 +62,23 @@ class StreamQueue(LogQueue):
         end = self._lane.end
         if end <= self.first:
             return end
-        found = await self._host.storage.read(self._lane.log, end - 1, 1)
+        found = await self._storage.read(self._lane.log, end - 1, 1)
         begins = [header.base_offset for _, header in iter_headers(memoryview(found.data))]
         return max(begins[0] if begins else end, self.first)
 
     async def at_time(self, time_ms: int) -> int:
         """The first that came at that time or later; behind everything if there is none."""
-        found = await self._host.storage.find_timestamp(self._lane.log, time_ms)
+        found = await self._storage.find_timestamp(self._lane.log, time_ms)
         return self._lane.end if found is None else max(found.offset, self.first)
 
     async def ago(self, milliseconds: int) -> int:
-        return await self.at_time(self._host.clock.now_ms() - milliseconds)
+        return await self.at_time(self._clock.now_ms() - milliseconds)
 
     # Readers
 
     def reading(self, start: int) -> StreamReading:
         """From the offset `start` on, or from the first one if that is gone; for one consumer."""
-        return StreamReading(self, self._host, max(start, self.first))
+        return StreamReading(self, self._lane, self._resources, max(start, self.first))
 
     def begin(self, reading: StreamReading) -> None:
         self.touch()
@@ -110,15 +95,9 @@ class StreamQueue(LogQueue):
         for reading in self._readings:
             reading.relax()
         floor = self._lane.progress.floor
-        to = await self._segments.expired_to(self._host.storage, self._lane, self._host.clock.now_ms())
+        to = await self._segments.expired_to(self._storage, self._lane, self._clock.now_ms())
         if to > floor and not self.is_deleted:
-            log.info(
-                'stream "%s" (vhost "%s"): messages %d to %d are beyond its retention, and removed',
-                self.name,
-                self.namespace.name,
-                floor,
-                to - 1,
-            )
+            log.info("%s: messages %d to %d are beyond its retention, and removed", self, floor, to - 1)
             self._lane.progress.settle_range(floor, to)
             self.progressed(self._lane)
 

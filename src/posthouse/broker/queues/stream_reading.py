@@ -2,45 +2,55 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from posthouse.broker.queues.consumers import Consumer
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
 from posthouse.broker.queues.reading import LaneReader
+from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_window import StreamWindow
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.host import QueuesHost
-    from posthouse.broker.queues.lane import Lane
-    from posthouse.broker.queues.stream_queue import StreamQueue
-    from posthouse.broker.queues.wave import Wave
-
 AT_ONCE = 256
-"""So many are delivered in one turn of the event loop."""
+"""Messages that are delivered in one turn of the event loop."""
 _OFFERS = 16
-"""So many rounds of loading and delivering a new consumer is waited for."""
+"""Rounds of loading and delivering that the subscription of a new consumer waits for."""
+
+
+class Readings(Protocol):
+    """What a reading asks of its stream."""
+
+    name: str
+    is_deleted: bool
+    retry_seconds: float
+
+    def begin(self, reading: "StreamReading") -> None: ...
+
+    def end(self, reading: "StreamReading") -> None: ...
 
 
 class StreamReading:
     """Owned by the event loop. Settles nothing: an acknowledgement is only credit for the next message."""
 
-    def __init__(self, queue: "StreamQueue", host: "QueuesHost", start: int) -> None:
-        self.name = queue.name
-        self._queue = queue
-        self._host = host
+    def __init__(self, stream: Readings, lane: MessageLane, resources: QueueResources, start: int) -> None:
+        self.name = stream.name
+        self._stream = stream
+        self._background = resources.background
+        self._memory = resources.stream_memory
         self._consumer: Consumer | None = None
-        self._lane = queue.lanes[0]
-        self._reader = LaneReader(host.storage, host.topic_name, self, self._lane, start)
-        self._window = StreamWindow(host.stream_memory)
+        self._lane = lane
+        self._reader = LaneReader(resources.storage, self, lane, start)
+        self._window = StreamWindow(resources.stream_memory)
         self._filling: asyncio.Task[None] | None = None
         self._is_planned = False
         self._is_waiting = False
         """For credit, since the last look: then the window is memory that does nothing."""
 
+    def __str__(self) -> str:
+        return str(self._stream)
+
     def subscribe(self, consumer: Consumer) -> None:
         """It gets everything, as far as it has credit."""
         self._consumer = consumer
-        self._queue.begin(self)
+        self._stream.begin(self)
         self.plan()
 
     @property
@@ -58,10 +68,10 @@ class StreamReading:
     def _pump(self) -> None:
         self._is_planned = False
         consumer = self._consumer
-        if consumer is None or self._queue.is_deleted:
+        if consumer is None or self._stream.is_deleted:
             return
         if (credit := consumer.credit) <= 0:
-            if self._host.stream_memory.is_short:
+            if self._memory.is_short:
                 self._forget_window()
             return
         self._is_waiting = False
@@ -79,12 +89,12 @@ class StreamReading:
 
     def _start_filling(self) -> None:
         if self._filling is None:
-            self._filling = self._host.start(self._fill())
+            self._filling = self._background.start(self._fill(), self._stream)
             self._filling.add_done_callback(self._filled)
 
     async def _fill(self) -> None:
         reader, lane = self._reader, self._lane
-        while self._consumer is not None and not self._queue.is_deleted and self._has_more:
+        while self._consumer is not None and not self._stream.is_deleted and self._has_more:
             room = self._window.room(self._consumer.credit)
             if room <= 0:
                 return
@@ -104,7 +114,7 @@ class StreamReading:
         if task.exception() is None:
             self.plan()
         else:
-            asyncio.get_running_loop().call_later(self._queue.retry_seconds, self.plan)
+            asyncio.get_running_loop().call_later(self._stream.retry_seconds, self.plan)
 
     async def offer(self) -> None:
         for _ in range(_OFFERS):
@@ -132,7 +142,7 @@ class StreamReading:
     def credit_raised(self) -> None:
         self.plan()
 
-    def ack(self, messages: Sequence[Message], wave: "Wave | None" = None) -> None:
+    def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
         """The credit is the consumer's own affair; the stream keeps the messages."""
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
@@ -144,15 +154,11 @@ class StreamReading:
     def settled(self, messages: Sequence[Message]) -> None:
         """Never happens: nothing is settled in a stream."""
 
-    def progressed(self, lane: "Lane") -> None:
-        """Records were found to be gone, and are passed over by everybody from now on."""
-        self._queue.progressed(lane)
-
     # The end
 
     def unsubscribe(self, consumer: Consumer) -> None:
         self.stop()
-        self._queue.end(self)
+        self._stream.end(self)
 
     def stop(self) -> None:
         """Nothing more is delivered."""

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from posthouse.broker.queues.definition import QueueDefinition
-from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.needs import runs_between
 from posthouse.storage.contract import Storage
 
@@ -36,7 +36,7 @@ class StreamSegments:
         self._size = 0
         self._seen_to = 0
 
-    async def expired_to(self, storage: Storage, lane: Lane, now_ms: int) -> int:
+    async def expired_to(self, storage: Storage, lane: MessageLane, now_ms: int) -> int:
         """The first offset that stays."""
         floor = lane.progress.floor
         if self._max_bytes is None and self._max_age_ms is None:

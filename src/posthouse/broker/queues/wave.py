@@ -6,28 +6,36 @@ for each partition, one run of references for each queue, one commit. A transact
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues.backing_topics import BackingTopic, partition_for
-from posthouse.broker.queues.message import Message, MessageSource
-from posthouse.broker.queues.packing import Packing
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.message import Message, MessageLane, MessageSource
+from posthouse.broker.queues.room import Room
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.references import NEVER
 from posthouse.storage.operations import Operation, Put, Refer, Run
 from posthouse.storage.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.envelope import Envelope
-    from posthouse.broker.queues.lane import Lane
-    from posthouse.broker.queues.log_queue import LogQueue
-    from posthouse.broker.queues.queue import Queue
 
 OnEnd = Callable[[PosthouseError | None], None]
 
 WAVE_BYTES = 1024 * 1024
-"""A wave that has so many is written at once; what follows joins the next one."""
+"""A larger wave is written at once; what follows joins the next one."""
+_RECORD_OVERHEAD = 32
+"""More than the lengths and deltas of one record take."""
+
+
+class Destination(Protocol):
+    """What a wave asks of a queue that messages go to."""
+
+    def lane_for(self, priority: int) -> MessageLane: ...
+
+    def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
+        """The time that the reference to a message carries which is published now."""
 
 
 class Writer(Protocol):
@@ -49,27 +57,54 @@ class Writer(Protocol):
     def submit(self, wave: "Wave") -> None: ...
 
 
+class Packing:
+    """One batch for one partition, and the runs that refer to its records."""
+
+    __slots__ = ("_limit", "_runs", "builder", "partition", "topic")
+
+    def __init__(self, topic: Topic, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.builder = BatchBuilder()
+        self._limit = topic.config.max_message_bytes
+        self._runs: list[Run] = []
+
+    def has_room(self, size: int) -> bool:
+        """A message that is too large by itself is refused when the batch is."""
+        builder = self.builder
+        return not builder.count or builder.size_estimate + size + _RECORD_OVERHEAD <= self._limit
+
+    def new_run(self, expires_ms: int = NEVER) -> Run:
+        """Of the messages that are added from now on; the caller counts them."""
+        run = Run(self.topic.partition(self.partition), self.builder.count, 0, 0, expires_ms)
+        self._runs.append(run)
+        return run
+
+    def produced(self) -> Produced:
+        return Produced(self.topic, self.partition, memoryview(self.builder.build()), self._runs)
+
+
 class Wave:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._entries: list[tuple[BackingTopic, tuple[LogQueue, ...], bytes, bytes, Envelope]] = []
+        self._entries: list[tuple[BackingTopic, tuple[Destination, ...], bytes, bytes, Envelope]] = []
         self._settled: list[Message] = []
         self._puts: list[Put] = []
         self.scheduled: list[Scheduled] = []
         self.size = 0
         self._callbacks: list[OnEnd] = []
-        self._lanes: dict[Lane, list[Run]] = {}
+        self._lanes: dict[MessageLane, list[Run]] = {}
         self._taken_back: list[Message] = []
         """Settled in memory; to be unsettled if the wave fails."""
-        self._expected: dict[Queue, tuple[int, int]] = {}
+        self._expected: dict[Room, tuple[int, int]] = {}
 
     def add(
         self,
         backing: BackingTopic,
-        queues: "tuple[LogQueue, ...]",
+        queues: tuple[Destination, ...],
         key: bytes,
         value: bytes,
-        envelope: "Envelope",
+        envelope: Envelope,
     ) -> None:
         self._entries.append((backing, queues, key, value, envelope))
         self.size += len(value)
@@ -85,11 +120,11 @@ class Wave:
         """They are leased, and stay so until the wave is written."""
         self._settled += messages
 
-    def expect(self, queue: "Queue", size: int) -> None:
+    def expect(self, room: Room, size: int) -> None:
         """One more message is on its way to a queue that counts them before they are there."""
-        queue.room.expect(1, size)
-        count, total = self._expected.get(queue, (0, 0))
-        self._expected[queue] = count + 1, total + size
+        room.expect(1, size)
+        count, total = self._expected.get(room, (0, 0))
+        self._expected[room] = count + 1, total + size
 
     def on_end(self, callback: OnEnd) -> None:
         self._callbacks.append(callback)
@@ -116,8 +151,8 @@ class Wave:
 
     def _expect_no_more(self) -> None:
         expected, self._expected = self._expected, {}
-        for queue, (count, size) in expected.items():
-            queue.room.expect(-count, -size)
+        for room, (count, size) in expected.items():
+            room.expect(-count, -size)
 
     def missing_topics(self) -> list[BackingTopic]:
         """Whose topics have to be made before this can be written."""
@@ -197,7 +232,7 @@ class Wave:
     def _new_runs(
         self,
         packing: Packing,
-        queues: "tuple[LogQueue, ...]",
+        queues: tuple[Destination, ...],
         expires_in: int | None,
         priority: int,
         now: int,
@@ -218,7 +253,7 @@ class Wave:
         return list(runs.values())
 
     def _settlements(self) -> list[Put]:
-        lanes: dict[Lane, None] = {}
+        lanes: dict[MessageLane, None] = {}
         for message in self._settled:
             if message.lane.settle(message):
                 self._taken_back.append(message)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.routing.headers import MATCH_MODES
 from posthouse.protocols.amqp.codec.errors import octets
 from posthouse.protocols.amqp.codec.tables import Timestamp
@@ -126,7 +126,7 @@ QUEUE_ARGUMENTS: Final[Mapping[str, QueueArgument]] = {
     "x-message-ttl": QueueArgument(_at_least(0, _LONGEST_MS), "message_ttl_ms"),
     "x-max-length": QueueArgument(_at_least(0), "max_length"),
     "x-max-length-bytes": QueueArgument(_at_least(0), "max_bytes"),
-    "x-overflow": QueueArgument(_one_of(tuple(Overflow), "invalid_overflow"), "overflow"),
+    "x-overflow": QueueArgument(_one_of(tuple(OverflowPolicy), "invalid_overflow"), "overflow"),
     "x-dead-letter-exchange": QueueArgument(_text, "dead_letter_exchange"),
     "x-dead-letter-routing-key": QueueArgument(_text, "dead_letter_key"),
     "x-max-priority": QueueArgument(

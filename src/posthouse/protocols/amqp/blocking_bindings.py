@@ -5,7 +5,7 @@ so a binding that leads to such a queue takes permission to write to every excha
 """
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.queues.definition import Overflow
+from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.routing.definitions import Binding
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.permissions import check_exchange
@@ -26,7 +26,7 @@ def _leads_to_blocking(channel: Channel, binding: Binding) -> bool:
         each = ahead.pop()
         if not each.to_exchange:
             queue = channel.namespace.queues.get(each.destination)
-            if queue is not None and queue.definition.overflow is Overflow.BLOCK:
+            if queue is not None and queue.definition.overflow is OverflowPolicy.BLOCK:
                 return True
         elif each.destination not in seen:
             seen.add(each.destination)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pamqp.commands import Exchange, Queue
 
-from posthouse.broker.queues.definition import Overflow, QueueDefinition
+from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKind
 from posthouse.protocols.amqp.arguments import (
     CLASSIC,
@@ -27,7 +27,7 @@ _REPLICATED: Final = (QUORUM, STREAM)
 """What RabbitMQ's clusters keep several copies of."""
 _ALTERNATE: Final = "alternate-exchange"
 
-_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": Overflow, "max_age_ms": age_ms}
+_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": OverflowPolicy, "max_age_ms": age_ms}
 _LARGEST_SEGMENT: Final = 3_000_000_000
 
 

@@ -1,64 +1,84 @@
-"""Messages whose time has come, wherever in the queue they are."""
+"""Expires messages at the end of their time to live, wherever in the queue they are."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
-from posthouse.broker.queues.dead_letters import Reason
-from posthouse.broker.queues.lane import Lane
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.reading import LaneReader
+from posthouse.model.clock import Clock
 from posthouse.records.references import NEVER
 
-if TYPE_CHECKING:
-    from posthouse.broker.queues.host import QueuesHost
-    from posthouse.broker.queues.queue import Queue
-
 _SHORT = 64
-"""So many positions a span has at the most when it was looked at once, unless they expire together."""
+"""A span that was read once has at most this many positions, unless they expire together."""
 _REFERENCE = 128
 """Bytes of a batch with one reference, roughly: of a short span no more is read than that."""
-
-
 _AT_ONCE = 256
-"""So many messages go in one step, or somewhat more,"""
+"""Messages that expire in one step, or somewhat more,"""
 _COMMITS = 8
 """with no more commits than this."""
 _CLAIMED_MS = 1000
-"""So long a consumer has to take what it was ready for."""
+"""How long a consumer has to take a message that it had credit for when it arrived."""
 
 
-class Expiring:
-    def __init__(self, queue: "Queue", host: "QueuesHost", new_reader: Callable[[Lane], LaneReader]) -> None:
-        self._queue = queue
-        self._host = host
-        self._new_reader = new_reader
+class ExpiryOwner(Protocol):
+    """What expiring asks of the dispatcher."""
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether a consumer could take a message now."""
+
+    def new_reader(self, lane: MessageLane) -> LaneReader: ...
+
+    def start_step(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it in the background; requests for this queue wait for it."""
+
+    async def expired(self, messages: Sequence[Message]) -> None:
+        """They are not leased. They are dead letters, or gone."""
+
+
+class Expiry:
+    """Of one queue."""
+
+    def __init__(
+        self, owner: ExpiryOwner, clock: Clock, lanes: Sequence[MessageLane], retry_seconds: float
+    ) -> None:
+        self._owner = owner
+        self._clock = clock
+        self._lanes = lanes
+        self._retry_seconds = retry_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._is_under_way = False
+        self._is_stopped = False
 
     def plan(self) -> None:
-        """Look at the queue when the next message may have to go."""
-        if self._is_under_way or self._queue.is_deleted:
+        """Look at the queue when the next message may expire."""
+        if self._is_under_way or self._is_stopped:
             return
-        self.stop()
-        times = (lane.expiries.earliest for lane in self._queue.lanes)
+        self._cancel_timer()
+        times = (lane.expiries.earliest for lane in self._lanes)
         earliest = min((at for at in times if at is not None), default=None)
         if earliest is not None:
-            seconds = (earliest - self._host.clock.now_ms()) / 1000
+            seconds = (earliest - self._clock.now_ms()) / 1000
             if seconds <= 0:
                 self._begin()
             else:
                 self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
 
     def stop(self) -> None:
+        self._is_stopped = True
+        self._cancel_timer()
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _begin(self) -> None:
         self._timer = None
-        if not self._is_under_way and not self._queue.is_deleted:
+        if not self._is_under_way and not self._is_stopped:
             self._is_under_way = True
-            step = self._queue.namespace.effects.start_step(self._step(), self._queue)
+            step = self._owner.start_step(self._step())
             step.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -66,32 +86,33 @@ class Expiring:
         self.plan()
 
     async def expire(self) -> None:
-        """Look at every span of messages whose time may have come."""
+        """Look at every span of messages that may have expired."""
         while self._is_due:
             await self._step()
 
     @property
     def _is_due(self) -> bool:
-        now = self._host.clock.now_ms()
-        times = (lane.expiries.earliest for lane in self._queue.lanes)
+        now = self._clock.now_ms()
+        times = (lane.expiries.earliest for lane in self._lanes)
         return any(at is not None and at <= now for at in times)
 
     async def _step(self) -> None:
         """Look at one span; requests wait for a step, and not for all that follow it."""
-        for lane in self._queue.lanes:
-            if not self._queue.has_credit:
+        for lane in self._lanes:
+            if not self._owner.has_credit:
                 lane.unclaim()
-            if (span := lane.expiries.due(now := self._host.clock.now_ms())) is not None:
+            if (span := lane.expiries.due(now := self._clock.now_ms())) is not None:
                 try:
                     await self._expire_span(lane, *span, now)
                 except BaseException:
-                    lane.expiries.add_span(now + int(self._queue.retry_seconds * 1000), *span)
+                    lane.expiries.add_span(now + int(self._retry_seconds * 1000), *span)
                     raise
                 return
 
-    async def _expire_span(self, lane: Lane, first: int, end: int, now: int) -> None:
-        await self._queue.die(lane.expired_in_stash(first, end, now), Reason.EXPIRED)
-        reader = self._new_reader(lane)
+    async def _expire_span(self, lane: MessageLane, first: int, end: int, now: int) -> None:
+        reader = self._owner.new_reader(lane)
+        in_stash = lane.expired_in_stash(first, end, now)
+        await self._owner.expired([reader.stashed(position) for position in in_stash])
         reader.seek(max(first, lane.progress.floor))
         reader.read_no_more_than((end - first) * _REFERENCE)
         left: list[tuple[int, int, int]] = []
@@ -110,7 +131,7 @@ class Expiring:
             expired = [message for message in messages if lane.has_expired(message, now)]
             if len(expired) < len(messages):
                 _leave(left, now + _CLAIMED_MS, messages[0].position, messages[-1].position + 1)
-            await self._queue.die(expired, Reason.EXPIRED)
+            await self._owner.expired(expired)
             gone, commits = gone + len(expired), commits + bool(expired)
             if (gone >= _AT_ONCE or commits >= _COMMITS) and reader.position < end:
                 left.append((now, reader.position, end))

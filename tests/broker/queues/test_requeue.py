@@ -7,7 +7,7 @@ import pytest
 
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.returns import AT_ONCE
+from posthouse.broker.queues.requeue import AT_ONCE
 from tests.broker.queues.rig import Rig, Taker, running
 
 COUNT = 3 * AT_ONCE + 10
@@ -49,8 +49,8 @@ async def test_they_come_back_a_part_at_a_time() -> None:
             before = leased(queue)
             await asyncio.sleep(0)
         assert max(parts) == AT_ONCE
-        await queue.returns.done()
-        assert not queue.returns
+        await queue.dispatcher.requeue.done()
+        assert not queue.dispatcher.requeue
 
 
 async def test_few_come_back_at_once() -> None:
@@ -58,7 +58,7 @@ async def test_few_come_back_at_once() -> None:
         queue, messages = await held(rig)
         queue.release(messages[:AT_ONCE])
         assert leased(queue) == COUNT - AT_ONCE
-        assert queue.returns.going is None
+        assert queue.dispatcher.requeue.task is None
 
 
 async def test_they_count_as_ready_from_the_start() -> None:
@@ -67,7 +67,7 @@ async def test_they_count_as_ready_from_the_start() -> None:
         queue.release(messages)
         assert leased(queue) > 0
         assert (queue.message_count, queue.waiting, queue.leased_count) == (COUNT, COUNT, 0)
-        await queue.returns.done()
+        await queue.dispatcher.requeue.done()
         assert (queue.message_count, queue.waiting, queue.leased_count) == (COUNT, COUNT, 0)
 
 
@@ -119,7 +119,7 @@ async def test_a_queue_that_is_deleted_meanwhile_takes_nothing_back() -> None:
         queue, messages = await held(rig)
         queue.release(messages)
         await rig.namespace.delete_queue("q", object())
-        await queue.returns.done()
+        await queue.dispatcher.requeue.done()
         assert queue.leased_count == 0
 
 
@@ -133,7 +133,7 @@ async def test_the_oldest_of_them_go_where_there_are_too_many() -> None:
         queue.unsubscribe(taker)
         queue.release(taker.taken[::-1])
         await rig.publish(b"one more")
-        await queue.returns.done()
+        await queue.dispatcher.requeue.done()
         first = await queue.get()
         assert first is not None
         assert first.value == b"1"
@@ -154,28 +154,28 @@ async def test_what_is_too_much_is_counted_when_all_are_back() -> None:
         await rig.publish(*numbers(AT_ONCE - 10))
         queue.release(taker.taken)
         await rig.publish(b"one more")
-        await queue.returns.done()
-        while queue._excess.going is not None:
-            await asyncio.wait([queue._excess.going])
+        await queue.dispatcher.requeue.done()
+        while queue.dispatcher.overflow.task is not None:
+            await asyncio.wait([queue.dispatcher.overflow.task])
         assert queue.message_count == AT_ONCE - 9
 
 
 async def test_a_part_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as rig:
         queue, messages = await held(rig)
-        queue.retry_seconds = 0.001
-        given_back = queue.given_back
+        queue.dispatcher.requeue._retry_seconds = 0.001
+        requeued = queue.dispatcher.requeued
         failures = iter([None] * AT_ONCE + [ValueError("once")])
 
         def failing(message: Message) -> None:
-            given_back(message)
+            requeued(message)
             error = next(failures, None)
             if error is not None:
                 raise error
 
-        monkeypatch.setattr(queue, "given_back", failing)
+        monkeypatch.setattr(queue.dispatcher, "requeued", failing)
         queue.release(messages)
-        while queue.returns:
+        while queue.dispatcher.requeue:
             await asyncio.sleep(0.001)
-        await queue.returns.done()
+        await queue.dispatcher.requeue.done()
         assert [message.value async for message in every(queue)] == numbers(COUNT)

@@ -1,4 +1,7 @@
-"""Leases that end by themselves: whoever does not settle its messages in time, does not keep them."""
+"""Clients that poll a queue: they wait for messages, and their leases end at a deadline.
+
+Consumers that stay connected need no deadlines: their leases end with the connection.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,21 +11,50 @@ from posthouse.broker.queues.message import Message
 from posthouse.model.clock import Clock
 
 
-class Leases:
-    """Of one queue. Consumers that stay connected need none: theirs end with the connection."""
+class Pulling:
+    """Of one queue."""
 
-    def __init__(self, clock: Clock, ended: Callable[[Sequence[Message]], None]) -> None:
+    def __init__(self, clock: Clock, leases_ended: Callable[[Sequence[Message]], None]) -> None:
         self._clock = clock
-        self._ended = ended
+        self._leases_ended = leases_ended
+        self.is_used = False
+        """Most queues are never polled, and skip all of this."""
+        self._waiting: list[asyncio.Future[None]] = []
         self._deadlines: dict[Message, float] = {}
         self._heap: list[tuple[float, int, Message]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
+    # Waiting
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether there may be a message before the time is over."""
+        self.is_used = True
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait_for(waiting, seconds)
+        except TimeoutError:
+            return False
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+        return True
+
+    def wake(self) -> None:
+        woken, self._waiting = self._waiting, []
+        for waiting in woken:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    # Leases
+
+    @property
+    def lease_count(self) -> int:
         return len(self._deadlines)
 
-    def set(self, messages: Sequence[Message], seconds: float) -> None:
-        """They are leased until so many seconds from now; also to extend what there is."""
+    def lease(self, messages: Sequence[Message], seconds: float) -> None:
+        """Their leases end `seconds` from now; also to extend them."""
+        self.is_used = True
         deadline = self._clock.monotonic() + seconds
         for message in messages:
             self._deadlines[message] = deadline
@@ -34,7 +66,7 @@ class Leases:
         self._deadlines.pop(message, None)
 
     def end_overdue(self) -> None:
-        """Give back what nobody settled in time."""
+        """End the leases of messages that were not settled in time."""
         now = self._clock.monotonic()
         overdue: list[Message] = []
         while self._heap and self._heap[0][0] <= now:
@@ -43,13 +75,15 @@ class Leases:
                 del self._deadlines[message]
                 overdue.append(message)
         if overdue:
-            self._ended(overdue)
+            self._leases_ended(overdue)
         self._plan()
 
     def close(self) -> None:
+        """The queue is deleted."""
         self._deadlines.clear()
         self._heap.clear()
         self._plan()
+        self.wake()
 
     def _plan(self) -> None:
         if self._timer is not None:

@@ -1,55 +1,79 @@
-"""Brings what a queue hands out next into memory, a window at a time."""
+"""Brings the messages that a queue hands out next into memory, a window at a time."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from heapq import heappush
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from posthouse.broker.queues.lane import RESERVATION, Lane
-from posthouse.broker.queues.message import Message
+from posthouse.broker.progress.settling import Settling
+from posthouse.broker.queues.lane import RESERVATION
+from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.errors import DataDamaged
-
-if TYPE_CHECKING:
-    from posthouse.broker.queues.host import QueuesHost
-    from posthouse.broker.queues.queue import Queue
+from posthouse.storage.contract import Storage
 
 log = logging.getLogger(__name__)
 
 WINDOW = 1000
-"""So many messages of a lane are kept in memory, ready to be handed out."""
+"""Messages of a lane that are kept in memory, ready to be handed out."""
 WINDOW_BYTES = 4 * 1024 * 1024
 LOW_WINDOW = WINDOW // 2
 """Below this, more are loaded while these are handed out."""
 
 
-class Loading:
-    """Of one queue. One task fills the windows, another notes ahead of time what will be handed out."""
+class LoaderOwner(Protocol):
+    """What loading asks of the dispatcher."""
 
-    def __init__(self, queue: "Queue", host: "QueuesHost") -> None:
-        self._queue = queue
-        self._host = host
-        self._readers = {lane: self.new_reader(lane, lane.pass_over) for lane in queue.lanes}
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it in the background."""
+
+    def loaded(self) -> None:
+        """Messages are in memory that can be handed out."""
+
+    def load_ended(self, task: asyncio.Task[None]) -> None:
+        """More can be handed out, or `task` has failed."""
+
+
+class Loader:
+    """Of one queue. One task fills the windows, another reserves positions: storage notes ahead of time that
+    they are handed out."""
+
+    def __init__(
+        self,
+        owner: LoaderOwner,
+        storage: Storage,
+        settling: Settling,
+        readers: Mapping[MessageLane, LaneReader],
+    ) -> None:
+        """Lanes in the order of their priority, the lowest first."""
+        self._owner = owner
+        self._storage = storage
+        self._settling = settling
+        self._readers = readers
+        self._lanes = list(readers)
         self.filling: asyncio.Task[None] | None = None
         self.reserving: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
-    def new_reader(
-        self, lane: Lane, pass_over: Callable[[int, int], None] = lambda first, end: None
-    ) -> LaneReader:
-        storage, topic_name, start = self._host.storage, self._host.topic_name, lane.progress.floor
-        return LaneReader(storage, topic_name, self._queue, lane, start, pass_over)
+    def load_stash(self) -> None:
+        """After a restart, before anything is loaded."""
+        for lane, reader in self._readers.items():
+            lane.load_stash([reader.stashed(position) for position in lane.progress.stash])
 
-    def begin_at(self, lane: Lane, position: int) -> None:
+    def begin_at(self, lane: MessageLane, position: int) -> None:
         lane.loaded_to = position
         self._readers[lane].seek(position)
+
+    def stop(self) -> None:
+        self._is_stopped = True
 
     def plan(self) -> None:
         """Load more where little is left in memory."""
         if self.filling is not None:
             return
-        for lane in reversed(self._queue.lanes):
+        for lane in reversed(self._lanes):
             is_low = len(lane.window) < LOW_WINDOW and lane.window_bytes < WINDOW_BYTES // 2
             if lane.is_drained or (is_low and lane.loaded_to < lane.end):
                 self._start_filling(None)
@@ -57,13 +81,13 @@ class Loading:
             if lane.window:
                 return  # no others are loaded before these are handed out
 
-    async def filled(self, only: Lane | None = None) -> None:
+    async def filled(self, only: MessageLane | None = None) -> None:
         """Return when more is in memory, if there is more. Raises Unavailable."""
         await self._done(self._start_filling(only))
 
-    def _start_filling(self, only: Lane | None) -> asyncio.Task[None]:
+    def _start_filling(self, only: MessageLane | None) -> asyncio.Task[None]:
         if self.filling is None:
-            self.filling = self._host.start(self._fill(only))
+            self.filling = self._owner.start(self._fill(only))
             self.filling.add_done_callback(self._filled)
         return self.filling
 
@@ -71,11 +95,11 @@ class Loading:
         self.filling = None
         if task.cancelled():
             return
-        if task.exception() is not None or any(lane.window or lane.returned for lane in self._queue.lanes):
-            self._queue.handing_out.plan_after(task)
+        if task.exception() is not None or any(lane.window or lane.returned for lane in self._lanes):
+            self._owner.load_ended(task)
 
-    async def _fill(self, only: Lane | None) -> None:
-        lanes = self._queue.lanes
+    async def _fill(self, only: MessageLane | None) -> None:
+        lanes = self._lanes
         for lane in reversed(lanes):
             if only is not None and lane is not only:
                 continue
@@ -84,12 +108,12 @@ class Loading:
             if lane.window and lane is not lanes[0]:
                 break  # the most urgent first
 
-    async def _fill_window(self, lane: Lane, reader: LaneReader) -> None:
+    async def _fill_window(self, lane: MessageLane, reader: LaneReader) -> None:
         while (
             lane.loaded_to < lane.end
             and len(lane.window) < WINDOW
             and lane.window_bytes < WINDOW_BYTES
-            and not self._queue.is_deleted
+            and not self._is_stopped
         ):
             lane.loaded_to = max(lane.loaded_to, lane.progress.floor)
             run = await reader.next_run(min(lane.end, lane.loaded_to + WINDOW - len(lane.window)))
@@ -100,14 +124,14 @@ class Loading:
             lane.loaded(messages)
             lane.loaded_to = reader.position
             if messages:
-                self._queue.handing_out.plan()
+                self._owner.loaded()
 
-    async def _reload(self, lane: Lane) -> None:
-        """What came back and was let go from memory meanwhile; as much as fits a window, if it comes next."""
+    async def _reload(self, lane: MessageLane) -> None:
+        """Requeued messages whose bodies were dropped; as many as fit a window, if they come next."""
         count = size = 0
-        if not lane.is_drained:
+        if not lane.bodiless or not lane.is_drained:
             return
-        rereading = Rereading(self._host.storage)
+        rereading = Rereading(self._storage)
         while count < WINDOW and size < WINDOW_BYTES and (message := lane.next_bodiless()) is not None:
             try:
                 is_there = await rereading.reload(message)
@@ -115,7 +139,12 @@ class Loading:
                 if lane.reloading is message:
                     lane.reloading = None
                     lane.unreadable += 1
-                    self._warn(message, error)
+                    log.error(
+                        "%s: message %d cannot be read again and stays in the queue until a restart: %s",
+                        message.queue,
+                        message.position,
+                        error,
+                    )
                 continue
             except BaseException:
                 if lane.reloading is message:
@@ -128,26 +157,16 @@ class Loading:
             if is_there:
                 lane.reloaded(message)
             else:
-                lane.progress.settle(message.position)
-                self._queue.progressed(lane)
+                lane.lose_stashed(message)
             count += 1
             size += message.size
-
-    def _warn(self, message: Message, error: DataDamaged) -> None:
-        log.error(
-            "queue %r (vhost %r): message %d cannot be read again and stays in the queue until a restart: %s",
-            self._queue.name,
-            self._queue.namespace.name,
-            message.position,
-            error,
-        )
 
     def plan_reservation(self) -> None:
         """Note that more may be handed out, mostly well before that is needed."""
         if self.reserving is None:
-            lanes = [lane for lane in self._queue.lanes if lane.needs_reservation]
+            lanes = [lane for lane in self._lanes if lane.needs_reservation]
             if lanes:
-                self.reserving = self._host.start(self._reserve(lanes))
+                self.reserving = self._owner.start(self._reserve(lanes))
                 self.reserving.add_done_callback(self._reserved)
 
     async def reserved(self) -> None:
@@ -155,20 +174,20 @@ class Loading:
         if self.reserving is not None:
             await self._done(self.reserving)
 
-    async def _reserve(self, lanes: Sequence[Lane]) -> None:
+    async def _reserve(self, lanes: Sequence[MessageLane]) -> None:
         marks = {lane: at + RESERVATION for lane in lanes if (at := lane.next_in_memory) is not None}
         puts = [put for lane, to in marks.items() for put in lane.progress.reserve(to)]
-        await asyncio.shield(self._host.settling.store(marks, puts))
+        await asyncio.shield(self._settling.store(marks, puts))
         for lane, to in marks.items():
             lane.progress.reserved_to = max(to, lane.progress.reserved_to)
 
     def _reserved(self, task: asyncio.Task[None]) -> None:
         self.reserving = None
         if not task.cancelled():
-            self._queue.handing_out.plan_after(task)
+            self._owner.load_ended(task)
 
     async def _done(self, task: asyncio.Task[None]) -> None:
         """Raises what went wrong with it, unless that is because the queue is gone."""
         await asyncio.wait([task])
-        if not self._queue.is_deleted and not task.cancelled() and (error := task.exception()) is not None:
+        if not self._is_stopped and not task.cancelled() and (error := task.exception()) is not None:
             raise error

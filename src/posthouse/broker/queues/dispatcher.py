@@ -1,0 +1,416 @@
+"""The cycle of a queue's messages: load, lease, deliver; then settle, requeue, expire or overflow.
+
+Each of these has a part of its own, which knows of the others only what its port says. The parts report here
+what has happened, and this decides what happens next:
+
+    Loader      messages from disk into the windows of the lanes; reserves positions before they are leased
+    Settlement  acknowledged messages and dead letters leave the queue
+    Requeue     messages that consumers give back
+    Expiry      messages at the end of their time to live
+    Overflow    the oldest messages of a queue that holds too many
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from posthouse.broker.queues.consumers import Consumers, dealt
+from posthouse.broker.queues.dead_letters import Reason, Routing
+from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
+from posthouse.broker.queues.effects import Effects
+from posthouse.broker.queues.expiry import Expiry
+from posthouse.broker.queues.key_order import KeyOrder
+from posthouse.broker.queues.loader import Loader
+from posthouse.broker.queues.message import Message, MessageLane, MessageSource
+from posthouse.broker.queues.overflow import Overflow
+from posthouse.broker.queues.pulling import Pulling
+from posthouse.broker.queues.reading import LaneReader
+from posthouse.broker.queues.recovery import find_expiries, unsettled_bytes
+from posthouse.broker.queues.requeue import Requeue
+from posthouse.broker.queues.resources import QueueResources
+from posthouse.broker.queues.room import Room
+from posthouse.broker.queues.settlement import Settlement
+from posthouse.records.references import NEVER
+
+AT_ONCE = 256
+"""Messages that are handed out in one turn of the event loop."""
+_OFFERS = 16
+"""Rounds of loading and delivering that the subscription of a new consumer waits for."""
+LEASED_BYTES = 16 * 1024 * 1024
+"""Beyond this, the bodies of leased messages are dropped from memory, and read again if they are requeued."""
+
+
+class Dispatcher:
+    """Of one queue. Owned by the event loop."""
+
+    def __init__(
+        self,
+        source: MessageSource,
+        definition: QueueDefinition,
+        lanes: Sequence[MessageLane],
+        resources: QueueResources,
+        effects: Effects,
+        routing: Routing,
+        retry_seconds: float,
+    ) -> None:
+        """`source` is the queue as consumers know it; nothing is asked of it here."""
+        self._source = source
+        self._definition = definition
+        self._lanes = lanes
+        self._resources = resources
+        self._clock = resources.clock
+        self._effects = effects
+        self._retry_seconds = retry_seconds
+        self.consumers = Consumers(single_active=definition.single_active)
+        self.keys = KeyOrder() if definition.ordered_by_key else None
+        self.pulling = Pulling(resources.clock, self._leases_ended)
+        readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
+        self.loader = Loader(self, resources.storage, resources.settling, readers)
+        self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling)
+        self.requeue = Requeue(self, resources.settling, definition.delivery_limit, retry_seconds)
+        self.expiry = Expiry(self, resources.clock, lanes, retry_seconds)
+        self.overflow = Overflow(self, definition, retry_seconds)
+        self.room = Room(definition, self)
+        self._is_limited = definition.is_limited
+        self._drops_head = definition.is_limited and definition.overflow is OverflowPolicy.DROP_HEAD
+        self._is_planned = False
+        self._is_stopped = False
+
+    def new_reader(
+        self, lane: MessageLane, pass_over: Callable[[int, int], None] = lambda first, end: None
+    ) -> LaneReader:
+        storage, floor = self._resources.storage, lane.progress.floor
+        return LaneReader(storage, self._source, lane, floor, pass_over)
+
+    def load(self) -> None:
+        """Progress was taken in from storage."""
+        self.loader.load_stash()
+        for lane in self._lanes:
+            self.loader.begin_at(lane, lane.progress.floor)
+
+    async def recover(self) -> None:
+        """Learn again what only the references tell: when messages expire, and how many bytes there are."""
+        for lane in self._lanes:
+            await find_expiries(self._resources.storage, lane)
+            if self._definition.max_bytes is not None:
+                self.settlement.bytes += await unsettled_bytes(self.new_reader(lane), lane)
+        self.expiry.plan()
+        self._check_overflow()
+
+    # What there is
+
+    @property
+    def ready(self) -> int:
+        return sum(lane.ready for lane in self._lanes) + len(self.requeue)
+
+    @property
+    def ready_bytes(self) -> int:
+        return self.settlement.bytes - self.settlement.leased_bytes
+
+    def waiting_with(self, more: int) -> int:
+        """Ready messages and `more`, minus the free credit of the consumers."""
+        ready = self.ready + more
+        if not ready or not len(self.consumers) or self.keys is not None:
+            return ready  # no consumer may take messages that wait for others of their key
+        return max(ready - self.consumers.credit, 0)
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether a consumer could take a message now."""
+        return self.consumers.have_credit
+
+    # Events
+
+    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values."""
+        self.settlement.bytes += size
+        if self.pulling.is_used:
+            self.pulling.wake()
+        self.plan()
+        if lane.expiries.earliest is not None:
+            # A message that waits for others of its key may wait for long, whatever the credit.
+            if len(self.consumers) and self.keys is None:
+                self._claim(lane, count)
+            self.expiry.plan()
+        self._check_overflow()
+
+    def _claim(self, lane: MessageLane, count: int) -> None:
+        """As many of the new messages as there are consumers that wait for more than is ready."""
+        credit = self.consumers.credit
+        # A consumer that can take very many tells of no more than it takes at once.
+        claimed = count if credit >= AT_ONCE else min(count, credit - (self.ready - count))
+        if claimed > 0:
+            first = lane.end - count
+            lane.claim(first, first + claimed)
+
+    def consumers_changed(self) -> None:
+        self._check_overflow()
+        self.plan()
+
+    def left(self) -> None:
+        """Messages have left the queue."""
+        if self.keys is not None:
+            self.plan()
+            self.pulling.wake()
+        settlement = self.settlement
+        if not settlement.leased_bytes and settlement.bytes and not any(lane.ready for lane in self._lanes):
+            settlement.bytes = 0
+        self.tell_room()
+
+    def tell_room(self) -> None:
+        if self._is_limited:
+            self.room.tell()
+
+    def loaded(self) -> None:
+        """Messages are in memory that can be handed out."""
+        self.plan()
+
+    def load_ended(self, task: asyncio.Task[None]) -> None:
+        """Go on at once, or after a while where it failed: no other event may follow."""
+        if task.exception() is None:
+            self.plan()
+        elif not self._is_stopped:
+            asyncio.get_running_loop().call_later(self._retry_seconds, self.plan)
+
+    def requeued(self, message: Message) -> None:
+        """One that was leased is ready again."""
+        self.settlement.released(message)
+        if NEVER < message.expires_ms <= self._clock.now_ms():  # while it was leased
+            message.lane.expiries.add_span(message.expires_ms, message.position, message.position + 1)
+            self.expiry.plan()
+
+    def requeue_ended(self) -> None:
+        self._check_overflow()
+        if self.pulling.is_used:
+            self.pulling.wake()
+        self.plan()
+        if len(self.consumers):
+            self._plan_loading()
+
+    def exhausted(self, messages: Sequence[Message]) -> None:
+        self.settlement.die_soon(messages, Reason.DELIVERY_LIMIT)
+
+    async def expired(self, messages: Sequence[Message]) -> None:
+        await self.settlement.die(messages, Reason.EXPIRED)
+
+    async def drop(self, messages: Sequence[Message]) -> None:
+        await self.settlement.die(messages, Reason.TOO_LONG)
+
+    def overflow_ended(self) -> None:
+        self.plan()
+
+    def put_aside(self) -> None:
+        """Messages are in the stash now, where some of them have yet to be read."""
+        self.expiry.plan()
+        self.plan()
+
+    def _check_overflow(self) -> None:
+        if self._drops_head:
+            self.overflow.check()
+
+    # Work in the background
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._resources.background.start(work, self._source)
+
+    def start_effect(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._effects.start(work, self._source)
+
+    def start_step(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._effects.start_step(work, self._source, self._definition)
+
+    # Messages go out
+
+    def plan(self) -> None:
+        """Hand out what there is at the end of this turn of the event loop."""
+        if not self._is_planned and len(self.consumers):
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Hand out what is in memory, as far as there is credit."""
+        self._is_planned = False
+        if self._is_stopped or self._changing is not None:
+            return
+        in_memory = sum(len(lane.window) + len(lane.returned) for lane in self._lanes)
+        turns = self.consumers.turns(max(1, min(in_memory, AT_ONCE)))
+        if not turns:
+            self._check_overflow()  # messages that they were expected to take
+            return
+        self.loader.plan_reservation()
+        messages = self.take(len(turns))
+        if messages:
+            served = turns[: len(messages)]
+            self.consumers.served(served)
+            for consumer, hand in dealt(messages, served):
+                consumer.deliver(hand)
+            self._drop_bodies(messages)
+            self.tell_room()
+            if self.consumers.have_credit:
+                # Else the consumer that raises it plans: a queue that stayed in line would be ahead of others
+                # that wait for the same limiter.
+                self.plan()
+        self._check_overflow()
+        self._plan_loading()
+
+    @property
+    def _changing(self) -> asyncio.Task[None] | None:
+        """Nothing is handed out before the overflow is dropped, and before all is back that is requeued."""
+        return self.overflow.task or self.requeue.task
+
+    def _plan_loading(self) -> None:
+        """More, unless all that is in memory waits for others of its key."""
+        if self.keys is None or not self.keys.is_crowded:
+            self.loader.plan()
+
+    async def offer(self) -> None:
+        """Return when what is ready was offered to the consumers, as far as they have credit."""
+        for _ in range(_OFFERS):
+            if self._is_stopped or not self.consumers.have_credit:
+                return
+            self._pump()
+            under_way = self.overflow.task, self.requeue.task, self.loader.reserving, self.loader.filling
+            if waiting := [task for task in under_way if task is not None]:
+                await asyncio.wait(waiting)
+            elif not any(lane.window or lane.returned for lane in self._lanes):
+                return
+
+    async def get(self) -> Message | None:
+        """One message, leased; None when there is none. Raises Unavailable."""
+        while True:
+            if self._is_stopped:
+                return None
+            if (changing := self._changing) is not None:
+                await asyncio.wait([changing])
+                continue
+            self.loader.plan_reservation()
+            taken = self.take(1)
+            if taken:
+                self.tell_room()
+                return taken[0]
+            if self.loader.reserving is not None:
+                await self.loader.reserved()
+            elif self.loader.filling is not None or self._has_more_to_take:
+                await self.loader.filled()
+            else:
+                return None
+
+    @property
+    def _has_more_to_take(self) -> bool:
+        if self.keys is not None and self.keys.is_crowded:
+            return False
+        return any(lane.has_more for lane in self._lanes)
+
+    def take(self, most: int) -> list[Message]:
+        """Leased, the most urgent first."""
+        while leased := self._lease(most):
+            alive = self._alive(leased)
+            admitted = alive if self.keys is None else self.keys.admit(alive)
+            self.settlement.lease(admitted)
+            if admitted:
+                return admitted
+        self.loader.plan_reservation()  # the next message may lie far behind those that have expired
+        return []
+
+    def _lease(self, most: int) -> list[Message]:
+        taken: list[Message] = []
+        for lane in reversed(self._lanes):
+            taken += lane.take(most - len(taken))
+            if len(taken) >= most:
+                break
+            if (lane.has_more or lane.window) and lane.ready > 0:
+                break  # lower priorities wait until these are in memory and may be handed out
+        return taken
+
+    def _alive(self, leased: list[Message]) -> list[Message]:
+        """Without those that have expired."""
+        now: int | None = None
+        expired: list[Message] = []
+        for message in leased:
+            if message.expires_ms:
+                now = now or self._clock.now_ms()
+                if message.lane.has_expired(message, now):
+                    expired.append(message)
+        if not expired:
+            return leased
+        self.settlement.lease(expired)
+        self.settlement.die_soon(expired, Reason.EXPIRED)
+        gone = set(expired)
+        return [message for message in leased if message not in gone]
+
+    def _drop_bodies(self, messages: Sequence[Message]) -> None:
+        if self.settlement.leased_bytes > LEASED_BYTES:
+            for message in messages:
+                if message.is_leased:
+                    message.value = None
+
+    async def take_oldest(self, count: Callable[[], int]) -> list[Message] | None:
+        """Lease the first `count` in order, of the lowest priority; None where one has to look again."""
+        await self.requeue.done()  # the oldest may be among those
+        for lane in self._lanes:
+            if lane.ready <= 0:
+                continue
+            if self.keys is not None:
+                self.keys.free_all()  # those that wait for others of their key may be the oldest
+            while lane.is_drained and not self._is_stopped:
+                await self.loader.filled(lane)
+            self.loader.plan_reservation()
+            await self.loader.reserved()
+            if self.requeue.task is not None:
+                return None
+            if lane.ready <= 0:
+                continue  # what is left of it cannot be read
+            taken = lane.take(count())
+            return None if not taken and lane.is_drained else taken
+        return []
+
+    # Messages come back
+
+    def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
+        """Ready again, in the order of their publishing; after `delay_ms` if that is given."""
+        if delay_ms > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay_ms / 1000, lambda: self.release(messages, count=count))
+            return
+        self.requeue.add(messages, count=count)
+
+    def keep(self, messages: Sequence[Message]) -> None:
+        self.release(messages, count=False, delay_ms=int(self._retry_seconds * 1000))
+
+    def _leases_ended(self, messages: Sequence[Message]) -> None:
+        """Their holders may still try to settle them: copies are requeued."""
+        again = []
+        for message in messages:
+            if message.is_leased:
+                message.lane.leased[message.position] = other = message.copy()
+                again.append(other)
+                if self.keys is not None:
+                    self.keys.free(message)
+        self.release(again)
+
+    # The end
+
+    def purge(self) -> int:
+        """Forget everything that is ready; how many that were."""
+        self.requeue.finish()
+        count = 0
+        for lane in self._lanes:
+            count += lane.purge()
+            self.loader.begin_at(lane, lane.end)
+            self._resources.settling.changed(lane)
+        self.settlement.bytes = self.settlement.leased_bytes
+        self.left()
+        return count
+
+    def stop(self) -> None:
+        """Nothing more is handed out."""
+        self.requeue.finish()
+        self._is_stopped = True
+        self.loader.stop()
+        self.overflow.stop()
+        self.expiry.stop()
+
+    def close(self) -> None:
+        """The queue is deleted."""
+        self.pulling.close()
+        self.room.tell_all()

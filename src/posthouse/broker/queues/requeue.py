@@ -1,0 +1,109 @@
+"""Messages that consumers give back: ready again, in the order of their publishing.
+
+Very many messages are requeued a part at a time, a turn of the event loop for each part. Until all are ready
+nothing is handed out: messages that follow them would overtake them.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from posthouse.broker.progress.settling import Settling
+from posthouse.broker.queues.message import Message
+
+AT_ONCE = 500
+
+
+class RequeueOwner(Protocol):
+    """What requeueing asks of the dispatcher."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it in the background."""
+
+    def requeued(self, message: Message) -> None:
+        """One that was leased is ready again."""
+
+    def exhausted(self, messages: Sequence[Message]) -> None:
+        """They were delivered more often than the delivery limit allows."""
+
+    def requeue_ended(self) -> None:
+        """Nothing is on its way back."""
+
+
+class Requeue:
+    """Of one queue."""
+
+    def __init__(
+        self, owner: RequeueOwner, settling: Settling, delivery_limit: int | None, retry_seconds: float
+    ) -> None:
+        self._owner = owner
+        self._settling = settling
+        self._delivery_limit = delivery_limit
+        self._retry_seconds = retry_seconds
+        self._waiting: deque[tuple[Message, bool]] = deque()
+        self.task: asyncio.Task[None] | None = None
+        """While there is one, nothing is handed out."""
+
+    def __len__(self) -> int:
+        """How many count as ready, though most of them are still leased."""
+        return len(self._waiting)
+
+    def add(self, messages: Sequence[Message], *, count: bool) -> None:
+        """With `count` it has been one more delivery of each."""
+        self._waiting.extend((message, count) for message in messages)
+        if self.task is not None:
+            return
+        self._requeue_part()
+        if self._waiting:
+            self._start()
+        else:
+            self._owner.requeue_ended()
+
+    def _start(self) -> None:
+        if self.task is None:
+            self.task = self._owner.start(self._requeue_rest())
+            self.task.add_done_callback(self._ended)
+
+    async def done(self) -> None:
+        """Return when nothing is on its way back."""
+        while self.task is not None:
+            await asyncio.wait([self.task])
+
+    def finish(self) -> None:
+        """Requeue all that is left, now."""
+        while self._waiting:
+            self._requeue_part()
+
+    async def _requeue_rest(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(0)
+            self._requeue_part()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.task = None
+        if task.cancelled():
+            return
+        if task.exception() is not None and self._waiting:
+            asyncio.get_running_loop().call_later(self._retry_seconds, self._start)
+        self._owner.requeue_ended()
+
+    def _requeue_part(self) -> None:
+        waiting, limit = self._waiting, self._delivery_limit
+        exhausted: list[Message] = []
+        for _ in range(min(AT_ONCE, len(waiting))):
+            message, count = waiting.popleft()
+            if not message.is_leased:
+                continue
+            lane = message.lane
+            if count:
+                message.deliveries = lane.progress.came_back(message.position)
+                self._settling.changed(lane)
+            message.redelivered = True
+            if limit is not None and message.deliveries > limit:
+                exhausted.append(message)
+                continue
+            lane.give_back(message)
+            self._owner.requeued(message)
+        if exhausted:
+            self._owner.exhausted(exhausted)

@@ -1,0 +1,22 @@
+"""What all queues of a broker share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posthouse.broker.progress.settling import Settling
+from posthouse.broker.queues.background import Background
+from posthouse.broker.queues.stream_window import StreamMemory
+from posthouse.broker.queues.wave import Wave
+from posthouse.model.clock import Clock
+from posthouse.storage.contract import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueResources:
+    storage: Storage
+    clock: Clock
+    settling: Settling
+    background: Background
+    stream_memory: StreamMemory
+    transaction: Callable[[], Wave]
+    """A new wave, written when it is told to."""

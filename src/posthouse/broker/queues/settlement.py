@@ -1,0 +1,121 @@
+"""How messages leave a queue: acknowledged, or as dead letters. Counts the bytes that the queue holds."""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.key_order import KeyOrder
+from posthouse.broker.queues.message import Message, MessageLane
+from posthouse.broker.queues.pulling import Pulling
+from posthouse.broker.queues.rereading import Rereading
+from posthouse.broker.queues.resources import QueueResources
+
+
+class SettlementOwner(Protocol):
+    """What settling asks of the dispatcher."""
+
+    def start_effect(self, work: Coroutine[Any, Any, None]) -> object:
+        """Do it in the background; requests wait for it."""
+
+    def left(self) -> None:
+        """Messages have left the queue."""
+
+    def keep(self, messages: Sequence[Message]) -> None:
+        """They could not become dead letters: requeue them, and try again after a while."""
+
+
+class Settlement:
+    """Of one queue."""
+
+    def __init__(
+        self,
+        owner: SettlementOwner,
+        resources: QueueResources,
+        routing: Routing,
+        definition: QueueDefinition,
+        keys: KeyOrder | None,
+        pulling: Pulling,
+    ) -> None:
+        self._owner = owner
+        self._resources = resources
+        self._routing = routing
+        self._definition = definition
+        self._keys = keys
+        self._pulling = pulling
+        self.bytes = 0
+        """Of all messages that are not settled, roughly: the size of each record in a batch is not known."""
+        self.leased_bytes = 0
+
+    def lease(self, messages: Sequence[Message]) -> None:
+        """They were taken out of their lanes."""
+        self.leased_bytes += sum(message.size for message in messages)
+
+    def ack(self, messages: Sequence[Message]) -> None:
+        """Settle those of them that are leased."""
+        lane: MessageLane | None = None
+        settled: list[Message] = []
+        for message in messages:
+            if message.lane.settle(message):
+                if message.lane is not lane:
+                    lane = message.lane
+                    self._resources.settling.changed(lane)
+                settled.append(message)
+        self.settled(settled)
+
+    def settled(self, messages: Sequence[Message]) -> None:
+        """These were leased, and are gone for good."""
+        self.leased_bytes -= (size := sum(message.size for message in messages))
+        self.bytes -= size
+        self._free(messages)
+        self._owner.left()
+
+    def released(self, message: Message) -> None:
+        """One that was leased is ready again."""
+        self.leased_bytes -= message.size
+        self._free((message,))
+
+    def _free(self, messages: Sequence[Message]) -> None:
+        if self._keys is not None:
+            for message in messages:
+                self._keys.free(message)
+        if self._pulling.is_used:
+            for message in messages:
+                self._pulling.drop(message)
+
+    # Dead letters
+
+    def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
+        """They are leased. The copy and the end of the original are one commit."""
+        if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
+            self.ack(messages)
+        else:
+            self._owner.start_effect(self.dead_letter(messages, reason))
+
+    async def die(self, messages: Sequence[Message], reason: Reason) -> None:
+        """The same for messages that are not leased: they are leased first. Returns when that is done."""
+        for message in messages:
+            message.lane.leased[message.position] = message
+        self.lease(messages)
+        if self._definition.dead_letter_exchange is None:
+            self.ack(messages)
+        elif messages:
+            await self.dead_letter(messages, reason)
+
+    async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
+        try:
+            rereading = Rereading(self._resources.storage)
+            there = [
+                message
+                for message in messages
+                if message.value is not None or await rereading.reload(message)
+            ]
+            wave = self._resources.transaction()
+            now = self._resources.clock.now_ms()
+            for message in there:
+                publish_dead_letter(self._routing, self._definition, message, reason, now, wave)
+            wave.settle(messages)
+            await wave.commit()
+        except BaseException:
+            self._owner.keep(messages)
+            raise
