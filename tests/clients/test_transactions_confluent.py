@@ -145,9 +145,10 @@ def test_read_process_write(kafka: str, topics: tuple[str, str], make_producer: 
     plain.flush(30)
     producer = make_producer(source)
     consumer = _subscribed(kafka, source)
+    processed: set[bytes] = set()
     for turn in range(1000):
         messages = [each for each in consumer.consume(20, 1.0) if each.error() is None]
-        if not messages and turn > 5:
+        if not messages and len(processed) == 200:
             break
         producer.begin_transaction()
         for message in messages:
@@ -163,6 +164,7 @@ def test_read_process_write(kafka: str, topics: tuple[str, str], make_producer: 
             consumer = _subscribed(kafka, source)
         else:
             producer.commit_transaction(30)
+            processed.update(message.value() or b"" for message in messages)
     consumer.close()
     assert sorted(read(kafka, target), key=int) == [b"%d" % number for number in range(200)]
 

@@ -199,10 +199,10 @@ def test_refused(text: str) -> None:
 
 
 def test_none_runs_away() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in ("(a*)*b", "(a|a)*b", "(a|aa)+b", ".*.*.*.*.*.*.*x", "(.*a){20}"):
         assert not TopicPattern(text).matches("a" * 248 + "c")
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 simple = st.recursive(

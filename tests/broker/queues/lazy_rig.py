@@ -20,14 +20,14 @@ async def lazy(clock: ManualClock | None = None, **options: Any) -> AsyncIterato
         storage.is_full = storage.is_fenced = False
 
 
-async def until(true: Any, seconds: float = 5) -> None:
+async def until(true: Any, seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.005)
 
 
 async def get(queue: Queue) -> Message:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         message = await queue.get()
     assert message is not None
     return message

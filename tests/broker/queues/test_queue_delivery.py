@@ -233,7 +233,7 @@ async def test_auto_delete_goes_with_the_last_consumer() -> None:
         taker = Taker()
         queue.subscribe(taker)
         queue.unsubscribe(taker)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while "q" in rig.namespace.queues:
                 await asyncio.sleep(0.01)
 

@@ -91,7 +91,7 @@ async def test_handing_out_makes_room() -> None:
         queue.room.wait(room.set)
         taker = Taker()
         queue.subscribe(taker)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await room.wait()
         assert taker.values == [b"a"]
 
@@ -106,7 +106,7 @@ async def test_a_transaction_that_is_given_up_makes_room() -> None:
         room = asyncio.Event()
         queue.room.wait(room.set)
         wave.abandon()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await room.wait()
 
 
@@ -193,7 +193,7 @@ async def test_only_the_queues_that_dead_letters_may_come_to_wait_for_a_queue_th
         rig.namespace.publish(rig.namespace.router.exchange(""), b"q", b"4", PLAIN)
         await until(lambda: queue.dispatcher.overflow.task is not None)
         assert not effects, "a channel may be closed, an exchange declared"
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(30):
             await effects.done()
             await effects.done("other")
         concerned = [asyncio.create_task(effects.done(name)) for name in ("q", "dead-letters")]

@@ -111,7 +111,8 @@ async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_eithe
             settling._store()
 
         storage.after_flush = store_at_once
-        await asyncio.sleep(0.1)
+        await asyncio.wait([committing])
+        await until(lambda: storage.after_flush is None and not settling._changed and storage.is_idle)
         assert isinstance(committing.exception(), StorageFull)
         async with running(storage=storage.left_behind()) as after:
             assert await values_of(after.found("q")) == [b"a"]

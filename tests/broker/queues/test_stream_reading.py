@@ -297,7 +297,7 @@ async def test_offer_returns_when_what_is_there_was_delivered() -> None:
         stream = await rig.stream()
         await rig.publish(*numbers(0, 20), key=b"s")
         reader = Reader(stream, credit=15)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await reader.reading.offer()
         assert reader.values == numbers(0, 15)
         with pytest.raises(OffsetOutOfRange):

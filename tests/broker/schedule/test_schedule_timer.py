@@ -16,7 +16,7 @@ class Now(SystemClock, ManualClock):
 
 
 async def until_sent(office: Office, count: int) -> list[bytes | None]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(sent := await office.sent()) < count:
             await asyncio.sleep(0.005)
     return sent
@@ -25,8 +25,8 @@ async def until_sent(office: Office, count: int) -> list[bytes | None]:
 async def test_it_wakes_when_something_is_due(place: Path) -> None:
     office = await Office(Now(), place / "data").open()
     office.schedule.start()
-    late = await office.delay(400)
-    soon = await office.delay(60)
+    late = await office.delay(2000)
+    soon = await office.delay(1000)
     sooner = await office.delay(20)
     assert await until_sent(office, 3) == [*sooner, *soon, *late]
     await office.delay(50, HOUR)
@@ -53,7 +53,8 @@ async def test_messages_come_in_time(place: Path) -> None:
         await asyncio.sleep(0.05)
     await until_sent(office, 600)
     await office.close()
-    assert sorted(lateness)[len(lateness) // 2] < 300
+    # Ten times what a quiet machine needs: a busy one may be late, but not by the second.
+    assert sorted(lateness)[len(lateness) // 2] < 1000
 
 
 async def test_it_pauses_and_tries_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +77,11 @@ async def test_a_mistake_does_not_end_it(place: Path, caplog: pytest.LogCaptureF
     send, office.schedule._firing._fire = office.schedule._firing._fire, None  # type: ignore[assignment]
     office.schedule.start()
     body = await office.delay(1)
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(30):
+        while "could not be sent" not in caplog.text:
+            await asyncio.sleep(0.005)
     office.schedule._firing._fire = send
     assert await until_sent(office, 1) == body
-    assert "could not be sent" in caplog.text
     await office.close()
 
 
@@ -110,13 +112,14 @@ async def test_it_sleeps_when_nothing_waits(place: Path) -> None:
     office.schedule._step = counted  # type: ignore[method-assign]
     await office.delay(1)
     await until_sent(office, 1)
-    async with asyncio.timeout(10):
-        while len(office.schedule._buckets):  # until its log has been let go
+    async with asyncio.timeout(30):
+        while len(office.schedule._buckets):  # until its log is dropped
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
-    before = steps
-    await asyncio.sleep(0.3)
-    assert steps == before < 30
+        before = -1
+        while before != steps:  # one that does not sleep takes steps in every interval
+            before = steps
+            await asyncio.sleep(0.3)
+    assert steps < 30
     await office.close()
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
@@ -42,6 +42,8 @@ class Ledger(MemoryStorage):
         self.failure: PosthouseError | None = None
         self.dead = False
         self.mute = False
+        self.withheld = asyncio.Event()
+        """Set when a commit came that is not answered."""
         self._state: dict[Space, dict[bytes, bytes]] = {}
         self._unsaid: list[tuple[asyncio.Future[list[Outcome]], list[Outcome]]] = []
 
@@ -51,6 +53,7 @@ class Ledger(MemoryStorage):
             never.set_exception(self.failure)
             return never
         if self.dead:
+            self.withheld.set()
             return never
         done = super().commit(operations)
         if done.exception() is not None:
@@ -66,6 +69,7 @@ class Ledger(MemoryStorage):
         if not self.mute:
             return done
         self._unsaid.append((never, done.result()))
+        self.withheld.set()
         return never
 
     def speak(self) -> None:
@@ -99,6 +103,16 @@ class Bench:
             [made] = await self.broker.create_topics([NewTopic(name=topic, partitions=partitions)])
             assert isinstance(made, Topic)
         self.topic = self.broker.topic(topic)
+
+    async def give_up(self, doing: Coroutine[None, None, object]) -> None:
+        """Run it until storage withholds an answer, then cancel it."""
+        self.ledger.withheld.clear()
+        task = asyncio.ensure_future(doing)
+        async with asyncio.timeout(30):
+            await self.ledger.withheld.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
 
     async def crash(self) -> None:
         """The broker is gone in the middle of whatever it did; another one starts on what is stored."""

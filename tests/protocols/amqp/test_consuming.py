@@ -252,14 +252,15 @@ async def test_consumers_are_told_when_their_queue_is_deleted(broker: AsyncBroke
         other.writer.close()
 
 
-async def test_an_auto_delete_queue_goes_with_its_last_consumer(channel: Wire) -> None:
+async def test_an_auto_delete_queue_goes_with_its_last_consumer(broker: AsyncBroker, channel: Wire) -> None:
     await channel.call(1, Queue.Declare(queue="q", auto_delete=True))
     await consume(channel, consumer_tag="a")
     await consume(channel, consumer_tag="b")
     await channel.call(1, Basic.Cancel("a"))
     assert (await channel.call(1, Queue.Declare(queue="q", passive=True))).consumer_count == 1
     await channel.call(1, Basic.Cancel("b"))
-    await asyncio.sleep(0.02)
+    while "q" in broker.app.broker.namespaces.get("/").queues:
+        await asyncio.sleep(0.001)
     assert (await channel.refused(1, [Queue.Declare(queue="q", passive=True)])).code == 404
 
 

@@ -363,7 +363,7 @@ async def test_without_authentication_nothing_is_asked(channel: Wire) -> None:
     channel.publish(1, "", "q")
     assert isinstance(await channel.call(1, Basic.Get(queue="q")), Content)
     channel.send(0, Connection.Close(200, "", 0, 0))
-    await asyncio.wait_for(channel.expect(0, Connection.CloseOk), 5)
+    await asyncio.wait_for(channel.expect(0, Connection.CloseOk), 30)
 
 
 BLOCKING: dict[str, Any] = {"x-overflow": "block", "x-max-length": 1}

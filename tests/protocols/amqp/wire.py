@@ -22,7 +22,7 @@ CAPABILITIES = {
     "consumer_cancel_notify": True,
     "publisher_confirms": True,
 }
-_SECONDS = 10.0
+_SECONDS = 30.0
 
 Answer = TypeVar("Answer", bound="base.Frame")
 

@@ -63,7 +63,7 @@ async def test_a_parked_fetch_blocks_nobody_else(broker: AsyncBroker, wire: Wire
     parked = wire.send(fetch_request((topic, 0, 0), min_bytes=1, max_wait_ms=60_000))
     async with Wire(broker.kafka) as other:
         assert (await other.produce(topic, batch(b"x"))).base_offset == 0
-    answer = await asyncio.wait_for(wire.receive(parked), 5)
+    answer = await asyncio.wait_for(wire.receive(parked), 30)
     assert isinstance(answer, FetchResponse)
     assert answer.responses[0].partitions[0].records
 

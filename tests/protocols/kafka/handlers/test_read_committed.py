@@ -114,7 +114,7 @@ async def test_a_marker_wakes_those_who_wait(
         done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done, "the batch that came is held back"
         await producer.end()
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, 30)
         assert offsets(answer.records) == [0, 1, 2]
 
 
@@ -129,7 +129,7 @@ async def test_one_of_two_transactions_ends(
         waiting = asyncio.create_task(reader.fetch(topic, max_wait_ms=30_000, min_bytes=1, **COMMITTED))
         await wire.produce(topic, batch(b"third"))
         await producer.end()
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, 30)
         assert (offsets(answer.records), answer.last_stable_offset) == ([0], 1)
         await other.end(commit=False)
 
@@ -140,7 +140,7 @@ async def test_waiting_for_many_bytes(broker: AsyncBroker, wire: Wire, topic: by
         for _ in range(4):
             assert not waiting.done()
             await wire.produce(topic, batch(b"x" * 50))
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, 30)
         assert len(answer.records or b"") >= 300
 
 
@@ -149,5 +149,5 @@ async def test_deleting_a_topic_lets_readers_go(broker: AsyncBroker, wire: Wire,
         waiting = asyncio.create_task(reader.fetch(topic, max_wait_ms=30_000, min_bytes=1, **COMMITTED))
         await wire.fetch(topic, max_wait_ms=0)
         await broker.app.broker.delete_topics([broker.app.broker.topic("t")])
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, 30)
         assert answer.error_code == 100

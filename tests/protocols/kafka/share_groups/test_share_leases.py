@@ -168,6 +168,9 @@ async def test_many_who_wait_each_get_something_once(rig: Rig) -> None:
     waiting = [asyncio.ensure_future(rig.take(session, wish)) for session in sessions]
     await asyncio.sleep(0.01)
     await rig.produce(*[b"v"] * 5)
+    async with asyncio.timeout(30):
+        while sum(each.done() for each in waiting) < 5:
+            await asyncio.sleep(0.005)
     await asyncio.sleep(0.05)
     assert sum(each.done() for each in waiting) == 5
     await rig.produce(*[b"w"] * 5)
