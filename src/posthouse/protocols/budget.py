@@ -1,8 +1,8 @@
 """The memory that all connections together may take: for requests not yet answered, and answers not taken.
 
 Each connection has an *account*, and keeps it up to date. While the budget is spent, connections that hold
-something are not read from, so that what is held can only become less. Where it does not, because clients
-sent half of something or do not take their answers, the one that holds most of all who do not move has to go.
+memory are not read from (back-pressure), so that the sum can only shrink. Where it does not, because clients
+sent half of a frame or do not read their answers, the largest of the stalled connections is closed.
 """
 
 import logging
@@ -13,22 +13,22 @@ from posthouse.protocols.noop import noop
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 5
-"""How long a connection may hold memory that others wait for, without any of it becoming free."""
+"""A connection that frees no memory for that long is stalled."""
 SMALL = 64 * 1024
-"""Who holds no more is not counted, and never held up: there is always room to say something short."""
+"""Connections that hold at most this are exempt from the budget: a short request always passes."""
 FAIR = 256 * 1024
-"""Who has no more than this under way is read from even while the disk is behind."""
+"""Connections with at most this in flight are read from even while the disk is behind."""
 
 
 class Account:
-    """Of one connection."""
+    """The memory that one connection holds."""
 
     __slots__ = ("_budget", "_freed", "held", "peer", "regulate", "send_away", "stuck_seconds")
 
     def __init__(
         self, budget: "Budget", peer: str, regulate: Callable[[], None], send_away: Callable[[], None]
     ) -> None:
-        """`regulate` is called when there is room again."""
+        """`regulate` is called when there is room again, `send_away` to close the connection."""
         self._budget = budget
         self._freed = False
         self.held = 0
@@ -38,7 +38,7 @@ class Account:
         self.stuck_seconds = 0
 
     def set(self, held: int) -> None:
-        """The bytes that the connection takes now."""
+        """The bytes that the connection holds now."""
         if held <= SMALL:
             held = 0
         change = held - self.held
@@ -50,11 +50,11 @@ class Account:
 
     @property
     def is_short(self) -> bool:
-        """Whether memory is spent, by whomever."""
+        """Whether the budget of all connections is spent."""
         return self._budget.room < 0
 
     def must_wait(self) -> bool:
-        """Whether nothing more may be read from the connection; then `regulate` is called when it may."""
+        """Whether reading must pause. If so, `regulate` is called when the budget has room again."""
         if self._budget.room >= 0 or not self.held:
             return False
         self._budget._waiting[self] = None
@@ -77,7 +77,7 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.room = limit
-        """Below 0 it is spent: one request or answer more than fits can always come."""
+        """Bytes that are left. Below 0 the budget is spent: the last request or answer may exceed it."""
         self._holders: dict[Account, None] = {}
         self._waiting: dict[Account, None] = {}
 
@@ -102,7 +102,7 @@ class Budget:
         self._waiting.pop(account, None)
 
     def sweep(self) -> None:
-        """Once a second: if the budget is spent, and stays so, somebody has to go."""
+        """Once a second: while the budget is spent, close the largest stalled connection."""
         for account in self._holders:
             account.grow_older()
         if self.room >= 0:

@@ -1,8 +1,9 @@
-"""Who may be connected: how many in all, of one address, and of those who have not shown yet what they want.
+"""Connection limits: how many in all, from one address, and of those that have not proven themselves yet.
 
-A *visitor* has proven itself when it has logged in or, where nobody has to, made its first request. Until
-then it has little time, and is the first to go when room is needed: somebody who only opens connections
-cannot keep out those who use them. Addresses whose visitors misbehave have to wait: see `offences`.
+A *visitor* is a connection, also before its protocol has begun. It has proven itself when it has logged in
+or, where logins are not required, made its first request. Until then it has little time, and is the first to
+be closed when room is needed: clients that only open connections cannot keep out those that use them.
+Addresses whose visitors misbehave are delayed: see `offences`.
 """
 
 import logging
@@ -81,7 +82,7 @@ class Gate:
         return self._count
 
     def limit(self, limits: ConnectionLimits) -> None:
-        """For connections that come from now on; those that are there stay."""
+        """Change the limits for new connections; existing ones stay."""
         self._total = limits.total
         self._per_address = limits.per_address
         self._most_unproven = _most_unproven(limits.total)
@@ -116,7 +117,7 @@ class Gate:
         return None
 
     def _make_room(self, address: _Address) -> None:
-        """The oldest goes: where one address floods the gate, of those who come from there."""
+        """Close the oldest unproven visitor: of this address, where it floods the gate."""
         reason = "others wait, and it has not logged in or made a request"
         if len(address.unproven) > self._most_unproven // _CROWD_SHARE:
             oldest = next(iter(address.unproven))
@@ -126,7 +127,7 @@ class Gate:
             self._send_away(next(iter(self._unproven)), reason)
 
     def relieve(self) -> None:
-        """The system is out of something: the oldest that has not shown what it wants gives it back."""
+        """The system is out of descriptors or memory: close the oldest unproven visitor."""
         if self._unproven:
             self._send_away(next(iter(self._unproven)), "the system is out of descriptors or memory")
 
@@ -159,7 +160,7 @@ class Gate:
             del self._addresses[visitor.owner]
 
     def sweep(self) -> None:
-        """Send those away who had their time. They are in the order in which they came."""
+        """Close visitors that did not prove themselves in time. They are in the order of their arrival."""
         self._offences.sweep()
         if self._sent_away > 1:
             log.info("closed %d connections without a login or request within a second", self._sent_away)

@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 _ACCEPTED_AT_ONCE = 2
-"""In one turn of the loop: those who are connected do not wait for a flood of those who want to be."""
+"""In one turn of the loop: existing connections do not wait for a flood of new ones."""
 _UNWELCOME_AT_ONCE = 4
 _UNWELCOME_REST_SECONDS = 0.002
-"""Whoever knocks again and again without being let in is not to take the loop's time from those inside."""
+"""Clients that are refused and try again at once must not take the loop's time from connected ones."""
 _SEND_BUFFER = 256 * 1024
-"""What the system keeps of answers that a client does not take. By itself it would be megabytes each."""
+"""Bytes that the system buffers for a client that does not read. Its own default is megabytes."""
 PARTLY_SENT = 2 * _SEND_BUFFER
-"""So much of an answer may have been sent, and be in memory all the same until its last byte is sent."""
+"""Bytes of an answer that may have been sent, and stay in memory until its last byte is sent."""
 _SWEPT_AT_ONCE = 500
 _REST_SECONDS = 0.5
 _OUT_OF_SOMETHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -51,7 +51,7 @@ class Connection(Protocol):
         """Close now."""
 
     def tick(self) -> bool:
-        """A second has passed. Whether it began something, and sends the rest of it in drops."""
+        """Called once a second. Whether the client is too slow with the rest of a frame: see `pace`."""
 
 
 class Listener:
@@ -132,7 +132,7 @@ class Listener:
         self._rest(listening, _REST_SECONDS)
 
     def _rest(self, listening: socket.socket, seconds: float) -> None:
-        """Those who want to connect wait in the system's queue."""
+        """New connections wait in the system's queue."""
         self._loop.remove_reader(listening)
         self._loop.call_later(seconds, self._accept_again, listening)
 
@@ -141,7 +141,7 @@ class Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _welcome(self, accepted: socket.socket, peer: Address) -> bool:
-        """Whether it may come in, and at once."""
+        """Whether it is accepted without a delay."""
         visitor = Visitor(peer.host, str(peer), accepted.close)
         if not self._enter(visitor):
             accepted.close()
@@ -224,13 +224,13 @@ class Listener:
         return True
 
     def prove(self, connection: Connection) -> None:
-        """It has logged in, or made a request where nobody has to."""
+        """It has logged in, or made a request where logins are not required."""
         visitor = self._visitors.get(connection)
         if visitor is not None:
             self._gate.prove(visitor)
 
     def offended(self, connection: Connection) -> float:
-        """It sent what clients do not send. How long it has to wait: so do new ones of its address."""
+        """It sent what clients do not send. How long it is delayed, as new connections of its address are."""
         visitor = self._visitors.get(connection)
         return 0.0 if visitor is None else self._gate.offended(visitor)
 
@@ -271,7 +271,7 @@ class Listener:
         return iter(self._visitors)
 
     def close(self) -> None:
-        """Accept nobody more, and let every connection finish what it is doing."""
+        """Accept no more connections, and let every connection finish its requests."""
         self._close_sockets()
         for task in list(self._shaking_hands):
             task.cancel()
@@ -285,7 +285,7 @@ class Listener:
         self._sockets.clear()
 
     async def drained(self, seconds: float) -> None:
-        """Wait until the last connection left; after `seconds` they are made to."""
+        """Wait until the last connection is closed; after `seconds` they are aborted."""
         if await self._wait_until_empty(seconds):
             return
         log.warning(

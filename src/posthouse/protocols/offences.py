@@ -1,9 +1,9 @@
-"""Addresses whose clients misbehave, and how long they have to wait for it.
+"""A rate limit on addresses whose clients misbehave.
 
-To refuse something takes time too, and whoever is refused comes back at once. So each *offence* is a second
-that its address owes, and owing is paid off by time. Everybody may owe some seconds; an address that owes
-more waits: its connections are not heard for a while. In the end it is refused about once in a second, and
-others do not notice.
+A refusal takes time too, and a client that is refused often comes back at once. So each *offence* is a second
+of debt of its address, which time pays off. Some seconds of debt are free; connections of an address that
+owes more are delayed. In the end such an address is refused about once a second, and other clients do not
+notice.
 """
 
 from posthouse.model.clock import Clock
@@ -19,7 +19,7 @@ class Offences:
     """By owner of an address: see `model.networks`."""
 
     def __init__(self, clock: Clock, most_seconds: float) -> None:
-        """Nobody waits longer than `most_seconds`."""
+        """No address waits longer than `most_seconds`."""
         self._clock = clock
         self._most = most_seconds
         self._paid_at: dict[str, float] = {}
@@ -28,7 +28,7 @@ class Offences:
         return len(self._paid_at)
 
     def add(self, owner: str, seconds: float = OFFENCE_SECONDS) -> float:
-        """One more. How long the address has to wait now."""
+        """Add an offence. Returns how long the address has to wait now."""
         now = self._clock.monotonic()
         owed = max(self._paid_at.pop(owner, now) - now, 0.0) + seconds
         self._paid_at[owner] = now + min(owed, FREE_SECONDS + self._most)
@@ -37,7 +37,7 @@ class Offences:
         return self._beyond_free(owed)
 
     def wait(self, owner: str) -> float:
-        """How long a new connection of the address has to wait; 0 for nearly everybody."""
+        """How long a new connection of the address has to wait; nearly always 0."""
         if not self._paid_at:
             return 0.0
         now = self._clock.monotonic()
@@ -47,7 +47,7 @@ class Offences:
         return min(max(owed - FREE_SECONDS, 0.0), self._most)
 
     def sweep(self) -> None:
-        """Forget what is paid off."""
+        """Forget addresses without debt."""
         now = self._clock.monotonic()
         for owner in [owner for owner, paid_at in self._paid_at.items() if paid_at <= now]:
             del self._paid_at[owner]

@@ -1,4 +1,4 @@
-"""Whether what was begun comes to an end, or in drops: who holds memory for long has to use it."""
+"""Slow-loris detection: a client that sends less than 1 KiB/s for 30 s inside a frame is too slow."""
 
 LEAST_BYTES_A_SECOND = 1024
 SLOW_SECONDS = 30
@@ -9,12 +9,12 @@ class Pace:
 
     def __init__(self) -> None:
         self.received = 0
-        """Bytes that have come; the owner counts them."""
+        """Bytes; the connection counts them."""
         self._before = 0
         self._slow_seconds = 0
 
     def is_too_slow(self, *, waits_for_rest: bool) -> bool:
-        """Asked once a second."""
+        """To be asked once a second. `waits_for_rest`: a frame has begun, and its rest is read for."""
         came, self._before = self.received - self._before, self.received
         if not waits_for_rest or came >= LEAST_BYTES_A_SECOND:
             self._slow_seconds = 0
