@@ -65,7 +65,7 @@ class Dispatcher:
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
-        self.loader = Loader(self, resources.storage, resources.settling, readers)
+        self.loader = Loader(self, resources.storage, resources.settling, lanes, readers)
         self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling)
         self.requeue = Requeue(self, resources.settling, definition.delivery_limit, retry_seconds)
         self.expiry = Expiry(self, resources.clock, lanes, retry_seconds)

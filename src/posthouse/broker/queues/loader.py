@@ -45,14 +45,15 @@ class Loader:
         owner: LoaderOwner,
         storage: Storage,
         settling: Settling,
+        lanes: Sequence[MessageLane],
         readers: Mapping[MessageLane, LaneReader],
     ) -> None:
-        """Lanes in the order of their priority, the lowest first."""
+        """`lanes` in the order of their priority, the lowest first; `readers` has one for each."""
         self._owner = owner
         self._storage = storage
         self._settling = settling
         self._readers = readers
-        self._lanes = list(readers)
+        self._lanes = lanes
         self.filling: asyncio.Task[None] | None = None
         self.reserving: asyncio.Task[None] | None = None
         self._is_stopped = False
