@@ -12,8 +12,7 @@ big-endian:
                                                              last each; deliveries: u16 in chunk, u16 count
                                                              each, to the end
 
-and those of the stash (see `stash`). A commit that has one of them has all that
-have changed.
+and those of the stash (see `stash`). A commit that stores one of them stores all that have changed.
 
 Invariant: what storage has is never ahead of what was settled. A crash may bring back what was settled last,
 it never takes what was not.
@@ -279,7 +278,7 @@ class Progress:
         stashed.deliveries = self.deliveries(position)
         self.settle(position)
         self.stash.add(position, stashed)
-        if position >= self.handed_out_to:  # after a restart nobody knows whether it was
+        if position >= self.handed_out_to:  # after a restart this is not known
             self.handed_out_to = position + 1
 
     def stragglers(self, most: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Messages of a lane that live on outside of the log, because they alone held much of it back.
 
-In the log such a position counts as settled, so that the floor goes past it and the log can be let go. The
+In the log such a position counts as settled, so that the floor rises past it and the log can be trimmed. The
 copy is a record in the queue's stash, a partition of its internal topic behind those of its lanes.
 
 Storage has one entry for each in `Space.QUEUE_PROGRESS`, numbers big-endian:

@@ -26,12 +26,12 @@ class QueueDefinition:
     durable: bool = True
     """Whether it is still there after a restart."""
     exclusive: bool = False
-    """Only the session that declared it may use it, and it goes with that session."""
+    """Only the session that declared it may use it; the queue is deleted when that session ends."""
     auto_delete: bool = False
-    """It goes with its last consumer."""
+    """The queue is deleted when its last consumer leaves."""
     message_ttl_ms: int | None = None
     expires_ms: int | None = None
-    """After so long without consumers or use, the queue is deleted."""
+    """The queue is deleted after this time without consumers or use."""
     max_length: int | None = None
     max_bytes: int | None = None
     overflow: OverflowPolicy = OverflowPolicy.DROP_HEAD
@@ -49,7 +49,7 @@ class QueueDefinition:
     max_age_ms: int | None = None
     """How long messages of a stream stay."""
     segment_bytes: int | None = None
-    """A stream lets go of so many bytes at a time."""
+    """Retention removes the oldest messages of a stream in pieces of this size."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     """As declared: for comparing and showing."""
 

@@ -65,7 +65,7 @@ class Dispatcher:
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
-        self.loader = Loader(self, resources.storage, resources.settling, readers)
+        self.loader = Loader(self, resources.storage, resources.settling, lanes, readers)
         self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling)
         self.requeue = Requeue(self, resources.settling, definition.delivery_limit, retry_seconds)
         self.expiry = Expiry(self, resources.clock, lanes, retry_seconds)
@@ -161,10 +161,6 @@ class Dispatcher:
         if self._is_limited:
             self.room.tell()
 
-    def loaded(self) -> None:
-        """Messages are in memory that can be handed out."""
-        self.plan()
-
     def load_ended(self, task: asyncio.Task[None]) -> None:
         """Go on at once, or after a while where it failed: no other event may follow."""
         if task.exception() is None:
@@ -187,6 +183,9 @@ class Dispatcher:
         if len(self.consumers):
             self._plan_loading()
 
+    def retry(self, messages: Sequence[Message]) -> None:
+        self.requeue.retry(messages)
+
     def exhausted(self, messages: Sequence[Message]) -> None:
         self.settlement.die_soon(messages, Reason.DELIVERY_LIMIT)
 
@@ -195,9 +194,6 @@ class Dispatcher:
 
     async def drop(self, messages: Sequence[Message]) -> None:
         await self.settlement.die(messages, Reason.TOO_LONG)
-
-    def overflow_ended(self) -> None:
-        self.plan()
 
     def put_aside(self) -> None:
         """Messages are in the stash now, where some of them have yet to be read."""
@@ -364,19 +360,6 @@ class Dispatcher:
             return None if not taken and lane.is_drained else taken
         return []
 
-    # Messages come back
-
-    def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
-        """Ready again, in the order of their publishing; after `delay_ms` if that is given."""
-        if delay_ms > 0:
-            loop = asyncio.get_running_loop()
-            loop.call_later(delay_ms / 1000, lambda: self.release(messages, count=count))
-            return
-        self.requeue.add(messages, count=count)
-
-    def keep(self, messages: Sequence[Message]) -> None:
-        self.release(messages, count=False, delay_ms=int(self._retry_seconds * 1000))
-
     def _leases_ended(self, messages: Sequence[Message]) -> None:
         """Their holders may still try to settle them: copies are requeued."""
         again = []
@@ -386,7 +369,7 @@ class Dispatcher:
                 again.append(other)
                 if self.keys is not None:
                     self.keys.free(message)
-        self.release(again)
+        self.requeue.add(again)
 
     # The end
 

@@ -8,7 +8,7 @@ of messages, so that a long backlog costs little memory.
 from heapq import heappop, heappush
 
 SPAN = 4096
-"""So many positions a span has at the most."""
+"""The most positions of a span."""
 
 
 class Expiries:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from posthouse.broker.queues.message import Message
 
 CROWD = 1000
-"""So many messages may wait for others of their key; then nothing more is loaded until some are settled."""
+"""When this many messages wait for others of their key, no more are loaded until some are settled."""
 
 
 class KeyOrder:
@@ -41,7 +41,7 @@ class KeyOrder:
         self._free_waiting(key)
 
     def free_all(self) -> None:
-        """Nobody waits any more; who must, will wait again."""
+        """All messages that wait are ready again; `admit` decides anew."""
         for key in list(self._waiting):
             self._free_waiting(key)
 

@@ -75,20 +75,20 @@ class Lane(Generic[M]):
         self.returned: list[M] = []
         """A heap by position, with each position once."""
         self._latest: dict[int, M] = {}
-        """What came back last of each position in `returned`."""
+        """The message that was requeued last, for each position in `returned`."""
         self.bodiless: list[M] = []
-        """Came back, and have to be read again; a heap too. What follows them waits for them."""
+        """Requeued messages whose bodies have to be read again; a heap too. Later positions wait for them."""
         self.reloading: M | None = None
         """The one of these that is being read."""
         self.leased: dict[int, M] = {}
         self.unreadable = 0
-        """So many positions below `loaded_to` were passed over: they stay, but cannot be handed out."""
+        """Positions below `loaded_to` that cannot be read: they stay, and are not handed out."""
         self.expires = expires
-        """Whether the times of references say when messages go. In a stream, they say when they came."""
+        """Whether the times of references say when messages expire. In a stream, they say when they came."""
         self.expiries = Expiries()
         self._claimed = range(0)
-        """Positions that a consumer was ready for when they arrived. However short their time to live, they
-        are handed out; nobody can tell how long the disk takes."""
+        """Positions that a consumer had credit for when they arrived. They are handed out however short their
+        time to live is: a slow disk must not expire them."""
 
     @property
     def ready(self) -> int:
@@ -133,11 +133,11 @@ class Lane(Generic[M]):
         self._claimed = range(self._claimed.start if self._claimed.stop == first else first, end)
 
     def unclaim(self) -> None:
-        """Nobody can take them after all."""
+        """No consumer has credit for them after all."""
         self._claimed = range(0)
 
     def has_expired(self, message: M, now_ms: int) -> bool:
-        """What comes back from a consumer has had its chance."""
+        """A claim protects a message until its first delivery."""
         if not NEVER < message.expires_ms <= now_ms:
             return False
         return message.redelivered or message.position not in self._claimed
@@ -227,7 +227,7 @@ class Lane(Generic[M]):
         return True
 
     def park(self, message: M) -> None:
-        """It was taken, and is ready again, but nobody is to take it before it is `reloaded`."""
+        """It was taken, and is ready again, but is not taken before it is `reloaded`."""
         del self.leased[message.position]
 
     def reloaded(self, message: M) -> None:
@@ -251,7 +251,7 @@ class Lane(Generic[M]):
             self._watch_expiry(position, stashed)
             if position >= self.loaded_to and position not in self.leased:
                 message.value = None
-                heappush(self.bodiless, message)  # nobody will come across it in the log
+                heappush(self.bodiless, message)  # loading skips its position in the log
 
     def load_stash(self, stashed: Sequence[M]) -> None:
         """After a restart: the messages in the stash wait to be read."""

@@ -29,8 +29,8 @@ class LoaderOwner(Protocol):
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it in the background."""
 
-    def loaded(self) -> None:
-        """Messages are in memory that can be handed out."""
+    def plan(self) -> None:
+        """Hand out what there is."""
 
     def load_ended(self, task: asyncio.Task[None]) -> None:
         """More can be handed out, or `task` has failed."""
@@ -45,14 +45,15 @@ class Loader:
         owner: LoaderOwner,
         storage: Storage,
         settling: Settling,
+        lanes: Sequence[MessageLane],
         readers: Mapping[MessageLane, LaneReader],
     ) -> None:
-        """Lanes in the order of their priority, the lowest first."""
+        """`lanes` in the order of their priority, the lowest first; `readers` has one for each."""
         self._owner = owner
         self._storage = storage
         self._settling = settling
         self._readers = readers
-        self._lanes = list(readers)
+        self._lanes = lanes
         self.filling: asyncio.Task[None] | None = None
         self.reserving: asyncio.Task[None] | None = None
         self._is_stopped = False
@@ -124,7 +125,7 @@ class Loader:
             lane.loaded(messages)
             lane.loaded_to = reader.position
             if messages:
-                self._owner.loaded()
+                self._owner.plan()
 
     async def _reload(self, lane: MessageLane) -> None:
         """Requeued messages whose bodies were dropped; as many as fit a window, if they come next."""

@@ -5,6 +5,7 @@ import os
 from contextlib import suppress
 from typing import Protocol
 
+from posthouse.broker.queues.admission import Admission
 from posthouse.broker.queues.attributes import Attributes, ReadAttributes, plain_attributes
 from posthouse.broker.queues.backing_topics import EXCHANGE_TOPIC, BackingTopic, queue_topic_config
 from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
@@ -30,7 +31,6 @@ from posthouse.model.errors import (
     InUse,
     NotEmpty,
     PosthouseError,
-    QueueBlocked,
     QueueFull,
     QueueLocked,
     RecordTooLarge,
@@ -84,7 +84,7 @@ class Namespace:
         self._clock = host.resources.clock
         self.router: Router[LogQueue] = Router()
         self.queues: dict[str, LogQueue] = {}
-        self._limited: set[Queue] = set()
+        self._admission = Admission()
         self._changing = asyncio.Lock()
         self.effects = Effects(host.resources.background, self.router.leading_to)
 
@@ -105,17 +105,15 @@ class Namespace:
             if definition.durable:
                 key = exchange_key(self.name, definition.name)
                 await self._storage.commit([Put(Space.EXCHANGES, key, encode_exchange(definition))])
-            return self._add_exchange(definition)
+            return self.add_exchange(definition)
 
-    def _add_exchange(self, definition: ExchangeDefinition) -> Exchange:
+    def add_exchange(self, definition: ExchangeDefinition) -> Exchange:
+        """It is durable, or need not be."""
         exchange = self.router.declare(definition)
         backing = BackingTopic(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
         exchange.data = backing
         self._host.sources[backing.name] = (self, exchange)
         return exchange
-
-    def restore_exchange(self, definition: ExchangeDefinition) -> None:
-        self._add_exchange(definition)
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Nothing happens where there is none. Raises InUse."""
@@ -244,8 +242,7 @@ class Namespace:
             queue = StreamQueue(resources, declared)
         else:
             queue = Queue(resources, declared, self.effects, self, self.delete_unused)
-            if definition.is_limited:
-                self._limited.add(queue)
+        self._admission.add(queue)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)
         self._host.sources.setdefault(queue.backing.name, (self, queue))
@@ -277,7 +274,7 @@ class Namespace:
             await self._storage.commit(puts)
         self.router.remove_queue(queue.name)
         del self.queues[queue.name]
-        self._limited.discard(queue)
+        self._admission.remove(queue)
         queue.close()
         queue.cancel_consumers()
         self._host.forget(queue)
@@ -349,8 +346,10 @@ class Namespace:
             wave.schedule(self._scheduled(exchange, key, value, envelope))
             return True
         refusing: list[Queue] = []
-        if self._limited:
-            queues = self._admitting(queues, len(value), wave, refusing, waits)
+        if self._admission.limited:
+            refusing = self._admission.refusing(queues, len(value), wave, waits=waits)
+            if refusing:
+                queues = tuple(queue for queue in queues if queue not in refusing)
         if queues or not refusing or exchange is not self.router.default:
             wave.add(backing, queues, key, value, envelope)
         if refusing:
@@ -370,24 +369,6 @@ class Namespace:
                     f"a message of {size} bytes exceeds the limit of {topic.config.max_message_bytes} of "
                     f"topic {topic.name!r}"
                 )
-
-    def _admitting(
-        self, queues: tuple[LogQueue, ...], size: int, wave: Wave, refusing: list[Queue], waits: bool
-    ) -> tuple[LogQueue, ...]:
-        limited = [queue for queue in queues if isinstance(queue, Queue) and queue in self._limited]
-        for queue in limited:
-            overflow = queue.definition.overflow
-            if overflow is not OverflowPolicy.DROP_HEAD and not queue.room.is_there_for(size):
-                if overflow is not OverflowPolicy.BLOCK:
-                    refusing.append(queue)
-                elif waits:
-                    raise QueueBlocked(queue)
-        if refusing:
-            queues = tuple(queue for queue in queues if queue not in refusing)
-        for queue in limited:
-            if queue not in refusing:
-                wave.expect(queue.room, size)
-        return queues
 
     def _scheduled(self, exchange: Exchange, key: bytes, value: bytes, envelope: Envelope) -> Scheduled:
         return Scheduled(

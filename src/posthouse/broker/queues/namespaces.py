@@ -28,7 +28,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
-from posthouse.model.errors import BadRequest, NotFound, Unavailable, UnknownNamespace
+from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
@@ -113,14 +113,14 @@ class Namespaces:
         there = {exchange.name for exchange in namespace.router.exchanges()}
         for definition in self._predeclared:
             if definition.name not in there:
-                namespace.restore_exchange(definition)
+                namespace.add_exchange(definition)
 
     # Loading
 
     async def load(self) -> None:
         """What was declared before the last stop, but for what does not outlive one."""
         for key, value in self.storage.take_state(Space.EXCHANGES).items():
-            self._of(key).restore_exchange(decode_exchange(value))
+            self._of(key).add_exchange(decode_exchange(value))
         logs = {queue_id: topic for topic in self.storage.topics.values() if (queue_id := queue_of(topic))}
         queues: dict[bytes, LogQueue] = {}
         leftovers: list[Operation] = []
@@ -258,10 +258,9 @@ class Namespaces:
                     wave,
                     waits=False,
                 )
-            except NotFound as error:
-                log.warning("a delayed message has nowhere to go: %s", error)
-            except BadRequest as error:  # it would be refused each time, and everything behind it would wait
-                log.warning("a delayed message is refused: %s", error)
+            except (NotFound, BadRequest) as error:
+                # It would be refused each time, and everything behind it would wait.
+                _warn_of_delayed(entry, error)
         for put in puts:
             wave.put(put)
         await wave.commit()
@@ -281,7 +280,7 @@ class Namespaces:
                 await self._delete_topics(forsaken)
 
     async def expire_unused(self) -> None:
-        """Delete the queues that nobody has used for as long as they say."""
+        """Delete the queues that were not used for as long as they say."""
         now = self.clock.monotonic()
         for queue in list(self._expiring):
             expires_ms = queue.definition.expires_ms
@@ -302,7 +301,13 @@ class Namespaces:
         try:
             await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
-            log.warning("what was settled last may come again: %s", error)
+            log.warning("queues: messages that were settled last may be redelivered: %s", error)
+
+
+def _warn_of_delayed(entry: Scheduled, error: PosthouseError) -> None:
+    log.warning(
+        'exchange "%s" (vhost "%s"): a delayed message is refused: %s', entry.exchange, entry.namespace, error
+    )
 
 
 def _warn_of_lost_commits(queues: Sequence[LogQueue]) -> None:

@@ -24,8 +24,8 @@ class OverflowOwner(Backlog, Protocol):
     async def drop(self, messages: list[Message]) -> None:
         """They are dead letters, or gone."""
 
-    def overflow_ended(self) -> None:
-        """Messages may be handed out again."""
+    def plan(self) -> None:
+        """Hand out what there is."""
 
 
 class Overflow:
@@ -69,7 +69,7 @@ class Overflow:
             self.check()
         elif self.count():
             self._retry = asyncio.get_running_loop().call_later(self._retry_seconds, self._try_again)
-        self._owner.overflow_ended()
+        self._owner.plan()
 
     def _try_again(self) -> None:
         self._retry = None

@@ -43,7 +43,7 @@ class Publishing:
         self._create_topics = create_topics
         self._schedule = schedule
         self.is_behind: Callable[[], bool] = lambda: False
-        """Says whether much waits for the disk: then it helps nobody to publish more."""
+        """Back-pressure: whether so much waits for the disk that publishers should pause."""
         self._current: Wave | None = None
         self._line: deque[Wave] = deque()
         self._preparing: asyncio.Task[None] | None = None
@@ -102,8 +102,10 @@ class Publishing:
         if isinstance(error, PosthouseError):
             self._line.popleft().fail(error)
         elif error is not None:
-            log.error("topics could not be made", exc_info=error)
-            self._line.popleft().fail(PosthouseError("topics could not be made"))
+            wave = self._line.popleft()
+            names = ", ".join(backing.name for backing in wave.missing_topics())
+            log.error("topics %s: could not be created", names, exc_info=error)
+            wave.fail(PosthouseError("topics could not be made"))
         self._advance()
 
     async def close(self) -> None:

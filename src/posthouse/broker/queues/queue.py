@@ -166,7 +166,7 @@ class Queue(LogQueue):
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
         """Ready again, in the order of their publishing; after `delay_ms` if that is given."""
-        self.dispatcher.release(messages, count=count, delay_ms=delay_ms)
+        self.dispatcher.requeue.add(messages, count=count, delay_ms=delay_ms)
 
     def reject(self, messages: Sequence[Message]) -> None:
         """Dead letters, or gone where there is no exchange for those."""

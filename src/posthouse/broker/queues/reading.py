@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 class QueueGone(PosthouseError):
-    """Deleted while somebody was reading it. Whoever did, is not needed any more."""
+    """The queue was deleted while it was read: the reader stops."""
 
 
 _REFERENCE_BYTES = 64 * 1024
 _RECORD_BYTES = 1024 * 1024
 _UNPACKED_BYTES = 4 * 1024 * 1024
-"""Whoever compresses well gets no more into memory than others."""
+"""Bounds what well compressed batches take in memory."""
 _QUICKLY_UNPACKED = 4096
 """Bytes that hardly become more than some megabytes, whatever they are."""
 _RECORD_OVERHEAD = 120
@@ -279,7 +279,7 @@ class LaneReader:
 
     def _lose(self, first: int, end: int, reason: str) -> None:
         if end <= self._lane.progress.floor:
-            return  # settled and let go while it was being read
+            return  # settled and trimmed while it was read
         log.warning("%s: messages %d to %d are lost: %s", self._queue, first, end - 1, reason)
         self._lane.lose(first, end)
 
@@ -292,7 +292,7 @@ async def unpacked(batch: memoryview, header: BatchHeader) -> bytes:
 
 
 def _split(run: Reference, count: int) -> tuple[Reference, Reference]:
-    """The first `count`, and the rest. Nobody knows the bytes of each record: they are shared out evenly."""
+    """The first `count`, and the rest. The bytes of each record are not known: they are shared out evenly."""
     size = run.size * count // run.count
     return (
         run._replace(count=count, size=size),

@@ -31,7 +31,7 @@ async def _find_between(
         except OffsetOutOfRange:
             if position >= lane.progress.floor:
                 raise
-            continue  # settled and let go meanwhile
+            continue  # settled and trimmed meanwhile
         if not found.data:
             break
         for _, header in iter_headers(memoryview(found.data)):

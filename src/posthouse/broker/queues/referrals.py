@@ -51,7 +51,7 @@ class Referrals:
             try:
                 self._route_each(router, target, append)
             except (CorruptBatch, RecordTooLarge):
-                return  # its producer sent records that nobody can read; they are in the log, and in no queue
+                return  # unreadable records of a producer: they are in the log, and in no queue
 
     def _route_each(self, router: Router[LogQueue], exchange: Exchange, append: Append) -> None:
         base = append.header.base_offset
@@ -82,7 +82,7 @@ class Referrals:
 
 
 def _can_hold(append: Append) -> bool:
-    """Whether the records that a batch says it has can be in it: nobody has looked, and queues count them."""
+    """Whether a batch can hold as many records as its header says: queues count by that."""
     header = append.header
     least = header.count * SMALLEST_RECORD
     if least <= header.length:

@@ -49,8 +49,12 @@ class Requeue:
         """How many count as ready, though most of them are still leased."""
         return len(self._waiting)
 
-    def add(self, messages: Sequence[Message], *, count: bool) -> None:
-        """With `count` it has been one more delivery of each."""
+    def add(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
+        """With `count` it has been one more delivery of each. After `delay_ms`, if that is given."""
+        if delay_ms > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay_ms / 1000, lambda: self.add(messages, count=count))
+            return
         self._waiting.extend((message, count) for message in messages)
         if self.task is not None:
             return
@@ -59,6 +63,10 @@ class Requeue:
             self._start()
         else:
             self._owner.requeue_ended()
+
+    def retry(self, messages: Sequence[Message]) -> None:
+        """They could not leave the queue: they are ready again after a while, without counting a delivery."""
+        self.add(messages, count=False, delay_ms=int(self._retry_seconds * 1000))
 
     def _start(self) -> None:
         if self.task is None:

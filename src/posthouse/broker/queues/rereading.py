@@ -1,4 +1,4 @@
-"""What messages say, read again: the bodies of those that are handed out may be let go from memory."""
+"""Reads bodies of messages again: those of leased messages may have been dropped from memory."""
 
 import asyncio
 from collections.abc import Iterator

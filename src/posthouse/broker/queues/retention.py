@@ -1,8 +1,8 @@
-"""What queues still need of the log, and giving back what they do not.
+"""What queues still need of the log; the rest of it is trimmed.
 
 From time to time, in this order:
 
-    0  streams forget what is too old or too much for them
+    0  streams remove messages beyond their retention
     1  every lane's progress is stored, so that its floor is durable
     2  reference logs and stashes are trimmed to what is above that
     3  references that are new are looked at: which records do they lead to?
@@ -11,7 +11,7 @@ From time to time, in this order:
 
 For all other topics, retention asks `needed` and keeps what that says.
 
-Invariant: nothing is let go that a message leads to which is not settled durably. References that are written
+Invariant: a record is removed only when all messages that lead to it are durably settled. References written
 while this goes on lead to records behind the ends that were taken before it began, and count as needed.
 """
 
@@ -47,7 +47,7 @@ from posthouse.storage.operations import Operation, Trim
 log = logging.getLogger(__name__)
 
 _LANES_PER_TURN = 100
-"""So many lanes are looked at before others get the event loop."""
+"""Lanes that are looked at before others get the event loop."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class QueueRetention:
         self.is_read: Callable[[PartitionId], bool] = lambda partition: False
         """Says whether a group reads the partition as a Kafka topic."""
         self.held_back: Mapping[PartitionId, int] = {}
-        """What retention would have let go when it last ran, but for `needed`: up to which offset."""
+        """Up to which offset retention would have removed records when it last ran, but for `needed`."""
         self.limits = StragglerLimits()
         self._known: dict[MessageLane, _Known] = {}
         self._ends: dict[PartitionId, int] | None = None
@@ -113,7 +113,7 @@ class QueueRetention:
         return topic is not None and topic.name in self._sources
 
     async def reclaim(self) -> None:
-        """Give back what no queue needs any more. Costs little where nothing has changed."""
+        """Trim what no queue needs any more. Costs little where nothing has changed."""
         async with self._reclaiming:
             await self._cut_streams([queue for queue in self._queues() if not queue.is_deleted])
             # Nothing is waited for between these and the ends: a queue that is declared later has only
@@ -138,7 +138,7 @@ class QueueRetention:
             await self._relieve(queues)
 
     async def _cut_streams(self, queues: Iterable[LogQueue]) -> None:
-        """Streams let go by their own limits, and from then on need no more than other queues."""
+        """Streams remove messages by their own limits, and need from then on no more than other queues."""
         uncut: set[LogQueue] = set()
         for queue in queues:
             if isinstance(queue, StreamQueue):
@@ -269,7 +269,7 @@ class QueueRetention:
         return trims
 
     async def _expired_before(self, topic: Topic, partition: PartitionId) -> int:
-        """What a topic that a group reads lets go by the broker's default, having no limit of its own."""
+        """The offset up to which the broker's default retention applies to a topic that a group reads."""
         default_ms = self._topics.defaults.retention_ms
         if topic.config.retention_ms >= 0 or default_ms < 0:
             return 0  # storage sees to that
@@ -327,7 +327,7 @@ class QueueRetention:
         return straggling.end
 
     def _overdue(self, known: _Known) -> dict[PartitionId, int]:
-        """The partitions where this lane keeps much that retention would let go, each up to which offset."""
+        """The partitions where this lane holds retention back by much, each up to which offset."""
         overdue: dict[PartitionId, int] = {}
         if not self.held_back:
             return overdue

@@ -21,8 +21,8 @@ class SettlementOwner(Protocol):
     def left(self) -> None:
         """Messages have left the queue."""
 
-    def keep(self, messages: Sequence[Message]) -> None:
-        """They could not become dead letters: requeue them, and try again after a while."""
+    def retry(self, messages: Sequence[Message]) -> None:
+        """They could not become dead letters: requeue them after a while."""
 
 
 class Settlement:
@@ -117,5 +117,5 @@ class Settlement:
             wave.settle(messages)
             await wave.commit()
         except BaseException:
-            self._owner.keep(messages)
+            self._owner.retry(messages)
             raise

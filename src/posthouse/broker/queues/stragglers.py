@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _BATCH_BYTES = 1024 * 1024
 _SPARSE = 4
-"""A stash is written anew when only one in so many of its records is still wanted."""
+"""A stash is rewritten when less than one in four of its records is still live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class StragglerLimits:
     most: int = 1000
     """Where more messages than this are unsettled, they are a backlog and stay where they are."""
     positions: int = 100_000
-    """So many positions of a lane are much,"""
+    """Stragglers are put aside when they hold back this many positions of a lane,"""
     size: int = 64 * 1024 * 1024
-    """and so are so many bytes of its messages, or of a topic that retention would let go."""
+    """or this many bytes of its messages, or of a topic that retention would remove."""
     seconds: float = 120.0
-    """So long they may hold it back."""
+    """How long they may hold it back."""
     stashed: int = 10_000
     """A lane has no more than this in the stash."""
     rewritten: int = 1024 * 1024
@@ -55,8 +55,8 @@ def straggling_to(
 ) -> int:
     """Up to where a few messages hold much back; the floor, where that is not so.
 
-    Either much of the lane is settled behind them, or they alone keep what retention would let go: `overdue`
-    has up to which offset.
+    Either much of the lane is settled behind them, or they alone hold retention back: `overdue` has up
+    to which offset.
     """
     progress = lane.progress
     end, _ = progress.stragglers(limits.most)

@@ -146,7 +146,7 @@ class StreamReading:
         """The credit is the consumer's own affair; the stream keeps the messages."""
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
-        """Nothing comes again: whoever wants to read on from an offset says so when it subscribes."""
+        """Nothing is redelivered: a consumer names the offset to read from when it subscribes."""
 
     def reject(self, messages: Sequence[Message]) -> None:
         """There are no dead letters: the message stays in the stream."""

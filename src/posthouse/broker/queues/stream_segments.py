@@ -1,7 +1,7 @@
-"""What a stream lets go of: whole segments from its start, by how many bytes and how old they are.
+"""Retention of a stream: removes whole segments from its start, by size and age.
 
 As in RabbitMQ, the segment that is written to now stays, however old or large it is. A segment here is not a
-file but a stretch of offsets: so many bytes of messages, counted from the start of the stream.
+file but a stretch of offsets: a number of bytes of messages, counted from the start of the stream.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ class _Segment:
 
 
 class StreamSegments:
-    """Of one stream. Knows nothing where the stream has no limits, for then nobody asks."""
+    """Of one stream. Knows nothing where the stream has no limits."""
 
     def __init__(self, definition: QueueDefinition) -> None:
         self._max_bytes = definition.max_bytes

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from posthouse.broker.queues.message import Message
 
 WINDOW = 500
-"""So many messages of one reader at most."""
+"""The most messages of one reader."""
 WINDOW_BYTES = 512 * 1024
 MEMORY = 64 * 1024 * 1024
-"""Beyond so many bytes of all readers together, none reads ahead: there may be very many."""
+"""Beyond this many bytes of all readers together, none reads ahead: there may be very many readers."""
 _MESSAGE_BYTES = 400
 """What a message takes besides its body, roughly."""
 

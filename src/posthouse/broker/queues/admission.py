@@ -1,0 +1,44 @@
+"""Which of the queues that a message is routed to take it: those with a limit may be full."""
+
+from collections.abc import Sequence
+
+from posthouse.broker.queues.definition import OverflowPolicy
+from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.wave import Wave
+from posthouse.model.errors import QueueBlocked
+
+
+class Admission:
+    """Of one namespace."""
+
+    def __init__(self) -> None:
+        self.limited: set[Queue] = set()
+        """Empty in most namespaces: then every message is admitted, and nothing has to be asked."""
+
+    def add(self, queue: LogQueue) -> None:
+        if isinstance(queue, Queue) and queue.definition.is_limited:
+            self.limited.add(queue)
+
+    def remove(self, queue: LogQueue) -> None:
+        if isinstance(queue, Queue):
+            self.limited.discard(queue)
+
+    def refusing(self, queues: Sequence[LogQueue], size: int, wave: Wave, *, waits: bool) -> list[Queue]:
+        """The queues that refuse one more message of `size` bytes; the others expect it with `wave`.
+
+        Raises QueueBlocked, before anything has happened, where a publisher that `waits` is to wait.
+        """
+        limited = [queue for queue in queues if isinstance(queue, Queue) and queue in self.limited]
+        refusing: list[Queue] = []
+        for queue in limited:
+            policy = queue.definition.overflow
+            if policy is not OverflowPolicy.DROP_HEAD and not queue.room.is_there_for(size):
+                if policy is not OverflowPolicy.BLOCK:
+                    refusing.append(queue)
+                elif waits:
+                    raise QueueBlocked(queue)
+        for queue in limited:
+            if queue not in refusing:
+                wave.expect(queue.room, size)
+        return refusing
