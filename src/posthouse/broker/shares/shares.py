@@ -39,6 +39,7 @@ from posthouse.model.errors import (
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
+from posthouse.storage.partition_view import PartitionView
 
 _CHECK_SECONDS = 0.1
 """How often leases, members and connections that are over are looked for."""
@@ -58,10 +59,12 @@ class Shares:
         settings: Settings,
         clock: Clock,
         configs: GroupConfigs,
+        groups: dict[GroupId, ShareGroup],
         wait_for_records: WaitForRecords,
         is_stream_group: Callable[[GroupId], bool],
     ) -> None:
-        self._storage = storage
+        """`groups` is empty: it is passed in because stream groups must not take the names in it."""
+        self._view: PartitionView = storage
         self._topics = topics
         self._clock = clock
         self._max_size = settings.group_max_size
@@ -72,7 +75,7 @@ class Shares:
         self._fetching = Fetching(
             storage, clock, self._partitions, self.configs, wait_for_records, self._leased
         )
-        self._groups: dict[GroupId, ShareGroup] = {}
+        self._groups = groups
         self._leasing: dict[SharePartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
@@ -80,7 +83,7 @@ class Shares:
 
     def load(self) -> None:
         self._partitions.load()
-        self._groups = {group_id: ShareGroup(self._max_size) for group_id in self._partitions.groups()}
+        self._groups.update({group_id: ShareGroup(self._max_size) for group_id in self._partitions.groups()})
         self._timer.start()
 
     def stop_leasing(self) -> None:
@@ -232,7 +235,7 @@ class Shares:
                     raise UnknownPartition(f"the group {group_id!r} reads nothing from {partition}")
                 if not may_renew and any(Verdict.RENEW in each.verdicts for each in acknowledgements):
                     raise NotLeased(f"in the group {group_id!r} records cannot be held for longer")
-                share.trim(self._storage.bounds(partition).start)
+                share.trim(self._view.bounds(partition).start)
                 share.acknowledge(member, acknowledgements, now, terms)
                 results[partition] = None
                 settled[partition] = share
@@ -262,7 +265,7 @@ class Shares:
         found: dict[PartitionId, SharePartition] = {}
         for partition, share in self._partitions.of(group_id).items():
             try:
-                share.trim(self._storage.bounds(partition).start)
+                share.trim(self._view.bounds(partition).start)
             except UnknownPartition:
                 continue  # its topic has just been deleted, and the group is about to forget it
             found[partition] = share

@@ -19,7 +19,7 @@ from posthouse.broker.transactions.ending import Ending, abort_hanging
 from posthouse.broker.transactions.member import Member
 from posthouse.broker.transactions.origins import Arrival, Line, Origin
 from posthouse.broker.transactions.producer_ids import ProducerIds
-from posthouse.broker.transactions.steps import Steps
+from posthouse.broker.transactions.steps import Refer, Steps
 from posthouse.broker.transactions.together import Together
 from posthouse.broker.transactions.transaction import (
     MAX_EPOCH,
@@ -59,20 +59,19 @@ class Transactions:
         self,
         storage: Storage,
         clock: Clock,
+        ids: TransactionalIds,
         *,
         max_timeout_ms: int,
         apply_offsets: Callable[[Sequence[Put]], None],
-        arrived: Callable[[PartitionId, int], None],
+        refer: Refer,
     ) -> None:
-        """`apply_offsets` lets readers see committed offsets, `arrived` hears of markers in the log."""
+        """`apply_offsets` lets readers see committed offsets."""
         self._storage = storage
         self._clock = clock
         self._max_timeout_ms = max_timeout_ms
         self.producer_ids = ProducerIds(storage)
-        self.ids = TransactionalIds()
-        self.steps = Steps(
-            storage, clock, self.ids, self.producer_ids, apply_offsets=apply_offsets, arrived=arrived
-        )
+        self.ids = ids
+        self.steps = Steps(storage, clock, ids, self.producer_ids, apply_offsets=apply_offsets, refer=refer)
         self.together = Together(self.ids, self.steps)
 
     async def load(self) -> None:
@@ -244,8 +243,7 @@ class Transactions:
                 return
         known = self._storage.producers(partition).get(producer.producer_id)
         if known is not None and known.open_since != NOT_OPEN:
-            marker = await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
-            self.steps.arrived(partition, marker.header.length)
+            await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
 
     async def abort_expired(self) -> None:
         """Give up what has been open for too long. Its producer cannot write any more before it has aborted

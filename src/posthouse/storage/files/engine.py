@@ -19,6 +19,7 @@ from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced,
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
+from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.files.catalog.catalog import Catalog
 from posthouse.storage.files.catalog.rows import SegmentRow
@@ -269,6 +270,9 @@ class FileStorage:
         if self._state is not None:  # written out: this is called for every produce request
             raise self._state
         return self._commits.add(operations)
+
+    def subscribe(self, arrived: Arrived) -> None:
+        self._commits.subscribe(arrived)
 
     async def barrier(self) -> None:
         await self.commit([])  # it needs no frame of its own, and is done in its turn

@@ -24,6 +24,7 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import LEADER_EPOCH, Readable, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.record import Record, iter_records
+from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
@@ -111,6 +112,7 @@ class MemoryStorage:
         self._clock = clock
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, _Log] = {}
+        self._subscribers: list[Arrived] = []
         self._closed = False
         self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
 
@@ -174,26 +176,32 @@ class MemoryStorage:
                     return done
                 refused[id(operation)] = Outcome(-1, self._log(operation.partition).start, refusal)
         now = self._clock.now_ms()
-        outcomes = []
-        for operation in operations:
-            if id(operation) in refused:
-                outcomes.append(refused[id(operation)])
-            elif isinstance(operation, Append):
-                log = self._log(operation.partition)
-                outcomes.append(Outcome(log.append(operation, now), log.start))
-            elif isinstance(operation, Refer):
-                log = self._log(operation.partition)
-                append = operation.as_append()
-                offset = log.end if append is None else log.append(append, now)
-                outcomes.append(Outcome(offset, log.start))
-            elif isinstance(operation, Trim):
-                log = self._log(operation.partition)
-                log.trim(operation.offset)
-                outcomes.append(Outcome(log.start, log.start))
-            else:
-                outcomes.append(PUT_DONE)
-        done.set_result(outcomes)
+        written: list[Append] = []
+        done.set_result([refused.get(id(each)) or self._outcome(each, now, written) for each in operations])
+        for arrived in self._subscribers:
+            for append in written:
+                arrived(append.partition, append.header.length)
         return done
+
+    def _outcome(self, operation: Operation, now_ms: int, written: list[Append]) -> Outcome:
+        """Do the operation; a batch that is added to its log is added to `written`."""
+        if isinstance(operation, Put):
+            return PUT_DONE
+        log = self._log(operation.partition)
+        if isinstance(operation, Trim):
+            log.trim(operation.offset)
+            return Outcome(log.start, log.start)
+        append = operation.as_append() if isinstance(operation, Refer) else operation
+        if append is None:
+            return Outcome(log.end, log.start)
+        end = log.end
+        base_offset = log.append(append, now_ms)
+        if log.end > end:
+            written.append(append)
+        return Outcome(base_offset, log.start)
+
+    def subscribe(self, arrived: Arrived) -> None:
+        self._subscribers.append(arrived)
 
     async def barrier(self) -> None:
         await self.commit([])  # a storage derived from this one may take its time with commits
