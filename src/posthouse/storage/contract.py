@@ -87,8 +87,11 @@ class Storage(PartitionView, Protocol):
         Raises Unavailable when storage cannot keep what waits to be written.
         """
 
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        """What was put into a space before this storage was opened. Given out once: it may be large."""
+    def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
+        """What was put into a space before this storage was opened, of one owner or of all of them.
+
+        `owner_of` says whose a key is. Every value is given out once: there may be very many.
+        """
 
     async def read(
         self,

@@ -38,6 +38,7 @@ from posthouse.storage.retention import (
     nothing_needed,
 )
 from posthouse.storage.spaces import Space
+from posthouse.storage.stored_state import StoredState
 
 
 class _Log:
@@ -112,12 +113,16 @@ class MemoryStorage:
         self._clock = clock
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, _Log] = {}
+        self._state: dict[int, dict[bytes, bytes]] = {}
+        self._stored_state = StoredState()
         self._subscribers: list[Arrived] = []
         self._closed = False
         self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
 
     async def open(self) -> None:
-        pass
+        """May be opened again after it was closed, and then has what was put before."""
+        self._closed = False
+        self._stored_state = StoredState({space: dict(values) for space, values in self._state.items()})
 
     async def close(self) -> None:
         self._closed = True
@@ -145,6 +150,8 @@ class MemoryStorage:
         self._check_open()
         for topic in topics:
             await self.update_topic(topic)
+        for put in state:
+            self._put(put)
 
     def adopt_topics(self, topics: Sequence[Topic]) -> None:
         self._topics |= {topic.id: topic for topic in topics}
@@ -186,6 +193,7 @@ class MemoryStorage:
     def _outcome(self, operation: Operation, now_ms: int, written: list[Append]) -> Outcome:
         """Do the operation; a batch that is added to its log is added to `written`."""
         if isinstance(operation, Put):
+            self._put(operation)
             return PUT_DONE
         log = self._log(operation.partition)
         if isinstance(operation, Trim):
@@ -218,8 +226,15 @@ class MemoryStorage:
                 return error.with_traceback(None)
         return None
 
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        return {}
+    def _put(self, put: Put) -> None:
+        values = self._state.setdefault(put.space, {})
+        if put.value is None:
+            values.pop(put.key, None)
+        else:
+            values[put.key] = put.value
+
+    def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
+        return self._stored_state.take(space, owner)
 
     def bounds(self, partition: PartitionId) -> Bounds:
         log = self._log(partition)
