@@ -30,9 +30,9 @@ class Produced:
     partition: int
     batch: memoryview
     runs: Sequence[Run] = ()
-    """What refers to its records."""
+    """References to its records, committed with it."""
     opened: Opened | PosthouseError | None = None
-    """None where nobody has looked into it yet."""
+    """None if the batch has not been opened yet."""
 
 
 @dataclass(slots=True)
@@ -125,5 +125,8 @@ class Appending:
         return results
 
     async def wait(self) -> list[Appended | PosthouseError]:
-        """For callers that are not in a hurry. Raises Unavailable if storage could not keep the batches."""
-        return self.results(await self.future if self.future is not None else [])
+        """For callers that are not in a hurry. Raises Unavailable if storage could not keep the batches.
+
+        A caller that is cancelled does not cancel the commit, of which queues and transactions must hear.
+        """
+        return self.results([] if self.future is None else await asyncio.shield(self.future))

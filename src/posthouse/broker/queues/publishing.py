@@ -38,7 +38,7 @@ class Publishing:
         schedule: Schedule,
         is_behind: Callable[[], bool],
     ) -> None:
-        """`is_behind` says whether much waits for the disk: then it helps nobody to publish more."""
+        """`is_behind` says whether much waits for the disk, so that publishers should be held back."""
         self._topics = topics
         self._clock = clock
         self._append_all = append_all
