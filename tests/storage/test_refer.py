@@ -126,6 +126,29 @@ async def test_what_is_refused_and_not_required_leaves_the_rest(storage: Storage
     assert storage.bounds(log).end == 1
 
 
+async def test_subscribers_hear_of_every_batch_that_becomes_readable(storage: Storage) -> None:
+    records, log = await partitions_in(storage)
+    heard: list[tuple[PartitionId, int, int]] = []
+
+    def arrived(partition: PartitionId, size: int) -> None:
+        heard.append((partition, size, storage.bounds(partition).end))
+
+    storage.subscribe(arrived)
+    first, second = idempotent(records, 0, b"a"), append(records, b"b", b"c")
+    odd = replace(idempotent(records, 9, b"odd"), required=False)
+    commits = [
+        storage.commit([first, Refer(log, [run_of(first, 0, 1)]), Put(Space.OFFSETS, b"key", b"value")]),
+        storage.commit([second, odd, Trim(records, 1)]),
+        storage.commit([idempotent(records, 0, b"a"), Refer(log, [run_of(odd, 0, 1)])]),
+    ]
+    for commit in commits:
+        await commit
+    await storage.barrier()
+    assert [each[0] for each in heard] == [records, log, records], "no repetition, nothing refused"
+    assert [heard[0][1], heard[2][1]] == [first.header.length, second.header.length]
+    assert all(end >= seen for (_, _, end), seen in zip(heard, (1, 1, 3), strict=True))
+
+
 async def test_a_log_that_begins_in_the_middle_of_a_batch(storage: Storage) -> None:
     records, log = await partitions_in(storage)
     made = append(records, b"a", b"b", b"c")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.transactions.admission import TransactionAdmission
 from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
@@ -31,9 +30,9 @@ class Produced:
     partition: int
     batch: memoryview
     runs: Sequence[Run] = ()
-    """What refers to its records."""
+    """References to its records, committed with it."""
     opened: Opened | PosthouseError | None = None
-    """None where nobody has looked into it yet."""
+    """None if the batch has not been opened yet."""
 
 
 @dataclass(slots=True)
@@ -46,43 +45,31 @@ class Appended:
 
 
 class Appending:
-    """One call of `Broker.append`.
+    """One call of `LogWriter.append`: its batches, what is committed with them, and what became of them.
 
-    Not a future of its own, because this is made for every produce request and each future costs a turn
-    of the event loop: whoever waits for `future` passes what it brought to `results`.
+    Not a future of its own, because one is made for every produce request and each future costs a turn of
+    the event loop: a caller waits for `future` and passes its result to `results`.
     """
 
-    __slots__ = (
-        "_appends",
-        "_long_poll",
-        "_named",
-        "_positions",
-        "_results",
-        "admission",
-        "future",
-        "referred",
-        "together",
-    )
+    __slots__ = ("_appends", "_named", "_verdicts", "admission", "future", "referred", "together")
 
-    def __init__(self, long_poll: LongPoll) -> None:
-        self._long_poll = long_poll
+    def __init__(self, together: Sequence[Operation] = ()) -> None:
         self._appends: list[Append] = []
-        self._positions: list[int] = []
-        self._results: list[Appended | PosthouseError] = []
+        self._verdicts: list[int | PosthouseError] = []
+        """For each batch, in order: its append time if it was accepted, otherwise why it was not."""
         self._named: set[PartitionId] | None = None
+        self.together = together
+        """Operations that become durable with the batches."""
         self.admission: TransactionAdmission | None = None
-        """The transaction that the batches belong to; what it has to store, is stored with them."""
-        self.together: list[Operation] = []
-        """What becomes durable with the batches."""
+        """The transaction that the batches belong to; what it has to store is stored with them."""
         self.referred: Callable[[], None] | None = None
-        """Called when the references among that are durable."""
+        """Called when the references among `together` are durable."""
         self.future: asyncio.Future[list[Outcome]] | None = None
         """Done when everything that was accepted is durable; None if nothing was accepted."""
 
     def accept(self, append: Append, append_time: int) -> None:
-        self._positions.append(len(self._results))
         self._appends.append(append)
-        self._results.append(Appended(-1, -1, append_time))
+        self._verdicts.append(append_time)
 
     def check_only_one(self, partition: PartitionId) -> None:
         """Raises where a partition is named again: storage takes one batch for each at a time."""
@@ -93,54 +80,53 @@ class Appending:
         self._named.add(partition)
 
     def refuse(self, error: PosthouseError) -> None:
-        self._results.append(error)
+        self._verdicts.append(error)
+
+    def refuse_all(self, error: PosthouseError) -> None:
+        """Storage does not take the commit: every batch that was accepted is refused after all."""
+        self._verdicts = [error if isinstance(each, int) else each for each in self._verdicts]
 
     def commit(self, storage: Storage) -> None:
-        if not self._appends:
-            return
+        """Raises what storage raises."""
         operations: list[Operation] = [*self._appends, *self.together]
+        if not operations:
+            return
         if self.admission is not None:
             operations += self.admission.puts()
-        try:
-            self.future = storage.commit(operations)
-        except PosthouseError as error:
-            for position in self._positions:
-                self._results[position] = error
-            self._appends.clear()
-            self._positions.clear()
-        else:
-            if self.referred is not None:
-                self.future.add_done_callback(self._committed)
+        self.future = storage.commit(operations)
+        if self.admission is not None or self.referred is not None:
+            # Before any other callback: the transaction and the queues hear of commits in their order.
+            if self.future.done():
+                self._durable(self.future)
+            else:
+                self.future.add_done_callback(self._durable)
 
-    def _committed(self, done: asyncio.Future[list[Outcome]]) -> None:
-        """Queues hear of it in the order of commits, and even if nobody asks for the results."""
-        if not done.cancelled() and done.exception() is None:
-            self._tell_of_references()
-
-    def _tell_of_references(self) -> None:
-        referred, self.referred = self.referred, None
-        if referred is not None:
-            referred()
-
-    def results(self, outcomes: list[Outcome]) -> list[Appended | PosthouseError]:
-        """One entry per batch, in order: where it went, or why it was refused."""
-        if outcomes and self.admission is not None:
+    def _durable(self, done: asyncio.Future[list[Outcome]]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        if self.admission is not None:
             self.admission.durable()
-        if outcomes:
-            self._tell_of_references()
-        results = self._results
-        arrived = self._long_poll.arrived
-        for position, append, outcome in zip(self._positions, self._appends, outcomes, strict=False):
-            if outcome.refusal is not None:
-                results[position] = outcome.refusal
-                continue
-            appended = results[position]
-            assert isinstance(appended, Appended)
-            appended.base_offset = outcome.base_offset
-            appended.log_start = outcome.log_start
-            arrived(append.partition, append.header.length)
+        if self.referred is not None:
+            self.referred()
+
+    def results(self, outcomes: Sequence[Outcome]) -> list[Appended | PosthouseError]:
+        """One entry per batch, in order: where it went, or why it was refused."""
+        results: list[Appended | PosthouseError] = []
+        following = iter(outcomes)
+        for verdict in self._verdicts:
+            if isinstance(verdict, int):
+                outcome = next(following)
+                refusal = outcome.refusal
+                results.append(
+                    Appended(outcome.base_offset, outcome.log_start, verdict) if refusal is None else refusal
+                )
+            else:
+                results.append(verdict)
         return results
 
     async def wait(self) -> list[Appended | PosthouseError]:
-        """For callers that are not in a hurry. Raises Unavailable if storage could not keep the batches."""
-        return self.results(await self.future if self.future is not None else [])
+        """For callers that are not in a hurry. Raises Unavailable if storage could not keep the batches.
+
+        A caller that is cancelled does not cancel the commit, of which queues and transactions must hear.
+        """
+        return self.results([] if self.future is None else await asyncio.shield(self.future))

@@ -3,7 +3,6 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
@@ -15,11 +14,11 @@ from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.log_writer import LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.queues.referrals import check_referable
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
@@ -28,22 +27,18 @@ from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
-from posthouse.broker.topics import NewTopic, Topics
+from posthouse.broker.topics import NewTopic, Topics, partition_of
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
-from posthouse.broker.transactions.transaction import ProducerIdentity
-from posthouse.broker.unpacking import Unpacking, opened
+from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
-from posthouse.model.errors import InvalidTransaction, OffsetOutOfRange, PosthouseError, UnknownPartition
-from posthouse.model.ids import GroupId, PartitionId, TopicId
-from posthouse.model.topic_config import TimestampType
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.records.batch import check_timestamps, stamp_log_append_time
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.contract import Storage
-from posthouse.storage.operations import Append, Operation, Trim
-from posthouse.storage.outcomes import Outcome
+from posthouse.storage.operations import Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
 _QUEUE_CHECK_SECONDS = 0.1
@@ -81,33 +76,51 @@ class Broker:
         self.dynamic_settings = DynamicSettings(
             storage, settings, self.topics, self.group_configs, limit_connections
         )
-        self.groups = Groups(storage, self.topics, settings, clock, member_metadata, self.group_configs)
-        self._long_poll = LongPoll(storage.bounds)
         self._reading_turns = ReadingTurns()
-        self._unpacking = Unpacking()
-        self.transactions = Transactions(
-            storage,
-            clock,
-            max_timeout_ms=settings.transaction_max_timeout_ms,
-            apply_offsets=self.groups.offsets.apply,
-            arrived=self._long_poll.arrived,
-        )
-        self.groups.offsets.unstable = self._is_unstable
+        self._long_poll = LongPoll(storage)
+        storage.subscribe(self._long_poll.arrived)
         self.subscriptions = Subscriptions(
             storage, clock, self.group_configs.subscription_rules, self.wait_for_records
         )
-        self.groups.offsets.is_share_group = self.subscriptions.__contains__
-        self.namespaces = Namespaces(
-            storage, self.topics, clock, settings.namespaces, self.delete_topics, read_attributes
+        ids = TransactionalIds()
+        self.groups = Groups(
+            storage,
+            self.topics,
+            settings,
+            clock,
+            member_metadata,
+            self.group_configs,
+            unstable=lambda group, partition: ids.has_pending_offset(offset_key(group, partition)),
+            share_groups=self.subscriptions,
         )
+        self.namespaces = Namespaces(
+            storage,
+            self.topics,
+            clock,
+            settings.namespaces,
+            self.delete_topics,
+            self._is_read,
+            read_attributes,
+        )
+        self.transactions = Transactions(
+            storage,
+            clock,
+            ids,
+            max_timeout_ms=settings.transaction_max_timeout_ms,
+            apply_offsets=self.groups.offsets.apply,
+            refer=self.namespaces.refer_committed,
+        )
+        self._log_writer = LogWriter(storage, clock, self.transactions, self.namespaces)
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
-            self.topics, clock, self._append_together, self.create_topics, self._schedule
+            self.topics,
+            clock,
+            self._log_writer.append_routed,
+            self.create_topics,
+            self._schedule,
+            self.is_behind,
         )
-        self.publishing.is_behind = self.is_behind
         self.namespaces.connect(self.publishing)
-        self.transactions.transitions.refer = self.namespaces.refer_committed
-        self.namespaces.retention.is_read = self._is_read
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
         self._housekeeping = Housekeeping(
             [self.retention.enforce, self.groups.expire, self.transactions.expire],
@@ -166,7 +179,7 @@ class Broker:
         await self.transactions.close()
         self._metrics_file.close()
         self.access.close()
-        self._unpacking.close()
+        self._log_writer.close()
         await self._storage.close()
 
     def is_behind(self) -> bool:
@@ -184,107 +197,18 @@ class Broker:
         return self._storage.cluster_id
 
     def append(self, batches: Sequence[Produced], writer: TransactionalWriter | None = None) -> Appending:
-        """Append each batch to its partition; all that are valid become durable together.
-
-        The order of calls is the order of offsets. `writer` is needed for batches of a transaction.
-        """
-        appending = Appending(self._long_poll)
-        several = len(batches) > 1
-        referring: list[tuple[Topic, Append]] = []
-        sources = self.namespaces.sources
-        for produced in batches:
-            try:
-                append, append_time = self._checked(produced, required=False)
-                if append.header.producer_id >= 0:
-                    self._admit(append, writer, appending)
-                if several:
-                    appending.check_only_one(append.partition)
-                if produced.topic.name in sources:
-                    check_referable(append.header)
-            except PosthouseError as error:
-                appending.refuse(error)
-            else:
-                appending.accept(append, append_time)
-                if produced.topic.name in sources:
-                    referring.append((produced.topic, append))
-        if referring:
-            self._refer(referring, appending)
-        appending.commit(self._storage)
-        return appending
+        """Append each batch to its partition. See `LogWriter.append`."""
+        return self._log_writer.append(batches, writer)
 
     def must_unpack(self, batches: Sequence[Produced]) -> bool:
         """Whether they may not be given to `append`, but only to `append_unpacked`."""
-        return self._unpacking.is_needed(batches)
+        return self._log_writer.must_unpack(batches)
 
     async def append_unpacked(
         self, batches: Sequence[Produced], writer: TransactionalWriter | None
     ) -> list[Appended | PosthouseError]:
         """As `append`, for batches that take long to look into. The order of calls is kept here, too."""
-        await self._unpacking.open(batches)
-        return await self.append(batches, writer).wait()
-
-    def _refer(self, appends: Sequence[tuple[Topic, Append]], appending: Appending) -> None:
-        """The queues that the records go to get their references in the same commit."""
-        referrals = self.namespaces.refer(appends)
-        if referrals is not None:
-            appending.together += referrals.operations()
-            appending.referred = referrals.durable
-
-    def _append_together(
-        self, batches: Sequence[Produced], together: Sequence[Operation]
-    ) -> asyncio.Future[list[Outcome]]:
-        """All of it in one commit; raises where one of the batches must not be appended."""
-        appends = []
-        for produced in batches:
-            append, _ = self._checked(produced, required=True)
-            for run in produced.runs:
-                run.append = append
-            appends.append(append)
-        committing = self._storage.commit([*appends, *together])
-        committing.add_done_callback(lambda done: self._arrived(appends, done))
-        return committing
-
-    def _arrived(self, appends: Sequence[Append], done: asyncio.Future[list[Outcome]]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            for append in appends:
-                self._long_poll.arrived(append.partition, append.header.length)
-
-    def _admit(self, append: Append, writer: TransactionalWriter | None, appending: Appending) -> None:
-        """Raises where the producer's transaction does not allow the batch. Storage checks the sequence."""
-        header = append.header
-        if not header.is_transactional:
-            if self.transactions.ids.owns(header.producer_id):
-                raise InvalidTransaction(f"producer {header.producer_id} writes in transactions only")
-            return
-        if writer is None:
-            raise InvalidTransaction("a transactional batch needs the id of its transaction")
-        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-        if appending.admission is None:
-            appending.admission = self.transactions.admit(writer.request(producer))
-        appending.admission.include(producer, append.partition)
-
-    def _checked(self, produced: Produced, *, required: bool) -> tuple[Append, int]:
-        topic = produced.topic
-        config = topic.config
-        found = produced.opened or opened(produced.batch, config)
-        if isinstance(found, PosthouseError):
-            raise found
-        batch, header = found
-        now = self._clock.now_ms()
-        append_time = -1
-        if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            stamp_log_append_time(batch, now)
-            header = header._replace(max_timestamp=now)
-            append_time = now
-        else:
-            check_timestamps(
-                header,
-                now_ms=now,
-                before_max_ms=config.message_timestamp_before_max_ms,
-                after_max_ms=config.message_timestamp_after_max_ms,
-            )
-        partition = self.partition(topic, produced.partition)
-        return Append(partition, batch, header, required=required), append_time
+        return await self._log_writer.append_unpacked(batches, writer)
 
     async def read(
         self,
@@ -404,11 +328,6 @@ class Broker:
     def _is_read(self, partition: PartitionId) -> bool:
         return self.groups.offsets.is_read(partition) or self.subscriptions.is_read(partition)
 
-    def _is_unstable(self, group: GroupId, partition: PartitionId) -> bool:
-        return self.transactions.ids.has_pending_offset(offset_key(group, partition))
-
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition where the topic has none with this number."""
-        if not 0 <= partition < topic.partitions:
-            raise UnknownPartition(f"topic {topic.name!r} has no partition {partition}")
-        return PartitionId(topic.id, partition)
+        return partition_of(topic, partition)

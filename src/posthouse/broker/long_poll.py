@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import PartitionId
-from posthouse.storage.bounds import Bounds
+from posthouse.storage.partition_view import PartitionView
 
 
 class Waiter:
@@ -31,23 +31,23 @@ class Waiter:
 class StableWaiter(Waiter):
     """Counts bytes only when the last open transaction of their partition has ended."""
 
-    __slots__ = ("_bounds", "_held", "_stable")
+    __slots__ = ("_held", "_stable", "_view")
 
     def __init__(
         self,
         missing: int,
         woken: asyncio.Future[None],
-        bounds: Callable[[PartitionId], Bounds],
+        view: PartitionView,
         partitions: Iterable[PartitionId],
     ) -> None:
         super().__init__(missing, woken)
-        self._bounds = bounds
+        self._view = view
         self._held: dict[PartitionId, int] = {}
-        self._stable = {partition: bounds(partition).stable for partition in partitions}
+        self._stable = {partition: view.bounds(partition).stable for partition in partitions}
 
     def arrived(self, partition: PartitionId, size: int) -> None:
         try:
-            bounds = self._bounds(partition)
+            bounds = self._view.bounds(partition)
         except UnknownPartition:
             self.wake()
             return
@@ -63,8 +63,8 @@ class StableWaiter(Waiter):
 class LongPoll:
     """Who waits on which partition. Owned by the event loop."""
 
-    def __init__(self, bounds: Callable[[PartitionId], Bounds]) -> None:
-        self._bounds = bounds
+    def __init__(self, view: PartitionView) -> None:
+        self._view = view
         self._waiters: defaultdict[PartitionId, dict[Waiter, None]] = defaultdict(dict)
         """In the order in which they came, and so they are woken."""
 
@@ -79,7 +79,7 @@ class LongPoll:
         watched = list(partitions)
         waiter = Waiter(missing, loop.create_future())
         if stable_only:
-            waiter = StableWaiter(missing, waiter.woken, self._bounds, watched)
+            waiter = StableWaiter(missing, waiter.woken, self._view, watched)
         for partition in watched:
             self._waiters[partition][waiter] = None
         deadline = loop.call_later(seconds, waiter.wake)

@@ -4,8 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from posthouse.broker.changes import Changes
-from posthouse.model.errors import InvalidPartitions, PosthouseError, TopicExists, UnknownTopic
-from posthouse.model.ids import TopicId, new_topic_id
+from posthouse.model.errors import (
+    InvalidPartitions,
+    PosthouseError,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from posthouse.model.ids import PartitionId, TopicId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic, check_topic_name
 from posthouse.storage.contract import Storage
@@ -19,6 +25,13 @@ class NewTopic:
     partitions: int | None = None
     """None takes the broker's default."""
     overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+def partition_of(topic: Topic, partition: int) -> PartitionId:
+    """Raises UnknownPartition where the topic has none with this number."""
+    if not 0 <= partition < topic.partitions:
+        raise UnknownPartition(f"topic {topic.name!r} has no partition {partition}")
+    return PartitionId(topic.id, partition)
 
 
 class Topics:

@@ -5,20 +5,21 @@ several brokers can assign them no earlier.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.arrivals import Arrived
+from posthouse.storage.bounds import Slice, TimestampedOffset
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
-from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.spaces import Space
 
 
-class Storage(Protocol):
+class Storage(PartitionView, Protocol):
     async def open(self) -> None:
         """Recover what is stored. Must be called once, before anything else."""
 
@@ -40,9 +41,6 @@ class Storage(Protocol):
 
     async def forget_lost_commits(self) -> None:
         """The broker has acted on the loss, durably: the next start need not do it again."""
-
-    @property
-    def topics(self) -> Mapping[TopicId, Topic]: ...
 
     @property
     def unwritten_bytes(self) -> int:
@@ -77,19 +75,23 @@ class Storage(Protocol):
         after a failure that only a restart can mend.
         """
 
+    def subscribe(self, arrived: Arrived) -> None:
+        """Tell `arrived` of every batch that becomes readable from now on, in the order of commits.
+
+        It is told after the futures of the commits are resolved, so that acknowledgements go out first.
+        """
+
     async def barrier(self) -> None:
         """Return when everything that was committed before this call can be read.
 
         Raises Unavailable when storage cannot keep what waits to be written.
         """
 
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        """What was put into a space before this storage was opened. Given out once: it may be large."""
+    def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
+        """What was put into a space before this storage was opened, of one owner or of all of them.
 
-    def bounds(self, partition: PartitionId) -> Bounds: ...
-
-    def size(self, partition: PartitionId) -> int:
-        """Bytes stored for the partition."""
+        `owner_of` says whose a key is. Every value is given out once: there may be very many.
+        """
 
     async def read(
         self,
@@ -109,12 +111,6 @@ class Storage(Protocol):
         the end there is always something. Raises DataDamaged where the records may come back: the file cannot
         be read, or another is in its place.
         """
-
-    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        """The transactions with a record from `start` to before `end` that were given up."""
-
-    def producers(self, partition: PartitionId) -> dict[int, Producer]:
-        """What the partition remembers of its producers, by their ids."""
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
         """The first record whose timestamp is at or after `timestamp`."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import BatchHeader, parse_header
 from posthouse.records.references import NEVER, Reference, build_references
+from posthouse.storage.owners import owner_of
 from posthouse.storage.spaces import Space
 
 
@@ -84,11 +85,15 @@ class Trim:
 
 @dataclass(slots=True)
 class Put:
-    """Set a value of the broker's state, or remove it with None."""
+    """Set a value of the broker's state, or remove it with None. The key names its owner: see `owners`."""
 
     space: Space
     key: bytes
     value: bytes | None
+
+    @property
+    def owner(self) -> bytes:
+        return owner_of(self.space, self.key)
 
 
 Operation = Append | Refer | Trim | Put

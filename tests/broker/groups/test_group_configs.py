@@ -86,7 +86,7 @@ async def test_stored_settings_are_brought_within_new_limits(caplog: pytest.LogC
     quick = default_config(Settings(group_session_ms=2000))
     await stored(quick, storage, consumer_session_timeout_ms="2500", share_isolation_level="read_committed")
     state = {b"g": b'{"consumer.session.timeout.ms": "2500", "share.isolation.level": "read_committed"}'}
-    storage.take_state = lambda space: dict(state)  # type: ignore[method-assign]
+    storage.take_state = lambda space, owner=None: dict(state)  # type: ignore[method-assign]
     configs = GroupConfigs(storage, DEFAULTS)
     configs.load()
     assert configs.get(GROUP).consumer_session_timeout_ms == 45_000

@@ -11,9 +11,8 @@ from posthouse.model.errors import StorageClosed, StorageFenced, StorageFull
 from posthouse.model.ids import PartitionId
 from posthouse.storage.bounds import Slice
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.operations import Append, Operation, Put, Refer
+from posthouse.storage.operations import Append, Operation, Refer
 from posthouse.storage.outcomes import Outcome
-from posthouse.storage.spaces import Space
 
 
 class LazyStorage(MemoryStorage):
@@ -34,7 +33,6 @@ class LazyStorage(MemoryStorage):
         """Called before anybody hears what became of commits."""
         self.reads = 0
         self.commits = 0
-        self.state: dict[Space, dict[bytes, bytes]] = {}
         self._waiting: list[tuple[Sequence[Operation], asyncio.Future[list[Outcome]]]] = []
         self._flushing: asyncio.Task[None] | None = None
 
@@ -66,8 +64,6 @@ class LazyStorage(MemoryStorage):
                 continue
             committed = super().commit(operations)
             error = committed.exception()
-            if error is None:
-                self._keep(operations)
             if done.done():
                 continue
             if error is None:
@@ -81,15 +77,6 @@ class LazyStorage(MemoryStorage):
     def is_idle(self) -> bool:
         return self._flushing is None
 
-    def _keep(self, operations: Sequence[Operation]) -> None:
-        for operation in operations:
-            if isinstance(operation, Put):
-                space = self.state.setdefault(operation.space, {})
-                if operation.value is None:
-                    space.pop(operation.key, None)
-                else:
-                    space[operation.key] = operation.value
-
     async def read(self, partition: PartitionId, offset: int, max_bytes: int, **options: Any) -> Slice:
         self.reads += 1
         found = await super().read(partition, offset, max_bytes, **options)
@@ -98,21 +85,16 @@ class LazyStorage(MemoryStorage):
             await self.read_gate.wait()
         return found
 
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        return dict(self.state.get(space, {}))
-
     def left_behind(self, unconfirmed: int = 0) -> "LazyStorage":
         """What the next process finds; of what nobody was told to be durable, the first few commits."""
         after = LazyStorage(self._clock, self.turns)
         after._topics = dict(self._topics)
         after._logs = deepcopy(self._logs)
         after._cluster_id = self._cluster_id
-        after.state = deepcopy(self.state)
+        after._state = deepcopy(self._state)
         if not self.is_full:
             for operations, _ in self._waiting[:unconfirmed]:
-                copied = _copied_all(operations)
-                MemoryStorage.commit(after, copied)
-                after._keep(copied)
+                MemoryStorage.commit(after, _copied_all(operations))
         return after
 
 

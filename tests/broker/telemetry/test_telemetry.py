@@ -183,7 +183,7 @@ async def test_subscriptions_are_stored() -> None:
     await rig.storage.open()
     await rig.subscribe("one", metrics="org.a")
     state = {b"one": b'{"metrics": "org.a"}'}
-    rig.storage.take_state = lambda space: state  # type: ignore[method-assign]
+    rig.storage.take_state = lambda space, owner=None: state  # type: ignore[method-assign]
     again = MetricsSubscriptions(rig.storage)
     again.load()
     assert [each.metrics for each in again] == [frozenset({"org.a"})]

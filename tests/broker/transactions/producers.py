@@ -22,9 +22,8 @@ from posthouse.records.record import iter_records
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.operations import Operation, Put
+from posthouse.storage.operations import Operation
 from posthouse.storage.outcomes import Outcome
-from posthouse.storage.spaces import Space
 
 TIMEOUT_MS = 60_000
 
@@ -44,7 +43,6 @@ class Ledger(MemoryStorage):
         self.mute = False
         self.withheld = asyncio.Event()
         """Set when a commit came that is not answered."""
-        self._state: dict[Space, dict[bytes, bytes]] = {}
         self._unsaid: list[tuple[asyncio.Future[list[Outcome]], list[Outcome]]] = []
 
     def commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
@@ -59,13 +57,6 @@ class Ledger(MemoryStorage):
         if done.exception() is not None:
             return done
         self.commits.append(list(operations))
-        for operation in operations:
-            if isinstance(operation, Put):
-                space = self._state.setdefault(operation.space, {})
-                if operation.value is None:
-                    space.pop(operation.key, None)
-                else:
-                    space[operation.key] = operation.value
         if not self.mute:
             return done
         self._unsaid.append((never, done.result()))
@@ -80,9 +71,6 @@ class Ledger(MemoryStorage):
 
     async def close(self) -> None:
         """The next broker uses it."""
-
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        return dict(self._state.get(space, {}))
 
 
 class Bench:

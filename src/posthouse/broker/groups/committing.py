@@ -1,7 +1,7 @@
 """Committing, reading and letting go of a group's offsets: who may, and how it becomes durable."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from posthouse.broker.groups.consumer import ConsumerGroup
@@ -42,16 +42,18 @@ class NewOffset:
     metadata: str = ""
 
 
-def no_share_group(group: GroupId) -> bool:
-    return False
-
-
-def never_unstable(group: GroupId, partition: PartitionId) -> bool:
-    return False
-
-
 class GroupOffsets:
-    def __init__(self, storage: Storage, registry: Registry, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        registry: Registry,
+        settings: Settings,
+        clock: Clock,
+        *,
+        unstable: Callable[[GroupId, PartitionId], bool],
+        share_groups: Container[GroupId],
+    ) -> None:
+        """`unstable` says whether an open transaction is about to change the offset."""
         self._storage = storage
         self._registry = registry
         self._clock = clock
@@ -59,10 +61,8 @@ class GroupOffsets:
         self._retention_ms = settings.offsets_retention_minutes * 60_000
         self._offsets = Offsets()
         self._last_commit: asyncio.Future[list[Outcome]] | None = None
-        self.unstable: Callable[[GroupId, PartitionId], bool] = never_unstable
-        """Says whether an open transaction is about to change the offset."""
-        self.is_share_group: Callable[[GroupId], bool] = no_share_group
-        """Says whether a group is one that has no offsets but shares."""
+        self.unstable = unstable
+        self._share_groups = share_groups
 
     def load(self) -> None:
         leftovers = self._offsets.load(self._storage.take_state(Space.OFFSETS), self._storage.topics.keys())
@@ -122,6 +122,10 @@ class GroupOffsets:
     def check_kind(self, group_id: GroupId) -> None:
         if self.is_share_group(group_id):
             raise UnknownGroup(f"the group {group_id!r} is a share group")
+
+    def is_share_group(self, group_id: GroupId) -> bool:
+        """Whether the group has no offsets but shares."""
+        return group_id in self._share_groups
 
     def puts(self, group: GroupId, offsets: Sequence[NewOffset]) -> list[Put]:
         """The operations that store these offsets, for whoever commits them with something else.

@@ -5,7 +5,7 @@ The groups themselves are plain objects; this gives them time and turns their re
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TypeVar
 
 from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
@@ -79,12 +79,18 @@ class Groups:
         clock: Clock,
         metadata: MemberMetadata,
         configs: GroupConfigs,
+        *,
+        unstable: Callable[[GroupId, PartitionId], bool],
+        share_groups: Container[GroupId],
     ) -> None:
+        """`unstable` says whether an open transaction is about to change a committed offset."""
         self._storage = storage
         self._settings = settings
         self._clock = clock
         self._registry = Registry(storage, clock, self._settled)
-        self.offsets = GroupOffsets(storage, self._registry, settings, clock)
+        self.offsets = GroupOffsets(
+            storage, self._registry, settings, clock, unstable=unstable, share_groups=share_groups
+        )
         self._topics = topics
         self._metadata = metadata
         self._rules = ClassicRules(

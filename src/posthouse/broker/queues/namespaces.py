@@ -51,8 +51,10 @@ class Namespaces:
         clock: Clock,
         names: Iterable[str],
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
+        is_read: Callable[[PartitionId], bool],
         read_attributes: ReadAttributes = no_attributes,
     ) -> None:
+        """`is_read` says whether a group reads the partition as a Kafka topic."""
         self.storage = storage
         self.clock = clock
         self.settling = Settling(storage)
@@ -79,7 +81,7 @@ class Namespaces:
         self._predeclared: Sequence[ExchangeDefinition] = ()
         self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
         self.retention = QueueRetention(
-            storage, topics, clock, self.settling, self.sources, self._queues, self._delete_forsaken
+            storage, topics, clock, self.settling, self.sources, self._queues, self._delete_forsaken, is_read
         )
 
     def connect(self, publishing: Publishing) -> None:

@@ -36,13 +36,15 @@ class Publishing:
         append_all: AppendAll,
         create_topics: CreateTopics,
         schedule: Schedule,
+        is_behind: Callable[[], bool],
     ) -> None:
+        """`is_behind` says whether much waits for the disk, so that publishers should be held back."""
         self._topics = topics
         self._clock = clock
         self._append_all = append_all
         self._create_topics = create_topics
         self._schedule = schedule
-        self.is_behind: Callable[[], bool] = lambda: False
+        self.is_behind = is_behind
         """Back-pressure: whether so much waits for the disk that publishers should pause."""
         self._current: Wave | None = None
         self._line: deque[Wave] = deque()

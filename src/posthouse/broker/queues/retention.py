@@ -78,7 +78,9 @@ class QueueRetention:
         sources: Mapping[str, tuple[Namespace, object]],
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
+        is_read: Callable[[PartitionId], bool],
     ) -> None:
+        """`is_read` says whether a group reads the partition as a Kafka topic."""
         self._storage = storage
         self._topics = topics
         self._clock = clock
@@ -86,8 +88,7 @@ class QueueRetention:
         self._sources = sources
         self._queues = queues
         self._delete_forsaken = delete_forsaken
-        self.is_read: Callable[[PartitionId], bool] = lambda partition: False
-        """Says whether a group reads the partition as a Kafka topic."""
+        self._is_read = is_read
         self.held_back: Mapping[PartitionId, int] = {}
         """Up to which offset retention would have removed records when it last ran, but for `needed`."""
         self.limits = StragglerLimits()
@@ -262,7 +263,7 @@ class QueueRetention:
                 if partition not in ends:
                     continue  # younger than this look at it
                 start = min(ends[partition], self._lowest.get(partition, ends[partition]))
-                if self.is_read(partition):
+                if self._is_read(partition):
                     start = min(start, await self._expired_before(topic, partition))
                 if start > self._storage.bounds(partition).start:
                     trims.append(Trim(partition, start))
@@ -282,7 +283,7 @@ class QueueRetention:
         return (
             topic.name not in self._sources
             and topic.overrides.keys() == QUEUE_TOPIC.keys()
-            and not any(each in self._lowest or self.is_read(each) for each in topic.partition_ids())
+            and not any(each in self._lowest or self._is_read(each) for each in topic.partition_ids())
         )
 
     # Stragglers

@@ -54,7 +54,7 @@ class SubscribedPartitions:
         if leftovers:
             self._storage.commit(leftovers)
 
-    def __contains__(self, group: GroupId) -> bool:
+    def __contains__(self, group: object) -> bool:
         return group in self._groups
 
     def groups(self) -> list[GroupId]:

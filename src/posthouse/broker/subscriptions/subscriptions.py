@@ -54,7 +54,7 @@ class Subscriptions:
             opening.cancel()
         await self._partitions.close()
 
-    def __contains__(self, group: GroupId) -> bool:
+    def __contains__(self, group: object) -> bool:
         return group in self._partitions
 
     def __iter__(self) -> Iterator[GroupId]:

@@ -29,7 +29,7 @@ from posthouse.broker.transactions.transaction import (
     Work,
 )
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
-from posthouse.broker.transactions.transitions import Transitions
+from posthouse.broker.transactions.transitions import Refer, Transitions
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     ConcurrentTransaction,
@@ -59,19 +59,20 @@ class Transactions:
         self,
         storage: Storage,
         clock: Clock,
+        ids: TransactionalIds,
         *,
         max_timeout_ms: int,
         apply_offsets: Callable[[Sequence[Put]], None],
-        arrived: Callable[[PartitionId, int], None],
+        refer: Refer,
     ) -> None:
-        """`apply_offsets` lets readers see committed offsets, `arrived` hears of markers in the log."""
+        """`apply_offsets` lets readers see committed offsets."""
         self._storage = storage
         self._clock = clock
         self._max_timeout_ms = max_timeout_ms
         self.producer_ids = ProducerIds(storage)
-        self.ids = TransactionalIds()
+        self.ids = ids
         self.transitions = Transitions(
-            storage, clock, self.ids, self.producer_ids, apply_offsets=apply_offsets, arrived=arrived
+            storage, clock, ids, self.producer_ids, apply_offsets=apply_offsets, refer=refer
         )
         self.commit_sets = CommitSets(self.ids, self.transitions)
 
@@ -246,8 +247,7 @@ class Transactions:
                 return
         known = self._storage.producers(partition).get(producer.producer_id)
         if known is not None and known.open_since != NOT_OPEN:
-            marker = await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
-            self.transitions.arrived(partition, marker.header.length)
+            await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
 
     async def abort_expired(self) -> None:
         """Give up what has been open for too long. Its producer cannot write any more before it has aborted

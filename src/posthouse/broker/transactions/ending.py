@@ -10,6 +10,7 @@ from posthouse.records.control import build_marker
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append, Operation, Put, Refer
 from posthouse.storage.outcomes import OperationRefused
+from posthouse.storage.partition_view import PartitionView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,8 @@ class Ending:
 
 async def commit_ends(
     storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = (), references: Sequence[Refer] = ()
-) -> list[Append]:
-    """All of them with `others` and `references` in one durable step. Returns the markers written."""
+) -> None:
+    """All of them with `others` and `references` in one durable step."""
     markers: list[Append] = []
     puts = list(others)
     for ending in endings:
@@ -32,23 +33,21 @@ async def commit_ends(
         puts += _puts(ending)
         puts.append(ending.after.put())
     operations: list[Operation] = [*markers, *references, *puts]
-    outcomes = await storage.commit(operations)
-    return [marker for marker, outcome in zip(markers, outcomes, strict=False) if outcome.refusal is None]
+    await storage.commit(operations)
 
 
 async def abort_hanging(
     storage: Storage, partition: PartitionId, producer: ProducerIdentity, now_ms: int
-) -> Append:
+) -> None:
     """Write the marker that ends what is open in one partition and that no transaction knows of."""
     marker = end_marker(partition, producer, now_ms, commit=False)
     try:
         await storage.commit([marker])
     except OperationRefused as refusal:
         raise refusal.reason from None
-    return marker
 
 
-def _markers(storage: Storage, ending: Ending) -> list[Append]:
+def _markers(view: PartitionView, ending: Ending) -> list[Append]:
     """They carry the new epoch if there is one, and so fence the old in every partition."""
     transaction, after = ending.transaction, ending.after
     if transaction.work is None:
@@ -60,7 +59,7 @@ def _markers(storage: Storage, ending: Ending) -> list[Append]:
         # A partition that knows a later epoch refuses its marker: it has no record of this transaction.
         end_marker(partition, writer, after.changed_ms, commit=ending.commit, required=False)
         for partition in transaction.work.partitions
-        if partition.topic in storage.topics
+        if partition.topic in view.topics
     ]
 
 

@@ -27,6 +27,7 @@ from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.ids import PartitionId
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append
+from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.producers import NOT_OPEN
 
 log = logging.getLogger(__name__)
@@ -75,12 +76,12 @@ async def restore(storage: Storage, ids: TransactionalIds, now_ms: int) -> None:
         ids.keep(owner)
 
 
-def _seen(storage: Storage) -> dict[int, list[_Seen]]:
+def _seen(view: PartitionView) -> dict[int, list[_Seen]]:
     """By the ids of the producers."""
     found: dict[int, list[_Seen]] = {}
-    for topic in storage.topics.values():
+    for topic in view.topics.values():
         for partition in topic.partition_ids():
-            for producer_id, each in storage.producers(partition).items():
+            for producer_id, each in view.producers(partition).items():
                 seen = _Seen(
                     partition=partition,
                     name=f"{topic.name}-{partition.index}",

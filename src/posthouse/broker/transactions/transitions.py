@@ -29,11 +29,7 @@ class Referred(Protocol):
 
 
 Refer = Callable[[Sequence[tuple[PartitionId, int]]], Awaitable[Referred | None]]
-"""Asked for partitions and the ids of the producers whose records there are committed."""
-
-
-async def _nothing_refers(written: Sequence[tuple[PartitionId, int]]) -> Referred | None:
-    return None
+"""What queues refer to among records that are about to be committed, by partitions and producer ids."""
 
 
 def _committed(endings: Sequence[Ending]) -> list[tuple[PartitionId, int]]:
@@ -56,17 +52,15 @@ class Transitions:
         producer_ids: ProducerIds,
         *,
         apply_offsets: Callable[[Sequence[Put]], None],
-        arrived: Callable[[PartitionId, int], None],
+        refer: Refer,
     ) -> None:
-        """`apply_offsets` lets readers see committed offsets, `arrived` hears of markers in the log."""
+        """`apply_offsets` lets readers see committed offsets."""
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._producer_ids = producer_ids
         self._apply_offsets = apply_offsets
-        self.arrived = arrived
-        self.refer: Refer = _nothing_refers
-        """What queues refer to among the records that are about to be committed."""
+        self._refer = refer
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def conclude(self, endings: Sequence[Ending], others: Sequence[Put] = ()) -> None:
@@ -80,9 +74,9 @@ class Transitions:
             if after.producer != ending.transaction.producer:
                 after.has_aborted = False
                 after.control = RequestOrder()
-        referred = await self.refer(_committed(endings))
+        referred = await self._refer(_committed(endings))
         references = [] if referred is None else referred.operations()
-        markers = await commit_ends(self._storage, endings, others, references)
+        await commit_ends(self._storage, endings, others, references)
         if referred is not None:
             referred.durable()
         for ending in endings:
@@ -92,8 +86,6 @@ class Transitions:
                 if ending.commit:
                     self._apply_offsets(list(work.offsets.values()))
                 self._ids.remove_pending(work.offsets)
-        for marker in markers:
-            self.arrived(marker.partition, marker.header.length)
 
     async def successor(self, producer: ProducerIdentity) -> ProducerIdentity:
         if producer.epoch < MAX_EPOCH:

@@ -19,6 +19,7 @@ from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced,
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
+from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.files.catalog.catalog import Catalog
 from posthouse.storage.files.catalog.rows import SegmentRow
@@ -45,6 +46,7 @@ from posthouse.storage.outcomes import Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.spaces import Space
+from posthouse.storage.stored_state import StoredState
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +117,7 @@ class FileStorage:
             self._checkpoints,
             leave=self._leave,
         )
-        self._recovered_state: dict[int, dict[bytes, bytes]] = {}
+        self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
         self._watching: asyncio.TimerHandle | None = None
@@ -141,7 +143,7 @@ class FileStorage:
         self._loop = asyncio.get_running_loop()
         recovered = await self._background.do(self._recover)
         self._logs.update(recovered.logs)
-        self._recovered_state = recovered.state
+        self._stored_state = StoredState(recovered.state)
         self._has_lost_commits = recovered.has_lost_commits
         self._checkpoints.changed = recovered.changed
         self._checkpoints.state = recovered.state_changes
@@ -272,11 +274,14 @@ class FileStorage:
             raise self._state
         return self._commits.add(operations)
 
+    def subscribe(self, arrived: Arrived) -> None:
+        self._commits.subscribe(arrived)
+
     async def barrier(self) -> None:
         await self.commit([])  # it needs no frame of its own, and is done in its turn
 
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        return self._recovered_state.pop(space, {})
+    def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
+        return self._stored_state.take(space, owner)
 
     def bounds(self, partition: PartitionId) -> Bounds:
         return self._logs[partition].bounds

@@ -24,6 +24,7 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import LEADER_EPOCH, Readable, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.record import Record, iter_records
+from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
@@ -37,6 +38,7 @@ from posthouse.storage.retention import (
     nothing_needed,
 )
 from posthouse.storage.spaces import Space
+from posthouse.storage.stored_state import StoredState
 
 
 class _Log:
@@ -111,11 +113,16 @@ class MemoryStorage:
         self._clock = clock
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, _Log] = {}
+        self._state: dict[int, dict[bytes, bytes]] = {}
+        self._stored_state = StoredState()
+        self._subscribers: list[Arrived] = []
         self._closed = False
         self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
 
     async def open(self) -> None:
-        pass
+        """May be opened again after it was closed, and then has what was put before."""
+        self._closed = False
+        self._stored_state = StoredState({space: dict(values) for space, values in self._state.items()})
 
     async def close(self) -> None:
         self._closed = True
@@ -143,6 +150,8 @@ class MemoryStorage:
         self._check_open()
         for topic in topics:
             await self.update_topic(topic)
+        for put in state:
+            self._put(put)
 
     def adopt_topics(self, topics: Sequence[Topic]) -> None:
         self._topics |= {topic.id: topic for topic in topics}
@@ -174,26 +183,33 @@ class MemoryStorage:
                     return done
                 refused[id(operation)] = Outcome(-1, self._log(operation.partition).start, refusal)
         now = self._clock.now_ms()
-        outcomes = []
-        for operation in operations:
-            if id(operation) in refused:
-                outcomes.append(refused[id(operation)])
-            elif isinstance(operation, Append):
-                log = self._log(operation.partition)
-                outcomes.append(Outcome(log.append(operation, now), log.start))
-            elif isinstance(operation, Refer):
-                log = self._log(operation.partition)
-                append = operation.as_append()
-                offset = log.end if append is None else log.append(append, now)
-                outcomes.append(Outcome(offset, log.start))
-            elif isinstance(operation, Trim):
-                log = self._log(operation.partition)
-                log.trim(operation.offset)
-                outcomes.append(Outcome(log.start, log.start))
-            else:
-                outcomes.append(PUT_DONE)
-        done.set_result(outcomes)
+        written: list[Append] = []
+        done.set_result([refused.get(id(each)) or self._outcome(each, now, written) for each in operations])
+        for arrived in self._subscribers:
+            for append in written:
+                arrived(append.partition, append.header.length)
         return done
+
+    def _outcome(self, operation: Operation, now_ms: int, written: list[Append]) -> Outcome:
+        """Do the operation; a batch that is added to its log is added to `written`."""
+        if isinstance(operation, Put):
+            self._put(operation)
+            return PUT_DONE
+        log = self._log(operation.partition)
+        if isinstance(operation, Trim):
+            log.trim(operation.offset)
+            return Outcome(log.start, log.start)
+        append = operation.as_append() if isinstance(operation, Refer) else operation
+        if append is None:
+            return Outcome(log.end, log.start)
+        end = log.end
+        base_offset = log.append(append, now_ms)
+        if log.end > end:
+            written.append(append)
+        return Outcome(base_offset, log.start)
+
+    def subscribe(self, arrived: Arrived) -> None:
+        self._subscribers.append(arrived)
 
     async def barrier(self) -> None:
         await self.commit([])  # a storage derived from this one may take its time with commits
@@ -210,8 +226,15 @@ class MemoryStorage:
                 return error.with_traceback(None)
         return None
 
-    def take_state(self, space: Space) -> dict[bytes, bytes]:
-        return {}
+    def _put(self, put: Put) -> None:
+        values = self._state.setdefault(put.space, {})
+        if put.value is None:
+            values.pop(put.key, None)
+        else:
+            values[put.key] = put.value
+
+    def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
+        return self._stored_state.take(space, owner)
 
     def bounds(self, partition: PartitionId) -> Bounds:
         log = self._log(partition)

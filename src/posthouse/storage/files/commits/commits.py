@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OutOfOrderSequence, PosthouseError, ProducerFenced, StorageFenced
 from posthouse.records.batch import LEADER_EPOCH, stamp
+from posthouse.storage.arrivals import Arrived
 from posthouse.storage.files.commits.background_worker import BackgroundWorker
 from posthouse.storage.files.commits.checkpoints import Checkpoints
 from posthouse.storage.files.commits.flusher import Commit, Flusher, Step, Trimming, Written
@@ -39,12 +40,16 @@ class Commits:
         self._background = background
         self._on_fenced = on_fenced
         self._gathered: list[Commit] = []
+        self._subscribers: list[Arrived] = []
         self._generation = 0
         self.unwritten_bytes = 0
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._flusher.start(self._on_written)
+
+    def subscribe(self, arrived: Arrived) -> None:
+        self._subscribers.append(arrived)
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         refused: dict[int, Outcome] = {}
@@ -138,6 +143,11 @@ class Commits:
                 commit.done.set_result(outcomes)
         self.unwritten_bytes -= size
         self._checkpoints.written(written.frame, written.journalled, size)
+        for arrived in self._subscribers:
+            for commit in written.commits:
+                for step in commit.steps:
+                    if isinstance(step, Placement):
+                        arrived(step.log.id, step.header.length)
 
     def _completed(self, step: Step) -> Outcome:
         if isinstance(step, Put):

@@ -1,0 +1,76 @@
+"""Whose state it is: the group, queue, transactional id or namespace that a stored key names.
+
+Where the owner stands in a key is part of the stored format of its space. So what one owner has put can be
+loaded alone, in data of every version, and no name is stored twice. A storage that keeps state in a table of
+its own has the owner as a column.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from posthouse.storage.spaces import Space
+
+_OwnerOf: TypeAlias = Callable[[bytes], bytes]
+
+CLUSTER = b""
+"""Owns what is neither a group's nor a queue's: users, permissions, settings of the broker, the schedule."""
+
+_ID_SIZE = 16
+_PARTITION_SIZE = 20
+"""Topic id and number of the partition."""
+
+
+def owner_of(space: int, key: bytes) -> bytes:
+    return _OWNERS[Space(space)](key)
+
+
+def _of_cluster(key: bytes) -> bytes:
+    return CLUSTER
+
+
+def _whole(key: bytes) -> bytes:
+    return key
+
+
+def _first(size: int) -> _OwnerOf:
+    return lambda key: key[:size]
+
+
+def _behind(size: int) -> _OwnerOf:
+    return lambda key: key[size:]
+
+
+def _sized(digits: int) -> _OwnerOf:
+    """The key begins with the size of the owner's name, then the name."""
+
+    def owner(key: bytes) -> bytes:
+        size = int.from_bytes(key[:digits], "big")
+        return key[digits : digits + size]
+
+    return owner
+
+
+_OWNERS: dict[Space, _OwnerOf] = {
+    Space.OFFSETS: _behind(_PARTITION_SIZE),
+    Space.TRANSACTIONS: _whole,
+    Space.TRANSACTION_OFFSETS: _sized(2),
+    Space.PRODUCER_IDS: _of_cluster,
+    Space.GROUPS: _whole,
+    Space.PRODUCERS: _first(_PARTITION_SIZE),
+    Space.FENCES: _whole,
+    Space.EXCHANGES: _sized(4),
+    Space.BINDINGS: _sized(4),
+    Space.QUEUES: _sized(4),
+    Space.QUEUE_PROGRESS: _first(_ID_SIZE),
+    Space.SCHEDULE: _of_cluster,
+    Space.SHARE_GROUPS: _behind(_ID_SIZE),
+    Space.SHARE_PROGRESS: _first(_ID_SIZE),
+    Space.GROUP_CONFIGS: _whole,
+    Space.USERS: _of_cluster,
+    Space.ACLS: _of_cluster,
+    Space.QUOTAS: _of_cluster,
+    Space.STREAMS_GROUPS: _whole,
+    Space.CLIENT_METRICS: _of_cluster,
+    Space.BROKER_CONFIGS: _of_cluster,
+    Space.SECRETS: _of_cluster,
+}
