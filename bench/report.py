@@ -16,9 +16,10 @@ PACKAGES = ("posthouse", "uvloop", "confluent-kafka")
 
 INTRODUCTION = """# Benchmarks
 
-`{command}` made this page, with the versions below. It shows the throughput of produce and fetch, and the CPU
-time that they take. Our machines are small and shared, so single figures vary by a factor of two from run to
-run. Trust the **ratios**, which compare measurements of the same run, and the CPU per GiB.
+`{command}` made this page, with the versions below. It shows the throughput, latency and CPU time of Kafka
+clients, consumer groups, transactions and starts. Our machines are small and shared, so single figures vary
+by a factor of two from run to run. Trust the **ratios**, which compare measurements of the same run, and the
+CPU per GiB.
 
 Other pages: [queues](benchmarks-queues.md), [Spark](benchmarks-spark.md), and [many connections, topics and
 records, and overload](benchmarks-scale.md) (`make bench-scale`).
