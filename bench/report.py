@@ -16,27 +16,28 @@ PACKAGES = ("posthouse", "uvloop", "confluent-kafka")
 
 INTRODUCTION = """# Benchmarks
 
-`{command}` made this page, with the versions below. The machines we have are small and shared, so single
-figures jump by a factor of two from run to run: trust the **ratios**, which compare things measured in the
-same run, and the CPU per GiB.
+`{command}` made this page, with the versions below. It shows the throughput, latency and CPU time of Kafka
+clients, consumer groups, transactions and starts. Our machines are small and shared, so single figures vary
+by a factor of two from run to run. Trust the **ratios**, which compare measurements of the same run, and the
+CPU per GiB.
 
-Elsewhere: [queues](benchmarks-queues.md), [Spark](benchmarks-spark.md), and [very many connections, topics
-and records, and overload](benchmarks-scale.md) (`make bench-scale`).
+Other pages: [queues](benchmarks-queues.md), [Spark](benchmarks-spark.md), and [many connections, topics and
+records, and overload](benchmarks-scale.md) (`make bench-scale`).
 
 ![Throughput](benchmarks.svg)
 
 - *copier*: a plain asyncio server that writes frames from a socket to a file, syncs, and answers
-  (`bench/copier.py`). It is the floor: what Python on this machine can reach while keeping the promise that
-  an acknowledged byte is on the disk.
+  (`bench/copier.py`). It is the baseline: the most that Python on this machine can reach if an acknowledged
+  byte must be on disk.
 - *broker CPU*: user and system time of the broker's process, per GiB of record bytes.
-- Raw requests come from one socket with up to 4 MiB, or eight requests, unanswered (`bench/wire.py`); they
-  are built beforehand, so that the sender is not what is measured.
+- Raw requests come from one socket with up to 4 MiB, or eight requests, in flight (`bench/wire.py`). They are
+  built beforehand, so that the sender is not measured.
 
-Where it falls short: a produce request costs the broker's event loop some 60 µs of Python whatever its
-size. With the batches of a busy librdkafka (about 1 MB) that is little beside the copying; with 16 KiB
-batches it is most of the time, and the copier, which does not look at what it copies, is far ahead. The CPU
-per GiB with 100-byte records counts record bytes only and is dominated by requests, not bytes. With 10,000
-partitions each batch is a write to another file, and checkpoints have 10,000 rows.
+Weak points: a produce request costs the broker's event loop some 60 µs of Python, whatever its size. With the
+batches of a busy librdkafka (about 1 MB) that is little compared with the copying. With 16 KiB batches it is
+most of the time, and the copier, which does not parse what it copies, is far ahead. The CPU per GiB with
+100-byte records counts record bytes only and is dominated by requests. With 10,000 partitions each batch is a
+write to another file, and checkpoints have 10,000 rows.
 
 {machine}
 """

@@ -40,13 +40,27 @@ def test_every_topic_setting_without_effect_is_documented(name: str) -> None:
     assert f"`{INERT_SETTINGS[name].default}`" in line
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
-)
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        other = page.parent / target if target else page
+        assert anchor in anchors(other), f"{page.name} links to {target}#{anchor}"
 
 
 def test_the_glossary_names_modules_that_exist() -> None:

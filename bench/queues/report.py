@@ -20,33 +20,36 @@ _MAIN = (POSTHOUSE, RABBITMQ)
 INTRODUCTION = """# Benchmarks of the queues
 
 `{command}` made this page at commit {commit}{reservation}.
-Single figures jump on machines that are small and shared; trust the **ratios**, which compare peers that took
-turns in the same run.
+It compares queues with RabbitMQ and Redis. Single figures vary on machines that are small and shared.
+Trust the **ratios**, which compare peers that took turns in the same run.
 
-- **How.** Every measurement has a broker of its own, just started, on loopback, with an empty directory on
-  the same disk; no other broker runs meanwhile, except where there is a backlog. Peers take turns for
-  {rounds} rounds; each of these starts with another one. Shown is the middle round and, in brackets, the
-  lowest and the highest. A ratio is taken within each round and says how many times as good Posthouse is:
-  above 1 it is ahead, whether more or less is better.
-- **Load.** Raw sockets in Python, one process per connection, messages encoded beforehand, {chunk} sent with
-  one call, answers counted by their length (`bench/queues/loads.py`). *The generator alone* is the same load
-  against a server that only counts (`bench/queues/sink.py`): nothing above that could be measured. Brokers
-  and generator share the machine's cores.
+- **How.** Every measurement has its own fresh broker, on loopback, with an empty directory on the same
+  disk. No other broker runs meanwhile, except where there is a backlog. Peers take turns for {rounds}
+  rounds, and each round starts with another peer. The tables show the median round and, in brackets, the
+  lowest and the highest. A ratio is computed within each round and says how many times as good Posthouse
+  is: above 1 it is ahead, whether more or less is better.
+- **Load.** Raw sockets in Python, one process per connection, messages encoded beforehand, {chunk} sent
+  with one call, responses counted by their length (`bench/queues/loads.py`). *The generator alone* is the
+  same load against a server that only counts (`bench/queues/sink.py`), which is the most that can be
+  measured. Brokers and generator share the machine's cores.
 - **AMQP.** Durable classic queues, persistent messages of random bytes, publisher confirms with at most
-  {window:,} unconfirmed, a prefetch of {prefetch:,}, one ack for every {ack_every} messages. A queue counts
-  as emptied when the broker has answered a question asked after the last ack, and no message is left.
-- **RabbitMQ** is Debian's package with its own settings. **Redis** is Debian's package with an append-only
-  file, synced every second (*everysec*: a confirmed message may be lost) or before every answer (*always*);
-  its file is never rewritten. As many commands are under way as AMQP has messages. A *list* has no acks:
-  LPUSH, RPOP. A *stream* has them: XADD, XREADGROUP and XACK of {ack_every}, without trimming.
-- **Fan-out.** {fan_out_size} B. One consumer empties all queues; what is delivered is counted there.
-- **Latency.** {latency_size:,} B, from the moment a message was due: *delivered* when a consumer on another
-  connection has it, *confirmed* when its publisher knows that it is safe. A broker may deliver what is not on
-  the disk yet. The load comes in ticks of a millisecond: first at half of the throughput that this broker has
-  reached just before, with publisher and consumer working at once; then, for all, at half of the lowest.
-- **Backlog.** Publisher and consumer work at once and keep the queue at its length. Two brokers, one with an
-  empty queue and one with the backlog, take turns, each for {seconds:g} s a round; the peers follow one
-  another. Memory is the broker's resident set: the most that was seen.
+  {window:,} unconfirmed, a prefetch of {prefetch:,}, one ack for every {ack_every} messages. A queue
+  counts as drained when the broker has answered a method that was sent after the last ack, and no message
+  is left.
+- **RabbitMQ** is Debian's package with its own settings. **Redis** is Debian's package with an
+  append-only file, synced every second (*everysec*: a confirmed message may be lost) or before every
+  response (*always*); its file is never rewritten. As many commands are in flight as AMQP has messages. A
+  *list* has no acks: LPUSH, RPOP. A *stream* has them: XADD, XREADGROUP and XACK of {ack_every}, without
+  trimming.
+- **Fan-out.** {fan_out_size} B. One consumer drains all queues and counts the deliveries.
+- **Latency.** {latency_size:,} B, from the moment a message was due: *delivered* when a consumer on
+  another connection has it, *confirmed* when its publisher has the confirm. A broker may deliver a
+  message before it is on disk. The load is sent in ticks of a millisecond: first at half of the
+  throughput that this broker has just reached with publisher and consumer working at once; then, for all
+  peers, at half of the lowest.
+- **Backlog.** Publisher and consumer work at once and keep the queue at its length. Two brokers, one with
+  an empty queue and one with the backlog, take turns, each for {seconds:g} s a round; the peers follow
+  one another. Memory is the highest resident set of the broker.
 """
 
 

@@ -22,10 +22,10 @@ BATCH_BYTES = 16 * 1024
 WINDOW = 8
 LEAST_SHARE = 0.95
 NOTE = f"""Values of {VALUE_BYTES} bytes without keys, in batches of {BATCH_BYTES // 1024} KiB, one partition,
-`durability=fsync`. One socket produces, with {WINDOW} requests under way; *produced and read* is the same
-with a consumer at the end of the log, on a connection of its own, until it has the last record. Two brokers
-take turns, many in each round: one whose topic is new in every round, and one with all the records. A share
-is taken within each round."""
+`durability=fsync`. One socket produces, with {WINDOW} requests in flight; *produced and read* is the same
+with a consumer at the end of the log, on its own connection, until it has the last record. Two brokers take
+turns, many in each round: one whose topic is new in every round, and one with all the records. A ratio is
+computed within each round."""
 
 TOPIC = "history"
 _MAX_WAIT_MS = 500

@@ -16,9 +16,9 @@ from bench.scale.plan import Stage
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest
 from posthouse.protocols.kafka.codec.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 
-NOTE = """The connections have said who they are (ApiVersions; for AMQP a login and a channel) and are silent
-then. Those that are *waiting for records* are consumers at the end of a topic, each with a fetch that the
-broker holds back. *A newcomer* connects, asks for the metadata of a topic, and is answered."""
+NOTE = """The connections make one request (ApiVersions; for AMQP a login and a channel) and are then
+idle. Those *waiting for records* are consumers at the end of a topic, each with a long poll. *A newcomer*
+connects, requests the metadata of a topic, and gets the response."""
 
 MOST_MEMORY = 300.0
 TOPIC = "idle"

@@ -26,21 +26,21 @@ STALLED = 100
 FORGETFUL = 5
 WINDOWS = {"batches": 64, "messages": 2000}
 MOST_LATENCY = 100.0
-NOTE = f"""A well-behaved client asks 100 times a second; a request counts from the moment it was due. First
-it is alone. Then {PRODUCERS} producers write as fast as they get answers, with {WINDOWS["batches"]} batches
-of {BATCH_BYTES // 1024} KiB or {WINDOWS["messages"]:,} messages of 1 KiB under way each: that is the
-capacity. Then the overload: the producers offer {TOO_MUCH:g} times the capacity and wait for no answer;
-{STALLED} consumers each ask for {ASKED_FOR // 1_000_000} MB again and again (AMQP: without a limit of
-unacknowledged messages), take nothing of it, and connect anew when they are sent away; over AMQP {FORGETFUL}
-more take everything and acknowledge nothing. In the middle of that the broker is killed with kill -9 and
-started again, and everything that was acknowledged is read back.
+NOTE = f"""A well-behaved client makes 100 requests a second; the latency of a request counts from the
+moment it was due. First the client is alone. Then {PRODUCERS} producers write as fast as they get
+responses, each with {WINDOWS["batches"]} batches of {BATCH_BYTES // 1024} KiB or {WINDOWS["messages"]:,}
+messages of 1 KiB in flight: that is the capacity. Then the overload: the producers offer {TOO_MUCH:g}
+times the capacity and do not wait for responses. {STALLED} stalled consumers each request
+{ASKED_FOR // 1_000_000} MB again and again (AMQP: without a prefetch), read nothing, and reconnect when
+they are closed. Over AMQP, {FORGETFUL} more read everything and acknowledge nothing. In the middle of
+that the broker is killed with kill -9 and started again, and everything that was acknowledged is read
+back.
 
-The budget of memory is `inflight_bytes` ({BUDGET // MIB} MiB here): requests that are not answered and
-answers that are not taken, of all connections together; each has at most about `connection_buffer_bytes`
-(8 MiB) of it. Over AMQP a message that is delivered and not acknowledged takes up to {LEASE} bytes more until
-it is: that is bounded by `max_unacked` ({MAX_UNACKED:,} here) for each channel. {BESIDE // MIB} MiB are
-allowed beside all that for what nobody counts. *Bounded* latency is taken to mean a p99 below
-{MOST_LATENCY:g} ms."""
+The memory budget is `inflight_bytes` ({BUDGET // MIB} MiB here): unanswered requests and unsent responses
+of all connections together. Each connection has at most about `connection_buffer_bytes` (8 MiB) of it.
+Over AMQP an unacknowledged message takes up to {LEASE} bytes more, which `max_unacked` ({MAX_UNACKED:,}
+here) bounds for each channel. {BESIDE // MIB} MiB are allowed on top for memory that is not accounted.
+Latency is *bounded* if the p99 is below {MOST_LATENCY:g} ms."""
 
 _SETTINGS = {"inflight_bytes": BUDGET, "max_unacked": MAX_UNACKED}
 

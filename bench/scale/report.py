@@ -15,11 +15,10 @@ _PACKAGES = ("posthouse", "uvloop")
 INTRODUCTION = """# Benchmarks of scale
 
 `{command}` made this page at commit {commit}{reservation}.
-What very many connections, topics or records do to a broker, and more demand than it can meet. Every broker
-is `posthouse serve` in a process of its own, on loopback, with its data on the disk. Figures jump on machines
-that are small and shared, and the load generators share the broker's cores: trust what was compared within
-the run. Where something was measured more than once, the middle is shown and, in brackets, the lowest and the
-highest.
+It shows a broker with many connections, topics or records, and under overload. Every broker is `posthouse
+serve` in its own process, on loopback, with its data on disk. Figures vary on machines that are small and
+shared, and the load generators share the broker's cores: trust comparisons within the run. If something was
+measured more than once, the tables show the median and, in brackets, the lowest and the highest.
 """
 
 

@@ -25,11 +25,11 @@ WITH_RECORDS = 10
 """One in so many topics has a few records."""
 RETENTION_SECONDS = 5.0
 """Instead of a minute, so that it comes round while somebody looks."""
-NOTE = f"""One partition each, made by requests of {PER_REQUEST}; one topic in {WITH_RECORDS} has a few
-records. A start is timed from the command to the line that says that clients are served, with the files out
-of the page cache. A client asks for {ASKED_FOR} topics by name, 200 times a second; every
-{RETENTION_SECONDS:g} s of that (instead of every minute) the broker looks through all partitions for what is
-too old. Then the same, with another client that asks for all topics again and again."""
+NOTE = f"""Each topic has one partition; requests of {PER_REQUEST} create them. One topic in
+{WITH_RECORDS} has a few records. A start is timed from the command to the ready line, with the files out
+of the page cache. A client requests the metadata of {ASKED_FOR} topics by name, 200 times a second.
+Meanwhile the broker runs retention over all partitions every {RETENTION_SECONDS:g} s (by default every
+minute). Then the same, with another client that requests the metadata of all topics again and again."""
 
 _RECORD_BYTES, _BATCH_BYTES = 100, 1000
 _WINDOW = 200

@@ -21,34 +21,35 @@ _LABEL = 310
 INTRODUCTION = """# Benchmarks of the Spark side
 
 `{command}` made this page{trial}.
-Single figures jump on machines that are small and shared; trust the **ratios**, which compare contenders
-that took turns in the same run.
+It compares our Spark source and sink with Parquet and with Spark's Kafka connector. Single figures vary
+on machines that are small and shared. Trust the **ratios**, which compare contenders that took turns in
+the same run.
 
 ![Rows per second](benchmarks-spark.svg)
 
-- **How.** A broker in a process of its own, a topic with four partitions, Spark on `{master}` with a heap of
-  {heap}; broker, JVM and Python workers share the machine's cores. Every contender reads the whole topic into
-  Spark's `noop`, with all seven columns unless said otherwise; its rows are counted once beforehand, then one
-  round does not count, then all take turns for {rounds} rounds. Shown is the middle one and, in brackets, the
-  lowest and the highest. A ratio is taken within each round.
+- **How.** The broker runs in its own process, the topic has four partitions, and Spark runs on `{master}`
+  with a heap of {heap}. Broker, JVM and Python workers share the machine's cores. Every contender reads
+  the whole topic into Spark's `noop`, with all seven columns unless noted. Its rows are counted once
+  beforehand, one round is a warm-up, then all take turns for {rounds} rounds. The tables show the median
+  and, in brackets, the lowest and the highest. A ratio is computed within each round.
 - **Rows.** Keys of 8 bytes and values of hexadecimal digits, which zstd halves. Batches of 1 MB, not
-  compressed, unless said otherwise. MB/s are those of keys and values, where they
-  are read. Everything fits into memory.
-- **Reading.** (a) `format("posthouse")`; (a′) the same with `POSTHOUSE_PURE=1`. (b) A Python data source that
-  has the same rows ready as Arrow batches of the same size and only hands them over: the ceiling of the API.
-  (c) An archive of the topic, by the option `archive=DIR`, and (c′) by `read_archive`. (d) The same rows as
-  Parquet with zstd, in the same row groups. (e) `format("kafka")`, Spark's own connector, which reads from
-  the same broker in Java, as it comes; (e′) with fetches as large as ours and 10,000 records a poll.
-- **Writing.** Key and value of rows that come from Parquet: (f) our sink, (g) the connector's, (h) `noop`.
-- **Micro-batches.** Times are `triggerExecution` as Spark reports it, of triggers that follow each other
-  without a pause; the checkpoint is on the local disk. Here the brackets hold the shortest and the longest of
-  all triggers, and a ratio says how many times as long.
-- (a′), (e), (e′) and (g) run in a JVM of their own, which is idle while it is not their turn.
+  compressed, unless noted. MB/s count the keys and values that are read. Everything fits into memory.
+- **Reading.** (a) `format("posthouse")`; (a′) the same with `POSTHOUSE_PURE=1`. (b) A Python data source
+  that has the same rows ready as Arrow batches of the same size and only returns them: the upper limit of
+  the API. (c) An archive of the topic, by the option `archive=DIR`, and (c′) by `read_archive`. (d) The
+  same rows as Parquet with zstd, in the same row groups. (e) `format("kafka")`, Spark's own connector,
+  which reads from the same broker in Java, with default settings; (e′) with fetches as large as ours and
+  10,000 records a poll.
+- **Writing.** Key and value of rows from Parquet: (f) our sink, (g) the connector's, (h) `noop`.
+- **Micro-batches.** Times are `triggerExecution` as Spark reports it, of triggers without a pause in
+  between; the checkpoint is on the local disk. Here the brackets show the shortest and the longest of all
+  triggers, and a ratio says how many times as long.
+- (a′), (e), (e′) and (g) run in a JVM of their own, which is idle while others run.
 """
 
 OTHER_RELEASE = """\
-- (e), (e′) and (g) are the connector of Spark {connector} on Spark {spark}, not the one of this release. What
-  that would reach is not known from these figures, so the aim (a) ≥ 1.50 × e is open.
+- (e), (e′) and (g) are the connector of Spark {connector} on Spark {spark}, not the one of this release.
+  These figures do not show what that one would reach, so the aim (a) ≥ 1.50 × e is open.
 """
 
 

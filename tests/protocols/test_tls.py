@@ -147,7 +147,7 @@ async def test_what_cannot_be_used_changes_nothing(
     with caplog.at_level(logging.INFO):
         assert not served.certificates.reload_changed()
     [record] = alarms(caplog)
-    assert "stays as it is" in record.getMessage()
+    assert "the old one stays in use" in record.getMessage()
     assert await served.serial() == before
 
 

@@ -36,7 +36,7 @@ def test_the_last_message_is_lost_and_the_others_are_not(
         publish(channel, "mails", b"later")
         assert get_all(channel, "mails") == [b"later"]
     assert "queue mails: messages 3 to 3 are lost" in caplog.text
-    assert "Consumers are led past these offsets" in caplog.text
+    assert "Consumers skip these offsets" in caplog.text
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["messages", "references"])

@@ -170,7 +170,7 @@ async def test_what_kafka_accepts_by_default(broker: AsyncBroker, caplog: pytest
         assert (await described(wire, "ann"))["ann"] == (0, [(SHA_256, 4096)])
     async with Wire(broker.kafka) as wire:
         await log_in(wire, "ann", "pass")
-    assert "password of user 'ann' has 4096 iterations" in caplog.text
+    assert "user 'ann': the new SCRAM-SHA-256 password has 4096 iterations" in caplog.text
 
 
 @pytest.mark.parametrize("size", [1, 31, 33, 64, 1024])

@@ -76,9 +76,9 @@ async def _altered(context: Context, name: str, wanted: _Changes) -> AlterUserSc
         context.guard.note("set-credential", f"user:{name}", mechanism)
         if each.iterations < _WEAK_BELOW:
             log.warning(
-                "the new %s password of user %r has %d iterations, so it is easier to guess from a stolen "
-                "catalog than with the usual %d; set scram_min_iterations to refuse such passwords",
-                *(mechanism, name, each.iterations, DEFAULT_ITERATIONS),
+                "user %r: the new %s password has %d iterations, so it is easier to guess from a stolen "
+                "catalog than with the default of %d; set scram_min_iterations to refuse such passwords",
+                *(name, mechanism, each.iterations, DEFAULT_ITERATIONS),
             )
     return AlterUserScramCredentialsResult(user=name)
 
