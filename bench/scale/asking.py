@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from posthouse.client.addresses import Node
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -38,12 +38,12 @@ class NotDone(Exception):
 
 
 @contextmanager
-def connected(port: int) -> Iterator[Connection]:
-    with closing(Connection(Node("127.0.0.1", port), timeout=TIMEOUT)) as connection:
+def connected(port: int) -> Iterator[BrokerConnection]:
+    with closing(BrokerConnection(Node("127.0.0.1", port), timeout=TIMEOUT)) as connection:
         yield connection
 
 
-def make_topics(connection: Connection, names: Sequence[str]) -> list[bytes]:
+def make_topics(connection: BrokerConnection, names: Sequence[str]) -> list[bytes]:
     """With one partition each; their ids."""
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=-1) for name in names]
     request = CreateTopicsRequest(topics=wanted, timeout_ms=int(TIMEOUT * 1000))
@@ -54,7 +54,7 @@ def make_topics(connection: Connection, names: Sequence[str]) -> list[bytes]:
     return [topic.topic_id for topic in made]
 
 
-def delete_topic(connection: Connection, topic: bytes) -> None:
+def delete_topic(connection: BrokerConnection, topic: bytes) -> None:
     state = DeleteTopicState(name=None, topic_id=topic)
     request = DeleteTopicsRequest(topics=[state], timeout_ms=int(TIMEOUT * 1000))
     for each in connection.ask(request, DeleteTopicsResponse).responses:
@@ -62,7 +62,7 @@ def delete_topic(connection: Connection, topic: bytes) -> None:
             raise NotDone(f"a topic was not deleted: {each.error_message}")
 
 
-def metadata(connection: Connection, names: Sequence[str] | None) -> MetadataResponse:
+def metadata(connection: BrokerConnection, names: Sequence[str] | None) -> MetadataResponse:
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     return connection.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse)
 
@@ -77,7 +77,7 @@ def fetch_request(topic: bytes, offset: int, *, wait_ms: int, max_bytes: int = F
     )
 
 
-def fetch(connection: Connection, topic: bytes, offset: int, *, wait_ms: int) -> PartitionData:
+def fetch(connection: BrokerConnection, topic: bytes, offset: int, *, wait_ms: int) -> PartitionData:
     answer = connection.ask(fetch_request(topic, offset, wait_ms=wait_ms), FetchResponse, wait=wait_ms / 1000)
     [found] = answer.responses[0].partitions
     if found.error_code:

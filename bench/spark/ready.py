@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from bench.spark.workload import PARTITIONS, template_file
 from posthouse.records.batch import iter_headers
-from posthouse.spark.columns import DEFAULT_MAX_BYTES, DEFAULT_MAX_ROWS, Decoder
+from posthouse.spark.columns import DEFAULT_MAX_BYTES, DEFAULT_MAX_ROWS, BatchDecoder
 from posthouse.spark.schema import arrow_schema, source_schema
 
 Counter = dict[str, int]
@@ -62,7 +62,7 @@ class _Reader(DataSourceReader):
 @lru_cache(maxsize=4 * PARTITIONS)
 def ready_batches(template: str, partition: int, schema: pa.Schema) -> tuple[pa.RecordBatch, ...]:
     data = memoryview(template_file(Path(template), partition).read_bytes())
-    decoder = Decoder(schema, Path(template).name, partition)
+    decoder = BatchDecoder(schema, Path(template).name, partition)
     decoded: list[pa.RecordBatch] = []
     for position, header in iter_headers(data):
         decoded += decoder.add(data[position : position + header.length], header)

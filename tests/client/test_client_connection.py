@@ -10,7 +10,7 @@ import pytest
 
 from posthouse.client import Client
 from posthouse.client.addresses import Node, parse_bootstrap
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import BadArgument, BrokerSilent, BrokerUnreachable, IncompatibleBroker
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersion, ApiVersionsResponse
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
@@ -139,7 +139,7 @@ def test_no_answer_in_time() -> None:
 
 def test_answers_come_back_in_the_order_of_requests(client: Client, topic: str) -> None:
     client.create_topic(topic, partitions=3)
-    connection = Connection(client._cluster._seeds[0], timeout=5)
+    connection = BrokerConnection(client._cluster._seeds[0], timeout=5)
     with closing(connection):
         for _ in range(5):
             connection.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))

@@ -20,7 +20,7 @@ from posthouse.client.errors import (
     NotAllowed,
     NotTrusted,
 )
-from posthouse.client.security import Mechanism, password_in
+from posthouse.client.security import SaslMechanism, password_in
 from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority, Identity
 
@@ -44,10 +44,10 @@ def security(user: str, authority: Authority | None = None, **more: object) -> S
     return Security(**{"user": user, "password": USERS[user], "ca": ca, **more})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("mechanism", Mechanism)
+@pytest.mark.parametrize("mechanism", SaslMechanism)
 @pytest.mark.parametrize("encrypted", [True, False])
 def test_logging_in(
-    broker: ThreadBroker, authority: Authority, mechanism: Mechanism, encrypted: bool
+    broker: ThreadBroker, authority: Authority, mechanism: SaslMechanism, encrypted: bool
 ) -> None:
     where = broker.kafka_tls if encrypted else broker.kafka
     who = security("admin", authority if encrypted else None, mechanism=mechanism)
@@ -62,8 +62,8 @@ def test_logging_in(
         assert next(iter(reading))
 
 
-@pytest.mark.parametrize("mechanism", Mechanism)
-def test_a_wrong_password(broker: ThreadBroker, authority: Authority, mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("mechanism", SaslMechanism)
+def test_a_wrong_password(broker: ThreadBroker, authority: Authority, mechanism: SaslMechanism) -> None:
     for user in ("alice", "nobody"):
         who = Security(ca=authority.file, user=user, password="guessed", mechanism=mechanism)
         with pytest.raises(LoginRefused) as caught, Client(broker.kafka_tls, security=who) as client:
@@ -167,8 +167,8 @@ def test_somebody_who_does_not_even_begin_with_tls(authority: Authority) -> None
 def test_plain_passwords_stay_on_this_machine(
     broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    monkeypatch.setattr("posthouse.client.connection.Connection.peer", "192.0.2.7")
-    who = security("admin", mechanism=Mechanism.PLAIN, allow_cleartext_password=allowed)
+    monkeypatch.setattr("posthouse.client.connection.BrokerConnection.peer", "192.0.2.7")
+    who = security("admin", mechanism=SaslMechanism.PLAIN, allow_cleartext_password=allowed)
     with Client(broker.kafka, security=who) as client:
         if allowed:
             client.topics()
@@ -258,7 +258,7 @@ def test_the_environment_and_back(tmp_path: Path) -> None:
         ca=Path("/ca.pem"),
         certificate=Path("/mine.pem"),
         key=Path("/mine-key.pem"),
-        mechanism=Mechanism.SCRAM_SHA_512,
+        mechanism=SaslMechanism.SCRAM_SHA_512,
     )
     assert Security.from_environment(who.environment()) == who
     assert Security.from_environment({}) == Security()

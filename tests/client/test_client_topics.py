@@ -4,7 +4,7 @@ import pytest
 
 from posthouse.client import Client, ClientError
 from posthouse.client.errors import RequestRefused, TopicExists, TopicNotFound
-from posthouse.client.positions import Bounds
+from posthouse.client.positions import PartitionBounds
 
 
 def test_a_topic_lives_and_dies(client: Client, topic: str) -> None:
@@ -12,7 +12,7 @@ def test_a_topic_lives_and_dies(client: Client, topic: str) -> None:
     info = client.topic(topic)
     assert (info.name, info.partitions, len(info.id)) == (topic, 3, 16)
     assert info in client.topics()
-    assert client.bounds([info]) == {(topic, index): Bounds(0, 0) for index in range(3)}
+    assert client.bounds([info]) == {(topic, index): PartitionBounds(0, 0) for index in range(3)}
     client.delete_topic(topic)
     with pytest.raises(TopicNotFound):
         client.topic(topic)

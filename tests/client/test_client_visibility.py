@@ -7,7 +7,7 @@ from confluent_kafka import Producer as TransactionalProducer
 
 from posthouse.client import Client, Start
 from posthouse.client.reading import Fetched
-from posthouse.client.visibility import Aborted, visible_batches
+from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, stamp
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import build_marker
@@ -55,9 +55,9 @@ def emptied(marker: bytearray) -> bytearray:
     return batch
 
 
-def ranges(text: str) -> list[Aborted]:
+def ranges(text: str) -> list[AbortedProducer]:
     """'a0 b5': a's transaction from offset 0 on, b's from 5."""
-    return [Aborted(ord(word[0]), int(word[1:])) for word in text.split()]
+    return [AbortedProducer(ord(word[0]), int(word[1:])) for word in text.split()]
 
 
 CASES = {

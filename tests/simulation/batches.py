@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posthouse.client.visibility import Aborted, visible_batches
+from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.protocols.kafka.codec.generated.fetch import PartitionData
 from posthouse.records.batch import iter_headers
 from posthouse.records.builder import BatchBuilder
@@ -49,7 +49,7 @@ def decoded(data: PartitionData, position: int, committed_only: bool) -> Fetched
     batches = list(iter_headers(view))
     following = max(position, batches[-1][1].next_offset) if batches else position
     if committed_only and data.aborted_transactions:
-        aborted = [Aborted(each.producer_id, each.first_offset) for each in data.aborted_transactions]
+        aborted = [AbortedProducer(each.producer_id, each.first_offset) for each in data.aborted_transactions]
         batches = list(visible_batches(view, aborted))
     records: list[tuple[int, int]] = []
     for at, header in batches:

@@ -2,16 +2,17 @@
 
 import pytest
 
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.errors import WrongOption
-from posthouse.spark.offsets import Place, from_json, to_json
-from posthouse.spark.options import EARLIEST, LATEST, Position, Topics, parse_source
+from posthouse.spark.offsets import from_json, to_json
+from posthouse.spark.options import EARLIEST, LATEST, Position, TopicSelection, parse_source
 
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
 
 
 def test_the_defaults() -> None:
     batch = parse_source(BASE, streaming=False)
-    assert batch.topics == Topics(names=("a",))
+    assert batch.topics == TopicSelection(names=("a",))
     assert batch.starting is None and batch.ending is None
     assert batch.fail_on_data_loss and batch.is_committed
     assert not batch.include_headers
@@ -33,10 +34,10 @@ def test_positions() -> None:
     assert starting(startingOffsets="earliest") == Position(offset=EARLIEST)
     assert starting(startingOffsets="latest") == Position(offset=LATEST)
     assert starting(startingOffsets='{"a": {"0": 5, "1": -2}}') == Position(
-        offsets=((Place("a", 0), 5), (Place("a", 1), EARLIEST))
+        offsets=((TopicPartition("a", 0), 5), (TopicPartition("a", 1), EARLIEST))
     )
     assert starting(startingOffsets="latest", startingOffsetsByTimestamp='{"a": {"0": 7}}') == Position(
-        timestamps=((Place("a", 0), 7),)
+        timestamps=((TopicPartition("a", 0), 7),)
     )
     assert starting(startingTimestamp="9", startingOffsetsByTimestamp='{"a": {"0": 7}}') == Position(
         timestamp=9
@@ -47,7 +48,7 @@ def test_which_topics() -> None:
     pattern = parse_source({"kafka.bootstrap.servers": "h:1", "subscribePattern": "or.*s"}, streaming=True)
     assert pattern.topics.wants("orders") and not pattern.topics.wants("orders2")
     assigned = parse_source({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [2, 0]}'}, streaming=True)
-    assert assigned.topics.places == (Place("a", 0), Place("a", 2))
+    assert assigned.topics.places == (TopicPartition("a", 0), TopicPartition("a", 2))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_times() -> None:
 
 
 def test_offsets_are_always_written_the_same_way() -> None:
-    one = {Place("b", 1): 1, Place("a", 10): 2, Place("a", 2): 3}
+    one = {TopicPartition("b", 1): 1, TopicPartition("a", 10): 2, TopicPartition("a", 2): 3}
     other = dict(reversed(one.items()))
     assert str(to_json(one)) == str(to_json(other))
     assert from_json(to_json(one)) == one

@@ -5,10 +5,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.spark.offsets import Place
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.planning import OffsetRange, limited, ranges_between, split
 
-PLACES = st.builds(Place, st.sampled_from(["a", "b"]), st.integers(0, 3))
+PLACES = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 3))
 RANGES = st.dictionaries(PLACES, st.tuples(st.integers(0, 1000), st.integers(1, 5000))).map(
     lambda found: [OffsetRange(place, first, first + size) for place, (first, size) in found.items()]
 )
@@ -27,8 +27,8 @@ def test_pieces_make_up_the_whole(ranges: list[OffsetRange], at_least: int, larg
 
 
 def test_as_many_pieces_as_asked_for() -> None:
-    one = OffsetRange(Place("a", 0), 0, 900)
-    other = OffsetRange(Place("a", 1), 0, 100)
+    one = OffsetRange(TopicPartition("a", 0), 0, 900)
+    other = OffsetRange(TopicPartition("a", 1), 0, 100)
     assert [piece.size for piece in split([one, other], at_least=10)] == [100] * 10
     assert split([one, other], at_least=2) == [one, other]
     assert split([], at_least=5) == []
@@ -46,5 +46,5 @@ def test_a_limit_is_shared_and_everybody_moves(ranges: list[OffsetRange], most: 
 
 
 def test_what_did_not_move_has_no_range() -> None:
-    here, there = Place("a", 0), Place("a", 1)
+    here, there = TopicPartition("a", 0), TopicPartition("a", 1)
     assert ranges_between({here: 5, there: 7}, {here: 5, there: 9}) == [OffsetRange(there, 7, 9)]

@@ -21,12 +21,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from posthouse.client.together import Member
+from posthouse.client.together import CommitMember
 from posthouse.records.compression import Codec
 from posthouse.spark.errors import SparkError, StaleEpoch, WrongOption, WrongSchema
 from posthouse.spark.sink import BatchSink, StreamSink
 from posthouse.spark.sink_options import SinkOptions
-from posthouse.spark.sink_task import Writer, Written, check_epoch
+from posthouse.spark.sink_task import TaskCommit, TaskWriter, check_epoch
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 BYTES, TEXT, INT, LONG = BinaryType(), StringType(), IntegerType(), LongType()
@@ -177,10 +177,10 @@ def test_only_tasks_write() -> None:
 
 
 def test_messages_travel() -> None:
-    member = Member(transactional_id="q/0.0", producer_id=1, epoch=2)
-    message = Written(name="q", member=member, rows=3)
+    member = CommitMember(transactional_id="q/0.0", producer_id=1, epoch=2)
+    message = TaskCommit(name="q", member=member, rows=3)
     assert pickle.loads(pickle.dumps(message)) == message
-    assert Writer(name="q", sequence=1, partition=4, attempt=2).transactional_id == "q/4.2"
+    assert TaskWriter(name="q", sequence=1, partition=4, attempt=2).transactional_id == "q/4.2"
 
 
 def test_epochs_only_go_forward() -> None:

@@ -16,7 +16,7 @@ from posthouse.client.together import abort_together, commit_together
 from posthouse.settings import Address
 from posthouse.spark.errors import StaleEpoch
 from posthouse.spark.sink_options import SinkOptions
-from posthouse.spark.sink_task import Writer, Written, write_in_transaction, write_plainly
+from posthouse.spark.sink_task import TaskCommit, TaskWriter, write_in_transaction, write_plainly
 from posthouse.testing import ThreadBroker, running_broker
 
 NAME = "query"
@@ -36,11 +36,11 @@ class Job:
 
     def write(
         self, batches: Iterator[pa.RecordBatch], epoch: int = 0, *, task: int = 0, attempt: int = 0
-    ) -> Written:
-        writer = Writer(name=NAME, sequence=epoch, partition=task, attempt=attempt)
+    ) -> TaskCommit:
+        writer = TaskWriter(name=NAME, sequence=epoch, partition=task, attempt=attempt)
         return write_in_transaction(self.options, writer, batches)
 
-    def commit(self, epoch: int, *written: Written) -> bool:
+    def commit(self, epoch: int, *written: TaskCommit) -> bool:
         members = [each.member for each in written if each.member is not None]
         return commit_together(self.cluster, NAME, epoch, members).is_new
 
@@ -66,16 +66,16 @@ def open_transactions(broker: ThreadBroker) -> list[str]:
 
 def test_tasks_without_rows_need_no_transaction(job: Job, broker: ThreadBroker) -> None:
     empty = [job.write(iter([])), job.write(iter([rows()]), task=1)]
-    assert empty == [Written(name=NAME)] * 2
+    assert empty == [TaskCommit(name=NAME)] * 2
     assert not broker.broker.app.broker.transactions.ids.all()
     assert job.commit(0, *empty)
-    assert job.write(iter([rows(b"a")])) == Written(name=NAME, was_committed=True), (
+    assert job.write(iter([rows(b"a")])) == TaskCommit(name=NAME, was_committed=True), (
         "not even that is repeated"
     )
 
 
 def test_two_attempts_at_once(job: Job, broker: ThreadBroker) -> None:
-    accepted: list[Written] = []
+    accepted: list[TaskCommit] = []
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield rows(b"a")
@@ -145,7 +145,7 @@ def test_an_aborted_job(job: Job, broker: ThreadBroker) -> None:
 
 
 def test_at_least_once_is_visible_at_once(job: Job, broker: ThreadBroker) -> None:
-    assert write_plainly(job.options, 0, iter([rows(b"a"), rows(b"b"), rows()])) == Written(rows=2)
+    assert write_plainly(job.options, 0, iter([rows(b"a"), rows(b"b"), rows()])) == TaskCommit(rows=2)
     assert job.values() == [b"a", b"b"]
     assert {message.partition for message in job.client.messages("t")} == {0, 1}, "batches take turns"
     assert not broker.broker.app.broker.transactions.ids.all()

@@ -32,7 +32,7 @@ from posthouse.records.compression import Codec
 from posthouse.records.partitioner import partition_of
 from posthouse.records.record import Record, body_of, iter_records
 from posthouse.records.spans import iter_spans, with_records
-from posthouse.spark.columns import Decoder
+from posthouse.spark.columns import BatchDecoder
 from posthouse.spark.rows import place_rows, record_columns
 from posthouse.spark.schema import arrow_schema, source_schema
 
@@ -62,7 +62,9 @@ def built(
     return builder.build(base_offset)
 
 
-def add(decoder: Decoder, *batches: Readable, first: int = 0, end: int | None = None) -> list[pa.RecordBatch]:
+def add(
+    decoder: BatchDecoder, *batches: Readable, first: int = 0, end: int | None = None
+) -> list[pa.RecordBatch]:
     given = [each for batch in batches for each in decoder.add(batch, parse_header(batch), first, end)]
     return [*given, *decoder.finish()]
 
@@ -95,7 +97,7 @@ records = st.builds(Record, st.just(0), st.integers(-1, 2 * NOW), payloads, payl
 def test_record_batches_hold_what_the_log_holds(
     kernel: Kernel, batches: list[tuple[list[Record], Codec]], max_rows: int, max_bytes: int
 ) -> None:
-    decoder = Decoder(WHOLE, "some topic", 3, max_rows=max_rows, max_bytes=max_bytes, kernel=kernel)
+    decoder = BatchDecoder(WHOLE, "some topic", 3, max_rows=max_rows, max_bytes=max_bytes, kernel=kernel)
     offset, logged = 0, []
     for rows, codec in batches:
         logged.append(built(rows, offset, codec))
@@ -122,7 +124,7 @@ def test_the_schema_is_the_one_that_spark_compares_with() -> None:
         timestampType=IntegerType(),
         headers=ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
     )
-    (given,) = add(Decoder(schema, "t", 0), built([Record(0, NOW, b"k", b"v", (("h", b"1"),))]))
+    (given,) = add(BatchDecoder(schema, "t", 0), built([Record(0, NOW, b"k", b"v", (("h", b"1"),))]))
     assert given.schema == schema
     assert given.schema == WHOLE
 
@@ -133,7 +135,7 @@ def test_the_schema_is_the_one_that_spark_compares_with() -> None:
 def test_a_schema_may_leave_columns_out_and_reorder_them(names: list[str]) -> None:
     schema = pa.schema([WHOLE.field(name) for name in names])
     batch = built([Record(0, NOW, None, b"v"), Record(0, NOW + 1, b"k", None)], 40)
-    (given,) = add(Decoder(schema, "some topic", 3), batch)
+    (given,) = add(BatchDecoder(schema, "some topic", 3), batch)
     assert given.schema == schema
     rows = [expected_row(record) for record in iter_records(batch)]
     assert given.to_pylist() == [{name: row[name] for name in names} for row in rows]
@@ -144,7 +146,7 @@ def test_columns_that_are_left_out_are_not_decoded(kernel: Kernel) -> None:
     batch = built([Record(0, NOW, b"k" * 1000, b"v" * 1000, (("h", b"h" * 1000),))])
     size = {}
     for name in ("offset", "key", "value", "headers"):
-        decoder = Decoder(pa.schema([WHOLE.field(name)]), "t", 0, kernel=kernel)
+        decoder = BatchDecoder(pa.schema([WHOLE.field(name)]), "t", 0, kernel=kernel)
         assert list(decoder.add(batch, parse_header(batch))) == []
         size[name] = decoder._buffers.bytes
     assert size == {"offset": 0, "key": 1000, "value": 1000, "headers": 1001}
@@ -156,16 +158,16 @@ def test_columns_that_are_left_out_are_not_decoded(kernel: Kernel) -> None:
 )
 def test_a_column_that_records_do_not_have_is_refused(name: str, kind: DataType) -> None:
     with pytest.raises(ValueError, match="records have no column"):
-        Decoder(spark_schema(**{name: kind}), "t", 0)
+        BatchDecoder(spark_schema(**{name: kind}), "t", 0)
 
 
 def test_a_schema_without_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a column"):
-        Decoder(pa.schema([]), "t", 0)
+        BatchDecoder(pa.schema([]), "t", 0)
 
 
 def test_only_the_offsets_asked_for_are_given() -> None:
-    decoder = Decoder(OFFSET, "t", 0)
+    decoder = BatchDecoder(OFFSET, "t", 0)
     batches = [built([Record(0, NOW, None, b"v")] * 4, base) for base in (10, 14, 18)]
     given = add(decoder, *batches, first=12, end=19)
     assert [row["offset"] for each in given for row in each.to_pylist()] == list(range(12, 19))
@@ -184,7 +186,7 @@ def test_batches_of_both_kinds_of_time_and_many_producers_share_a_record_batch()
         [Record(0, NOW, None, b"v")] * 3, 2, producer_id=9, producer_epoch=4, base_sequence=2**31 - 2
     )
     stamp_log_append_time(stamped, NOW + 5)
-    (given,) = add(Decoder(schema, "t", 0), plain, stamped)
+    (given,) = add(BatchDecoder(schema, "t", 0), plain, stamped)
     columns = given.to_pydict()
     assert columns["timestampType"] == [0, 0, 1, 1, 1]
     assert columns["timestamp"][1:3] == [
@@ -201,29 +203,29 @@ def test_the_sequence_follows_the_offset_where_compaction_left_gaps() -> None:
     header = parse_header(batch)
     body = body_of(batch, header)
     kept = with_records(header, body, list(iter_spans(body, header))[1::2])
-    (given,) = add(Decoder(spark_schema(offset=LongType(), sequence=IntegerType()), "t", 0), kept)
+    (given,) = add(BatchDecoder(spark_schema(offset=LongType(), sequence=IntegerType()), "t", 0), kept)
     assert given.to_pydict() == {"offset": [71, 73], "sequence": [101, 103]}
 
 
 def test_a_batch_larger_than_a_record_batch_is_sliced() -> None:
-    decoder = Decoder(WHOLE, "some topic", 3, max_rows=10_000)
+    decoder = BatchDecoder(WHOLE, "some topic", 3, max_rows=10_000)
     batch = built([Record(0, NOW, None, b"v")] * 25_000)
     given = add(decoder, batch)
     assert [each.num_rows for each in given] == [8_334, 8_334, 8_332]
     assert given[2]["offset"][-1].as_py() == 24_999
-    large = Decoder(WHOLE, "some topic", 3, max_bytes=100_000)
+    large = BatchDecoder(WHOLE, "some topic", 3, max_bytes=100_000)
     given = add(large, built([Record(0, NOW, None, bytes(10_000))] * 50))
     assert [each.num_rows for each in given] == [10] * 5
 
 
 def test_small_batches_are_gathered() -> None:
-    decoder = Decoder(WHOLE, "some topic", 3, max_rows=100)
+    decoder = BatchDecoder(WHOLE, "some topic", 3, max_rows=100)
     given = add(decoder, *(built([Record(0, NOW, None, b"v")] * 3, base) for base in range(0, 300, 3)))
     assert [each.num_rows for each in given] == [99, 99, 99, 3]
 
 
 def test_damage_is_an_error_and_what_came_before_is_kept() -> None:
-    decoder = Decoder(OFFSET, "t", 0)
+    decoder = BatchDecoder(OFFSET, "t", 0)
     batch = built([Record(0, NOW, None, b"v")])
     damaged = built([Record(0, NOW, None, b"v")], 1)
     damaged[-1] = 9

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from posthouse.client import Client, Security
-from posthouse.client.security import Mechanism
+from posthouse.client.security import SaslMechanism
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.options import parse_source
 from posthouse.spark.sink_options import SinkOptions
@@ -21,7 +21,7 @@ BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ENCRYPTED = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
-SHA_512 = Mechanism.SCRAM_SHA_512
+SHA_512 = SaslMechanism.SCRAM_SHA_512
 
 
 def parsed(**more: str) -> Security:
@@ -62,7 +62,7 @@ def parsed(**more: str) -> Security:
                 "kafka.sasl.mechanism": "plain",
                 "kafka.sasl.jaas.config": f"kafkashaded.{PLAIN} required\n  username='u'\n  password=p;",
             },
-            Security(user="u", password="p", mechanism=Mechanism.PLAIN),
+            Security(user="u", password="p", mechanism=SaslMechanism.PLAIN),
         ),
     ],
 )

@@ -10,7 +10,7 @@ from posthouse.cli.options import Bootstrap, Json, open_client
 from posthouse.cli.output import counted, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from posthouse.client.permissions import Kind, Permission
+    from posthouse.client.permissions import Permission, ResourceKind
 
 app = typer.Typer(
     name="acl",
@@ -119,14 +119,14 @@ def list_acls(
     bootstrap: Bootstrap = None,
 ) -> None:
     """List the permissions."""
-    from posthouse.client.permissions import Kind, Wanted
+    from posthouse.client.permissions import PermissionFilter, ResourceKind
 
     if topic is not None and group is not None:
         raise typer.BadParameter("give one of them", ctx=context, param_hint="--topic and --group")
-    kind = Kind.TOPIC if topic is not None else Kind.GROUP if group is not None else None
+    kind = ResourceKind.TOPIC if topic is not None else ResourceKind.GROUP if group is not None else None
     with open_client(context, bootstrap) as client:
         found = client.permissions(
-            Wanted(
+            PermissionFilter(
                 user=None if user is None else _user(user), kind=kind, name=group if topic is None else topic
             )
         )
@@ -159,7 +159,7 @@ def remove(
     Removes permissions on exactly this name or prefix, or all permissions of a user.
     """
     from posthouse.client.errors import BadArgument, ClientError
-    from posthouse.client.permissions import Wanted, parse_kind, parse_operations
+    from posthouse.client.permissions import PermissionFilter, parse_kind, parse_operations
 
     wanted_kind = None if kind is None else parse_kind(kind)
     if prefix and name is None:
@@ -167,7 +167,7 @@ def remove(
     if wanted_kind is not None and name is not None:
         name = _name(wanted_kind, name)
     wanted = [
-        Wanted(
+        PermissionFilter(
             user=_user(user),
             operation=operation,
             kind=wanted_kind,
@@ -229,11 +229,11 @@ def _user(text: str) -> str:
     return text.removeprefix("User:")
 
 
-def _name(kind: Kind, name: str | None) -> str:
+def _name(kind: ResourceKind, name: str | None) -> str:
     from posthouse.client.errors import BadArgument
-    from posthouse.client.permissions import THE_CLUSTER, Kind
+    from posthouse.client.permissions import THE_CLUSTER, ResourceKind
 
-    if kind is Kind.CLUSTER:
+    if kind is ResourceKind.CLUSTER:
         if name not in (None, "*", THE_CLUSTER):
             raise BadArgument(f"there is one cluster, which needs no name; leave {name!r} out")
         return THE_CLUSTER
@@ -255,11 +255,11 @@ def _row(permission: Permission) -> tuple[str, ...]:
 
 
 def _sentence(permission: Permission) -> str:
-    from posthouse.client.permissions import ANY_HOST, ANY_NAME, Kind
+    from posthouse.client.permissions import ANY_HOST, ANY_NAME, ResourceKind
 
     who = "everybody" if permission.user == "*" else permission.user
     what = f"{permission.kind.word} {permission.name!r}"
-    if permission.kind is Kind.CLUSTER:
+    if permission.kind is ResourceKind.CLUSTER:
         what = "the cluster"
     elif permission.is_prefix:
         what = f"every {permission.kind.word} whose name begins with {permission.name!r}"

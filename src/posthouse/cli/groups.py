@@ -14,10 +14,10 @@ from posthouse.cli.options import Bootstrap, GroupName, GroupNames, Json, comple
 from posthouse.cli.output import complain, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from posthouse.client.assignments import TopicPartition
     from posthouse.client.group_offsets import GroupOffset, OffsetChange
     from posthouse.client.groups import GroupInfo, GroupMember
     from posthouse.client.positions import Start
+    from posthouse.client.topic_partitions import TopicPartition
 
 app = typer.Typer(
     name="group",

@@ -31,7 +31,7 @@ class Invocation:
 
     def security(self, *, ask: bool = True) -> Security:
         """Asks for a password where one is missing and there is somebody to ask."""
-        from posthouse.client.security import Mechanism, Security, password_in
+        from posthouse.client.security import SaslMechanism, Security, password_in
 
         password = self.password or ""
         if self.password_file is not None:
@@ -47,5 +47,5 @@ class Invocation:
             key=self.key,
             user=self.user,
             password=password,
-            mechanism=Mechanism.parse(self.mechanism or Mechanism.SCRAM_SHA_256),
+            mechanism=SaslMechanism.parse(self.mechanism or SaslMechanism.SCRAM_SHA_256),
         )

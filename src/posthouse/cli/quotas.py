@@ -12,7 +12,7 @@ from posthouse.cli.output import print_json, print_table, say
 from posthouse.cli.sizes import parse_percentage, parse_size, shown_size
 
 if TYPE_CHECKING:
-    from posthouse.client.quotas import Entity, Quota, Who
+    from posthouse.client.quotas import QuotaEntity, QuotaName, Who
 
 app = typer.Typer(
     name="quota",
@@ -67,14 +67,14 @@ def set_quota(
     bootstrap: Bootstrap = None,
 ) -> None:
     """Limit a user, a client id, or one client id of one user. Clients above it are throttled."""
-    from posthouse.client.quotas import Quota
+    from posthouse.client.quotas import QuotaName
 
     entity = _entity(context, user, client, default_user, default_client)
-    changes: dict[Quota, float | None] = {}
+    changes: dict[QuotaName, float | None] = {}
     for quota, text, parse, flag in (
-        (Quota.WRITE, write_rate, parse_size, "--write-rate"),
-        (Quota.READ, read_rate, parse_size, "--read-rate"),
-        (Quota.TIME, time, parse_percentage, "--time"),
+        (QuotaName.WRITE, write_rate, parse_size, "--write-rate"),
+        (QuotaName.READ, read_rate, parse_size, "--read-rate"),
+        (QuotaName.TIME, time, parse_percentage, "--time"),
     ):
         if text is not None:
             changes[quota] = _parsed(text, parse, flag)
@@ -112,10 +112,10 @@ def remove(
     bootstrap: Bootstrap = None,
 ) -> None:
     """Remove all limits of a quota, or only the named ones."""
-    from posthouse.client.quotas import Quota
+    from posthouse.client.quotas import QuotaName
 
     entity = _entity(context, user, client, default_user, default_client)
-    named = {Quota.WRITE: write_rate, Quota.READ: read_rate, Quota.TIME: time}
+    named = {QuotaName.WRITE: write_rate, QuotaName.READ: read_rate, QuotaName.TIME: time}
     removed = [quota for quota, is_named in named.items() if is_named] or list(named)
     _change(context, bootstrap, entity, dict.fromkeys(removed), json, "removed limits of")
 
@@ -123,8 +123,8 @@ def remove(
 def _change(
     context: typer.Context,
     bootstrap: str | None,
-    entity: Entity,
-    changes: dict[Quota, float | None],
+    entity: QuotaEntity,
+    changes: dict[QuotaName, float | None],
     json: bool,
     done: str,
 ) -> None:
@@ -139,8 +139,8 @@ def _change(
 
 def _entity(
     context: typer.Context, user: str | None, client: str | None, default_user: bool, default_client: bool
-) -> Entity:
-    from posthouse.client.quotas import DEFAULT, Entity
+) -> QuotaEntity:
+    from posthouse.client.quotas import DEFAULT, QuotaEntity
 
     for name, default, flags in (
         (user, default_user, "--user and --default-user"),
@@ -148,8 +148,8 @@ def _entity(
     ):
         if name is not None and default:
             raise typer.BadParameter("give one of them", ctx=context, param_hint=flags)
-    entity = Entity(user=DEFAULT if default_user else user, client=DEFAULT if default_client else client)
-    if entity == Entity():
+    entity = QuotaEntity(user=DEFAULT if default_user else user, client=DEFAULT if default_client else client)
+    if entity == QuotaEntity():
         raise typer.BadParameter(
             "whose quota is missing",
             ctx=context,
@@ -165,11 +165,11 @@ def _parsed(text: str, parse: Callable[[str], float], flag: str) -> float:
         raise typer.BadParameter(str(error), param_hint=flag) from None
 
 
-def _row(entity: Entity, rates: dict[Quota, float]) -> tuple[str, ...]:
-    from posthouse.client.quotas import Quota
+def _row(entity: QuotaEntity, rates: dict[QuotaName, float]) -> tuple[str, ...]:
+    from posthouse.client.quotas import QuotaName
 
-    time = rates.get(Quota.TIME)
-    sizes = [rates.get(quota) for quota in (Quota.WRITE, Quota.READ)]
+    time = rates.get(QuotaName.TIME)
+    sizes = [rates.get(quota) for quota in (QuotaName.WRITE, QuotaName.READ)]
     return (
         _who(entity.user),
         _who(entity.client),
@@ -184,15 +184,15 @@ def _who(who: Who) -> str:
     return "-" if who is None else "(each)" if who is DEFAULT else str(who)
 
 
-def _described(entity: Entity, rates: dict[Quota, float]) -> dict[str, Any]:
-    from posthouse.client.quotas import DEFAULT, Quota
+def _described(entity: QuotaEntity, rates: dict[QuotaName, float]) -> dict[str, Any]:
+    from posthouse.client.quotas import DEFAULT, QuotaName
 
     return {
         "user": None if entity.user is DEFAULT else entity.user,
         "client": None if entity.client is DEFAULT else entity.client,
         "default_user": entity.user is DEFAULT,
         "default_client": entity.client is DEFAULT,
-        "write_rate": rates.get(Quota.WRITE),
-        "read_rate": rates.get(Quota.READ),
-        "time": rates.get(Quota.TIME),
+        "write_rate": rates.get(QuotaName.WRITE),
+        "read_rate": rates.get(QuotaName.READ),
+        "time": rates.get(QuotaName.TIME),
     }

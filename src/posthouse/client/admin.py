@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import refused
 from posthouse.protocols.kafka.codec.generated.create_partitions import (
     CreatePartitionsRequest,
@@ -40,7 +40,7 @@ _SET = 0
 _DELETE = 1
 
 
-class Source(IntEnum):
+class SettingSource(IntEnum):
     """Who set a value; the numbers are the protocol's."""
 
     TOPIC = 1
@@ -58,11 +58,11 @@ class TopicSetting:
     @property
     def is_own(self) -> bool:
         """Set on the topic itself."""
-        return self.source == Source.TOPIC
+        return self.source == SettingSource.TOPIC
 
 
 def create_topic(
-    connection: Connection,
+    connection: BrokerConnection,
     name: str,
     partitions: int | None,
     settings: Mapping[str, str],
@@ -82,14 +82,14 @@ def create_topic(
     return result.num_partitions
 
 
-def delete_topic(connection: Connection, name: str, timeout: float) -> None:
+def delete_topic(connection: BrokerConnection, name: str, timeout: float) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=int(timeout * 1000))
     [result] = connection.ask(request, DeleteTopicsResponse).responses
     if result.error_code:
         raise refused(result.error_code, result.error_message, name)
 
 
-def add_partitions(connection: Connection, name: str, total: int, timeout: float) -> None:
+def add_partitions(connection: BrokerConnection, name: str, total: int, timeout: float) -> None:
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=total)], timeout_ms=int(timeout * 1000)
     )
@@ -98,7 +98,7 @@ def add_partitions(connection: Connection, name: str, total: int, timeout: float
         raise refused(result.error_code, result.error_message, name)
 
 
-def topic_settings(connection: Connection, name: str) -> list[TopicSetting]:
+def topic_settings(connection: BrokerConnection, name: str) -> list[TopicSetting]:
     resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=name)
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     [result] = connection.ask(request, DescribeConfigsResponse).results
@@ -116,7 +116,7 @@ def topic_settings(connection: Connection, name: str) -> list[TopicSetting]:
 
 
 def change_settings(
-    connection: Connection, name: str, settings: Mapping[str, str], unset: Sequence[str]
+    connection: BrokerConnection, name: str, settings: Mapping[str, str], unset: Sequence[str]
 ) -> None:
     changes = [AlterableConfig(name=key, config_operation=_SET, value=settings[key]) for key in settings]
     changes += [AlterableConfig(name=key, config_operation=_DELETE) for key in unset]

@@ -7,17 +7,12 @@ The broker passes them on unread, so they may be anything; newer versions only a
 
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
 
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.records.batch import Readable
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 def decode_assignment(data: Readable) -> list[TopicPartition]:

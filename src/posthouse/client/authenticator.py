@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from posthouse.client.addresses import Node
 from posthouse.client.errors import BadArgument, LoginRefused
 from posthouse.client.scram import Proof
-from posthouse.client.security import Mechanism, Security
+from posthouse.client.security import SaslMechanism, Security
 from posthouse.client.tls import encrypted, tls_context
 from posthouse.model.scram import Mechanism as ScramMechanism
 from posthouse.protocols.kafka.codec.generated.sasl_authenticate import (
@@ -70,7 +70,7 @@ class Authenticator:
                 f"nobody has to log in at {connection.node}, or your certificate says already who you are; "
                 "leave out the user"
             )
-        if security.mechanism is Mechanism.PLAIN:
+        if security.mechanism is SaslMechanism.PLAIN:
             _say(connection, b"\0".join((b"", security.user.encode(), security.password.encode())))
             return
         proof = Proof(ScramMechanism(security.mechanism), security.user, security.password)
@@ -79,7 +79,7 @@ class Authenticator:
 
     def _check_cleartext(self, connection: LoginConnection) -> None:
         security = self._security
-        if security.mechanism is not Mechanism.PLAIN or security.is_encrypted:
+        if security.mechanism is not SaslMechanism.PLAIN or security.is_encrypted:
             return
         if not security.allow_cleartext_password and not ipaddress.ip_address(connection.peer).is_loopback:
             raise BadArgument(

@@ -9,10 +9,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from posthouse.client.backoff import PASSING_CODES, RETRY_SECONDS, Backoff
 from posthouse.client.cluster import Cluster, TopicInfo
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import BrokerUnreachable, ProducerFenced, RequestRefused, refused
-from posthouse.client.patience import PASSING_CODES, PATIENCE, Patience
 from posthouse.protocols.kafka.codec.generated.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -33,25 +33,25 @@ class _Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Request:
+class _BatchRequest:
     leader: int
     unconfirmed: dict[_Place, Buffer]
 
 
 class BatchSender:
     def __init__(
-        self, cluster: Cluster, *, transactional_id: str | None = None, patience: float = PATIENCE
+        self, cluster: Cluster, *, transactional_id: str | None = None, patience: float = RETRY_SECONDS
     ) -> None:
         self._cluster = cluster
         self._transactional_id = transactional_id
-        self._patience = Patience(patience)
+        self._backoff = Backoff(patience)
         self._names: dict[bytes, str] = {}
         self._gathered: dict[int, dict[_Place, Buffer]] = {}
         """By leader, what the next request is made of."""
         self._gathered_bytes = 0
-        self._under_way: deque[_Request] = deque()
+        self._under_way: deque[_BatchRequest] = deque()
         # Of its own, because answers are awaited later: nobody else may read them from the same socket.
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BrokerConnection] = {}
 
     def send(self, info: TopicInfo, partition: int, batch: Buffer) -> None:
         """Take a batch; a failure shows in a later call, at the latest in `flush`."""
@@ -83,16 +83,16 @@ class BatchSender:
         for leader, batches in gathered.items():
             while len(self._under_way) >= REQUESTS_UNDER_WAY:
                 self._settle_oldest()
-            request = _Request(leader, batches)
+            request = _BatchRequest(leader, batches)
             if not self._under_way:
-                self._patience.renew()  # time that went by without anything to send does not count
+                self._backoff.renew()  # time that went by without anything to send does not count
             self._under_way.append(request)
             try:
                 self._transmit(request)
             except BrokerUnreachable as error:
                 self._begin_again(error)
 
-    def _transmit(self, request: _Request) -> None:
+    def _transmit(self, request: _BatchRequest) -> None:
         topics: dict[bytes, list[PartitionProduceData]] = {}
         for place, batch in request.unconfirmed.items():
             data = PartitionProduceData(index=place.partition, records=batch)
@@ -120,9 +120,9 @@ class BatchSender:
             self._begin_again(failure)
             return
         self._under_way.popleft()
-        self._patience.renew()
+        self._backoff.renew()
 
-    def _confirm(self, request: _Request, response: ProduceResponse) -> RequestRefused | None:
+    def _confirm(self, request: _BatchRequest, response: ProduceResponse) -> RequestRefused | None:
         """What may be different in a moment is returned, anything else is raised."""
         failure = None
         for topic in response.responses:
@@ -146,7 +146,7 @@ class BatchSender:
         """
         while True:
             self._disconnect()
-            self._patience.pause(error)
+            self._backoff.pause(error)
             try:
                 for request in self._under_way:
                     self._transmit(request)
@@ -155,7 +155,7 @@ class BatchSender:
             else:
                 return
 
-    def _connection(self, leader: int) -> Connection:
+    def _connection(self, leader: int) -> BrokerConnection:
         connection = self._connections.get(leader)
         if connection is None:
             connection = self._connections[leader] = self._cluster.open(leader)

@@ -10,10 +10,10 @@ from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
 from posthouse.client.group_offsets import GroupOffset, OffsetChange
 from posthouse.client.groups import GroupInfo
-from posthouse.client.permissions import Permission, Wanted
-from posthouse.client.positions import Bounds, Start, bounds_of, first_offsets, list_offsets
+from posthouse.client.permissions import Permission, PermissionFilter
+from posthouse.client.positions import PartitionBounds, Start, bounds_of, first_offsets, list_offsets
 from posthouse.client.producer import BATCH_BYTES, Producer
-from posthouse.client.quotas import Entity, Quota
+from posthouse.client.quotas import QuotaEntity, QuotaName
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
@@ -71,7 +71,7 @@ class Client:
     ) -> None:
         admin.change_settings(self._cluster.any(), name, settings or {}, unset)
 
-    def bounds(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], Bounds]:
+    def bounds(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], PartitionBounds]:
         """Start and end of every partition, by topic name and partition."""
         return bounds_of(self._cluster, topics)
 
@@ -143,20 +143,20 @@ class Client:
     def delete_user(self, name: str) -> None:
         users.delete_user(self._cluster.any(), name)
 
-    def permissions(self, wanted: Wanted | None = None) -> list[Permission]:
-        return permissions.list_permissions(self._cluster.any(), wanted or Wanted())
+    def permissions(self, wanted: PermissionFilter | None = None) -> list[Permission]:
+        return permissions.list_permissions(self._cluster.any(), wanted or PermissionFilter())
 
     def add_permissions(self, added: Sequence[Permission]) -> None:
         permissions.add_permissions(self._cluster.any(), added)
 
-    def remove_permissions(self, wanted: Sequence[Wanted]) -> list[Permission]:
+    def remove_permissions(self, wanted: Sequence[PermissionFilter]) -> list[Permission]:
         """Those that were removed."""
         return permissions.remove_permissions(self._cluster.any(), wanted)
 
-    def quotas(self) -> dict[Entity, dict[Quota, float]]:
+    def quotas(self) -> dict[QuotaEntity, dict[QuotaName, float]]:
         return quotas.list_quotas(self._cluster.any())
 
-    def change_quotas(self, entity: Entity, changes: Mapping[Quota, float | None]) -> None:
+    def change_quotas(self, entity: QuotaEntity, changes: Mapping[QuotaName, float | None]) -> None:
         """None removes one."""
         quotas.change_quotas(self._cluster.any(), entity, changes)
 

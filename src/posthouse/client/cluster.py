@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from posthouse.client.addresses import Node, parse_bootstrap
 from posthouse.client.authenticator import Authenticator
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import (
     BrokerUnreachable,
     PartitionNotFound,
@@ -65,14 +65,14 @@ class Cluster:
         self._authenticator = Authenticator(security)
         self.timeout = timeout
         self._nodes: dict[int, Node] = {}
-        self._connections: dict[Node, Connection] = {}
+        self._connections: dict[Node, BrokerConnection] = {}
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
-    def any(self) -> Connection:
+    def any(self) -> BrokerConnection:
         """A connection to whichever of the bootstrap addresses answers first, in their order."""
         for node in self._seeds:
             if node in self._connections:
@@ -86,16 +86,16 @@ class Cluster:
         assert failure is not None
         raise failure
 
-    def broker(self, node_id: int) -> Connection:
+    def broker(self, node_id: int) -> BrokerConnection:
         node = self._nodes.get(node_id)
         if node is None:
             return self.any()
         return self._connections.get(node) or self._connect(node)
 
-    def open(self, node_id: int) -> Connection:
+    def open(self, node_id: int) -> BrokerConnection:
         """A connection that nobody else uses; its owner closes it."""
         node = self._nodes.get(node_id) or self.any().node
-        return Connection(node, timeout=self.timeout, authenticator=self._authenticator)
+        return BrokerConnection(node, timeout=self.timeout, authenticator=self._authenticator)
 
     def topics(self) -> list[TopicInfo]:
         response = self._metadata(MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -116,8 +116,8 @@ class Cluster:
             # Somebody else is creating it right now, and no broker tells when that is done.
             time.sleep(_RETRY_SECONDS)
 
-    def _connect(self, node: Node) -> Connection:
-        connection = self._connections[node] = Connection(
+    def _connect(self, node: Node) -> BrokerConnection:
+        connection = self._connections[node] = BrokerConnection(
             node, timeout=self.timeout, authenticator=self._authenticator
         )
         return connection

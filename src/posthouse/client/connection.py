@@ -39,7 +39,7 @@ _BY_REQUEST = {f"{api.name}Request": api for api in APIS.values()}
 T = TypeVar("T", bound=Message)
 
 
-class Connection:
+class BrokerConnection:
     def __init__(
         self,
         node: Node,

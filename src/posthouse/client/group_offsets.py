@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from posthouse.client.assignments import TopicPartition
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import UNKNOWN_TOPIC_CODES, BadArgument, GroupActive, GroupNotFound, refused
 from posthouse.client.groups import GroupInfo, describe_group
 from posthouse.client.positions import LATEST, Start, first_offsets, list_offsets
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.protocols.kafka.codec.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from posthouse.client.assignments import TopicPartition, decode_assignment
-from posthouse.client.connection import Connection
+from posthouse.client.assignments import decode_assignment
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import GroupNotFound, RequestRefused, refused
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.protocols.kafka.codec.generated.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -64,7 +65,7 @@ class GroupInfo:
     members: Sequence[GroupMember]
 
 
-def list_groups(connection: Connection) -> list[GroupInfo]:
+def list_groups(connection: BrokerConnection) -> list[GroupInfo]:
     """All groups, by name."""
     response = connection.ask(ListGroupsRequest(), ListGroupsResponse)
     if response.error_code:
@@ -82,11 +83,11 @@ def list_groups(connection: Connection) -> list[GroupInfo]:
     return sorted(found, key=lambda info: info.name)
 
 
-def group_names(connection: Connection) -> list[str]:
+def group_names(connection: BrokerConnection) -> list[str]:
     return sorted(group.group_id for group in connection.ask(ListGroupsRequest(), ListGroupsResponse).groups)
 
 
-def describe_group(connection: Connection, name: str) -> GroupInfo:
+def describe_group(connection: BrokerConnection, name: str) -> GroupInfo:
     """Raises GroupNotFound."""
     [consumer] = _consumer_groups(connection, [name])
     if not _is_missing(consumer.error_code):
@@ -99,7 +100,7 @@ def describe_group(connection: Connection, name: str) -> GroupInfo:
     return _classic_info(classic)
 
 
-def delete_groups(connection: Connection, names: Iterable[str]) -> dict[str, RequestRefused | None]:
+def delete_groups(connection: BrokerConnection, names: Iterable[str]) -> dict[str, RequestRefused | None]:
     """By name, what was in the way; every group that can be deleted is, with its offsets."""
     request = DeleteGroupsRequest(groups_names=list(dict.fromkeys(names)))
     return {
@@ -108,20 +109,20 @@ def delete_groups(connection: Connection, names: Iterable[str]) -> dict[str, Req
     }
 
 
-def _consumer_groups(connection: Connection, names: list[str]) -> list[ConsumerGroup]:
+def _consumer_groups(connection: BrokerConnection, names: list[str]) -> list[ConsumerGroup]:
     if not names:
         return []
     request = ConsumerGroupDescribeRequest(group_ids=names)
     return connection.ask(request, ConsumerGroupDescribeResponse).groups
 
 
-def _classic_groups(connection: Connection, names: list[str]) -> list[ClassicGroup]:
+def _classic_groups(connection: BrokerConnection, names: list[str]) -> list[ClassicGroup]:
     if not names:
         return []
     return connection.ask(DescribeGroupsRequest(groups=names), DescribeGroupsResponse).groups
 
 
-def _streams_groups(connection: Connection, names: list[str]) -> list[StreamsGroup]:
+def _streams_groups(connection: BrokerConnection, names: list[str]) -> list[StreamsGroup]:
     if not names:
         return []
     return connection.ask(StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse).groups

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import BadArgument, refused
 from posthouse.protocols.kafka.codec.generated.create_acls import (
     AclCreation,
@@ -39,14 +39,14 @@ class _Spoken(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-class Kind(_Spoken):
+class ResourceKind(_Spoken):
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
 
 
-class Operation(_Spoken):
+class AclOperation(_Spoken):
     ALL = 2
     READ = 3
     WRITE = 4
@@ -65,8 +65,8 @@ class Permission:
     user: str
     """Or * for everybody who has logged in."""
     allow: bool = True
-    operation: Operation
-    kind: Kind
+    operation: AclOperation
+    kind: ResourceKind
     name: str
     """Or * for all of the kind."""
     is_prefix: bool = False
@@ -74,19 +74,19 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PermissionFilter:
     """Which permissions are meant: those that are like this in everything that is given."""
 
     user: str | None = None
-    operation: Operation | None = None
-    kind: Kind | None = None
+    operation: AclOperation | None = None
+    kind: ResourceKind | None = None
     name: str | None = None
     is_prefix: bool | None = None
     """None: those whose name or pattern fits the name."""
     host: str | None = None
 
 
-def add_permissions(connection: Connection, permissions: Sequence[Permission]) -> None:
+def add_permissions(connection: BrokerConnection, permissions: Sequence[Permission]) -> None:
     creations = [
         AclCreation(
             resource_type=each.kind,
@@ -105,7 +105,7 @@ def add_permissions(connection: Connection, permissions: Sequence[Permission]) -
             raise refused(result.error_code, result.error_message, each.name)
 
 
-def list_permissions(connection: Connection, wanted: Wanted) -> list[Permission]:
+def list_permissions(connection: BrokerConnection, wanted: PermissionFilter) -> list[Permission]:
     request = DescribeAclsRequest(
         resource_type_filter=wanted.kind or _ANY,
         resource_name_filter=wanted.name,
@@ -133,7 +133,7 @@ def list_permissions(connection: Connection, wanted: Wanted) -> list[Permission]
     )
 
 
-def remove_permissions(connection: Connection, wanted: Sequence[Wanted]) -> list[Permission]:
+def remove_permissions(connection: BrokerConnection, wanted: Sequence[PermissionFilter]) -> list[Permission]:
     """Those that were removed."""
     filters = [
         DeleteAclsFilter(
@@ -169,20 +169,20 @@ def remove_permissions(connection: Connection, wanted: Sequence[Wanted]) -> list
     return sorted(removed)
 
 
-def parse_kind(text: str) -> Kind:
-    for kind in Kind:
+def parse_kind(text: str) -> ResourceKind:
+    for kind in ResourceKind:
         if text.lower() == kind.word:
             return kind
-    raise BadArgument(f"{text!r} is nothing to permit something on; use {_words(Kind)}")
+    raise BadArgument(f"{text!r} is nothing to permit something on; use {_words(ResourceKind)}")
 
 
-def parse_operations(text: str) -> list[Operation]:
+def parse_operations(text: str) -> list[AclOperation]:
     """Names with commas between."""
-    by_word = {operation.word: operation for operation in Operation}
+    by_word = {operation.word: operation for operation in AclOperation}
     found = []
     for word in (part.strip().lower() for part in text.split(",")):
         if word not in by_word:
-            raise BadArgument(f"{word!r} is nothing that can be permitted; use {_words(Operation)}")
+            raise BadArgument(f"{word!r} is nothing that can be permitted; use {_words(AclOperation)}")
         found.append(by_word[word])
     return list(dict.fromkeys(found))
 
@@ -191,7 +191,7 @@ def _words(kind: type[_Spoken]) -> str:
     return ", ".join(each.word for each in kind)
 
 
-def _pattern(wanted: Wanted) -> int:
+def _pattern(wanted: PermissionFilter) -> int:
     if wanted.is_prefix is not None:
         return _PREFIXED if wanted.is_prefix else _LITERAL
     return _ANY if wanted.name is None else _MATCHING
@@ -203,8 +203,8 @@ def _permission(
     return Permission(
         user=principal.removeprefix(_USER),
         allow=permission == _ALLOW,
-        operation=Operation(operation),
-        kind=Kind(kind),
+        operation=AclOperation(operation),
+        kind=ResourceKind(kind),
         name=name,
         is_prefix=pattern == _PREFIXED,
         host=host,

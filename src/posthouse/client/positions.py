@@ -21,7 +21,7 @@ _CONSUMER = -1
 _OUT_OF_RANGE = 1
 
 
-class Bounds(NamedTuple):
+class PartitionBounds(NamedTuple):
     """The first offset that can be read, and the one that the next record will get."""
 
     start: int
@@ -83,11 +83,11 @@ def list_offsets(
     return found
 
 
-def bounds_of(cluster: Cluster, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], Bounds]:
+def bounds_of(cluster: Cluster, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], PartitionBounds]:
     wanted = [(info, range(info.partitions)) for info in topics]
     starts = list_offsets(cluster, wanted, EARLIEST)
     ends = list_offsets(cluster, wanted, LATEST)
-    return {place: Bounds(starts[place], ends[place]) for place in starts}
+    return {place: PartitionBounds(starts[place], ends[place]) for place in starts}
 
 
 def first_offsets(

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from posthouse.client.cluster import Cluster, TopicInfo
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import BadArgument, refused
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.produce import (
@@ -31,8 +31,8 @@ REQUESTS_UNDER_WAY = 4
 _ALL = -1
 
 
-class _Request(NamedTuple):
-    connection: Connection
+class _ProduceRequest(NamedTuple):
+    connection: BrokerConnection
     records: int
 
 
@@ -56,8 +56,8 @@ class Producer:
         self._open: dict[int, BatchBuilder] = {}
         self._open_bytes = 0
         # Of its own, because answers are awaited later: nobody else may read them from the same socket.
-        self._connections: dict[int, Connection] = {}
-        self._under_way: deque[_Request] = deque()
+        self._connections: dict[int, BrokerConnection] = {}
+        self._under_way: deque[_ProduceRequest] = deque()
         self._sticky = time.monotonic_ns() % info.partitions
         self.acknowledged = 0
         """How many records the broker has confirmed."""
@@ -138,9 +138,9 @@ class Producer:
                 )
             )
             records = sum(batches[index].count for index in partitions)
-            self._under_way.append(_Request(connection, records))
+            self._under_way.append(_ProduceRequest(connection, records))
 
-    def _connection(self, leader: int) -> Connection:
+    def _connection(self, leader: int) -> BrokerConnection:
         connection = self._connections.get(leader)
         if connection is None:
             connection = self._connections[leader] = self._cluster.open(leader)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import refused
 from posthouse.protocols.kafka.codec.generated.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -23,7 +23,7 @@ _USER = "user"
 _CLIENT = "client-id"
 
 
-class Quota(StrEnum):
+class QuotaName(StrEnum):
     """The names are the protocol's."""
 
     WRITE = "producer_byte_rate"
@@ -34,18 +34,18 @@ class Quota(StrEnum):
     """Of the time of one processor."""
 
 
-class Default(Enum):
+class DefaultEntity(Enum):
     """Everybody without a quota of their own."""
 
     DEFAULT = "default"
 
 
-DEFAULT: Final = Default.DEFAULT
-Who = str | Default | None
+DEFAULT: Final = DefaultEntity.DEFAULT
+Who = str | DefaultEntity | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entity:
+class QuotaEntity:
     user: Who = None
     client: Who = None
 
@@ -57,24 +57,26 @@ class Entity:
         )
 
 
-def list_quotas(connection: Connection) -> dict[Entity, dict[Quota, float]]:
+def list_quotas(connection: BrokerConnection) -> dict[QuotaEntity, dict[QuotaName, float]]:
     request = DescribeClientQuotasRequest(components=[], strict=False)
     response = connection.ask(request, DescribeClientQuotasResponse)
     if response.error_code:
         raise refused(response.error_code, response.error_message, "")
-    known = {str(quota) for quota in Quota}
+    known = {str(quota) for quota in QuotaName}
     found = {}
     for entry in response.entries or ():
         names: dict[str, Who] = {
             each.entity_type: DEFAULT if each.entity_name is None else each.entity_name
             for each in entry.entity
         }
-        entity = Entity(user=names.get(_USER), client=names.get(_CLIENT))
-        found[entity] = {Quota(each.key): each.value for each in entry.values if each.key in known}
+        entity = QuotaEntity(user=names.get(_USER), client=names.get(_CLIENT))
+        found[entity] = {QuotaName(each.key): each.value for each in entry.values if each.key in known}
     return found
 
 
-def change_quotas(connection: Connection, entity: Entity, changes: Mapping[Quota, float | None]) -> None:
+def change_quotas(
+    connection: BrokerConnection, entity: QuotaEntity, changes: Mapping[QuotaName, float | None]
+) -> None:
     """None removes one."""
     operations = [
         OpData(key=quota, value=0.0 if value is None else value, remove=value is None)

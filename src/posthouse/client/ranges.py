@@ -6,11 +6,11 @@ The next fetch is under way while the caller works on the last one.
 from collections.abc import Iterator
 
 from posthouse.client.cluster import Cluster, TopicInfo
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import RecordsDamaged, refused
 from posthouse.client.positions import READ_COMMITTED, READ_UNCOMMITTED
 from posthouse.client.reading import Fetched, damaged
-from posthouse.client.visibility import Aborted
+from posthouse.client.visibility import AbortedProducer
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -62,7 +62,7 @@ class RangeReading:
         finally:
             connection.close()
 
-    def _read(self, connection: Connection) -> Iterator[Fetched]:
+    def _read(self, connection: BrokerConnection) -> Iterator[Fetched]:
         fruitless = 0
         next_fetch = self.position
         self._ask(connection, next_fetch)
@@ -86,7 +86,7 @@ class RangeReading:
                 if fruitless == _FRUITLESS_FETCHES:
                     raise self._stuck()
 
-    def _ask(self, connection: Connection, offset: int) -> None:
+    def _ask(self, connection: BrokerConnection, offset: int) -> None:
         wanted = FetchPartition(
             partition=self._partition, fetch_offset=offset, partition_max_bytes=self._fetch_bytes
         )
@@ -100,14 +100,16 @@ class RangeReading:
             )
         )
 
-    def _answer(self, connection: Connection) -> PartitionData:
+    def _answer(self, connection: BrokerConnection) -> PartitionData:
         response = connection.receive(FetchResponse, wait=_WAIT)
         if response.error_code:
             raise refused(response.error_code, None, self.info.name)
         return response.responses[0].partitions[0]
 
     def _fetched(self, answer: PartitionData, first: int) -> Fetched:
-        aborted = [Aborted(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        aborted = [
+            AbortedProducer(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
+        ]
         return Fetched(
             partition=self._partition, data=answer.records or b"", first=first, end=self._end, aborted=aborted
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import ClientError, OffsetGone, RecordsDamaged, refused
 from posthouse.client.positions import EARLIEST, LATEST, READ_COMMITTED, list_offsets
-from posthouse.client.visibility import Aborted, visible_batches
+from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
@@ -52,7 +52,7 @@ class Fetched:
     data: Readable
     first: int
     end: int | None
-    aborted: Sequence[Aborted] = ()
+    aborted: Sequence[AbortedProducer] = ()
 
     def messages(self) -> Iterator[Message]:
         """The records from `first` to before `end`; a batch may begin earlier and go on longer."""
@@ -159,7 +159,9 @@ class Reading:
             following = max(following, header.next_offset)
         self.positions[index] = following
         end = None if self._ends is None else self._ends[index]
-        aborted = [Aborted(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        aborted = [
+            AbortedProducer(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
+        ]
         return Fetched(partition=index, data=answer.records, first=first, end=end, aborted=aborted)
 
     def _recover(self, index: int, answer: PartitionData) -> None:

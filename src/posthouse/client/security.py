@@ -17,7 +17,7 @@ from posthouse.client.errors import BadArgument
 _PRIVATE = 0o077
 
 
-class Mechanism(StrEnum):
+class SaslMechanism(StrEnum):
     """How a password is proved. With SCRAM it never leaves this process; with PLAIN it is sent as it is."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -25,7 +25,7 @@ class Mechanism(StrEnum):
     PLAIN = "PLAIN"
 
     @classmethod
-    def parse(cls, text: str) -> "Mechanism":
+    def parse(cls, text: str) -> "SaslMechanism":
         try:
             return cls(text.strip().upper())
         except ValueError:
@@ -45,7 +45,7 @@ class Security:
     user: str | None = None
     """None: nobody logs in."""
     password: str = field(default="", repr=False)
-    mechanism: Mechanism = Mechanism.SCRAM_SHA_256
+    mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_256
     allow_cleartext_password: bool = False
     """Let PLAIN send the password without TLS, also beyond this machine."""
 
@@ -75,7 +75,7 @@ class Security:
             key=_path(text["KEY"]),
             user=text["USER"] or None,
             password=password_in(Path(file)) if (file := text["PASSWORD_FILE"]) else text["PASSWORD"],
-            mechanism=Mechanism.parse(text["MECHANISM"] or Mechanism.SCRAM_SHA_256),
+            mechanism=SaslMechanism.parse(text["MECHANISM"] or SaslMechanism.SCRAM_SHA_256),
         )
 
     def environment(self) -> dict[str, str]:

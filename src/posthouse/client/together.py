@@ -6,9 +6,9 @@ The calls may be repeated, and are while the broker cannot be reached: a commit 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from posthouse.client.backoff import RETRY_SECONDS, ask_persistently
 from posthouse.client.cluster import Cluster
 from posthouse.client.errors import RequestRefused, refused
-from posthouse.client.patience import PATIENCE, ask_persistently
 from posthouse.protocols.kafka.codec.own.end_together import (
     ABORT,
     COMMIT,
@@ -21,7 +21,7 @@ from posthouse.protocols.kafka.codec.own.end_together import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class CommitMember:
     """One producer's open transaction. Its id is that of the name, a slash and a number."""
 
     transactional_id: str
@@ -41,9 +41,9 @@ def commit_together(
     cluster: Cluster,
     name: str,
     sequence: int | None,
-    members: Sequence[Member],
+    members: Sequence[CommitMember],
     *,
-    patience: float = PATIENCE,
+    patience: float = RETRY_SECONDS,
 ) -> Committed:
     """All of the members' transactions and the number, or nothing."""
     request = EndTogetherRequest(
@@ -60,9 +60,9 @@ def abort_together(
     cluster: Cluster,
     name: str,
     sequence: int | None,
-    members: Sequence[Member] | None,
+    members: Sequence[CommitMember] | None,
     *,
-    patience: float = PATIENCE,
+    patience: float = RETRY_SECONDS,
 ) -> None:
     """Give up those that are still open; None: whatever is open, unless the number was committed."""
     request = EndTogetherRequest(
@@ -74,7 +74,7 @@ def abort_together(
     _ask(cluster, request, patience)
 
 
-def fence_sequence(cluster: Cluster, name: str, *, patience: float = PATIENCE) -> int | None:
+def fence_sequence(cluster: Cluster, name: str, *, patience: float = RETRY_SECONDS) -> int | None:
     """The highest number that was committed under the name."""
     return _sequence(_ask(cluster, EndTogetherRequest(action=QUERY, name=name), patience))
 
@@ -87,7 +87,7 @@ def _ask(cluster: Cluster, request: EndTogetherRequest, patience: float) -> EndT
     return ask_persistently(cluster, request, EndTogetherResponse, refusal, patience)
 
 
-def _member(member: Member) -> EndTogetherMember:
+def _member(member: CommitMember) -> EndTogetherMember:
     return EndTogetherMember(
         transactional_id=member.transactional_id, producer_id=member.producer_id, producer_epoch=member.epoch
     )

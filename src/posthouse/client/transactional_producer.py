@@ -8,11 +8,11 @@ who may commit several producers' transactions at once (see `together`).
 from types import TracebackType
 from typing import Self
 
+from posthouse.client.backoff import RETRY_SECONDS, ask_persistently
 from posthouse.client.batch_sender import BatchSender
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import BadArgument, RequestRefused, refused
-from posthouse.client.patience import PATIENCE, ask_persistently
-from posthouse.client.together import Member
+from posthouse.client.together import CommitMember
 from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
 from posthouse.protocols.kafka.codec.generated.init_producer_id import (
     InitProducerIdRequest,
@@ -32,7 +32,7 @@ class TransactionalProducer:
         transactional_id: str,
         *,
         transaction_timeout_ms: int,
-        patience: float = PATIENCE,
+        patience: float = RETRY_SECONDS,
     ) -> None:
         self._cluster = cluster
         self._id = transactional_id
@@ -43,7 +43,7 @@ class TransactionalProducer:
         self.producer_id = -1
         self.epoch = -1
 
-    def begin(self) -> Member:
+    def begin(self) -> CommitMember:
         """Become the producer of the transactional id, with nothing written yet."""
         response = ask_persistently(
             self._cluster,
@@ -59,9 +59,9 @@ class TransactionalProducer:
         return self.member
 
     @property
-    def member(self) -> Member:
+    def member(self) -> CommitMember:
         """What a commit has to know of it."""
-        return Member(transactional_id=self._id, producer_id=self.producer_id, epoch=self.epoch)
+        return CommitMember(transactional_id=self._id, producer_id=self.producer_id, epoch=self.epoch)
 
     def next_sequence(self, info: TopicInfo, partition: int) -> int:
         """What the next batch for the partition must carry."""

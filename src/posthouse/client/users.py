@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from posthouse.client.connection import Connection
+from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import RequestRefused, refused
 from posthouse.model.scram import SALT_BYTES, Mechanism, RandomBytes, salted_password
 from posthouse.protocols.kafka.codec.generated.alter_user_scram_credentials import (
@@ -47,25 +47,25 @@ class UserInfo:
     """How hard the password is to guess from what the broker keeps, by how it can be proved."""
 
 
-def list_users(connection: Connection) -> list[UserInfo]:
+def list_users(connection: BrokerConnection) -> list[UserInfo]:
     return sorted(_described(connection, None), key=lambda user: user.name)
 
 
-def create_user(connection: Connection, name: str, password: str, *, iterations: int) -> None:
+def create_user(connection: BrokerConnection, name: str, password: str, *, iterations: int) -> None:
     """Raises UserExists."""
     if _described(connection, name):
         raise UserExists(name)
     _set_password(connection, name, password, iterations)
 
 
-def change_password(connection: Connection, name: str, password: str, *, iterations: int) -> None:
+def change_password(connection: BrokerConnection, name: str, password: str, *, iterations: int) -> None:
     """Raises UserNotFound. Connections of the user end."""
     if not _described(connection, name):
         raise UserNotFound(name)
     _set_password(connection, name, password, iterations)
 
 
-def delete_user(connection: Connection, name: str) -> None:
+def delete_user(connection: BrokerConnection, name: str) -> None:
     """Raises UserNotFound. Connections of the user end; permissions stay."""
     known = _described(connection, name)
     if not known:
@@ -84,7 +84,7 @@ def delete_user(connection: Connection, name: str) -> None:
 
 
 def _set_password(
-    connection: Connection, name: str, password: str, iterations: int, random: RandomBytes = os.urandom
+    connection: BrokerConnection, name: str, password: str, iterations: int, random: RandomBytes = os.urandom
 ) -> None:
     """For both mechanisms, so that clients can choose."""
     upsertions = []
@@ -99,13 +99,13 @@ def _set_password(
     _alter(connection, AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions), name)
 
 
-def _alter(connection: Connection, request: AlterUserScramCredentialsRequest, name: str) -> None:
+def _alter(connection: BrokerConnection, request: AlterUserScramCredentialsRequest, name: str) -> None:
     for result in connection.ask(request, AlterUserScramCredentialsResponse).results:
         if result.error_code:
             raise refused(result.error_code, result.error_message, name)
 
 
-def _described(connection: Connection, name: str | None) -> list[UserInfo]:
+def _described(connection: BrokerConnection, name: str | None) -> list[UserInfo]:
     """All, or the one of that name; nobody where there is none."""
     request = DescribeUserScramCredentialsRequest(users=None if name is None else [UserName(name=name)])
     response = connection.ask(request, DescribeUserScramCredentialsResponse)

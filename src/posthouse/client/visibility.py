@@ -17,14 +17,14 @@ from posthouse.records.batch import BatchHeader, Readable, iter_headers
 from posthouse.records.control import is_commit
 
 
-class Aborted(NamedTuple):
+class AbortedProducer(NamedTuple):
     """A transaction that was aborted: whose, and where its first record lies."""
 
     producer_id: int
     first_offset: int
 
 
-def visible_batches(data: Readable, aborted: Iterable[Aborted]) -> Iterator[tuple[int, BatchHeader]]:
+def visible_batches(data: Readable, aborted: Iterable[AbortedProducer]) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch in `data` that is to be shown."""
     ahead = deque(sorted(aborted, key=lambda each: each.first_offset))
     begun: set[int] = set()

@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.scram import Exchange
+from posthouse.broker.access.scram import ScramExchange
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.authenticator import Authenticator
@@ -13,7 +13,7 @@ PLAIN: Final = "PLAIN"
 _MAX_TOKEN_BYTES = 16 * 1024
 
 
-class SaslExchange(Protocol):
+class SaslMechanism(Protocol):
     """One mechanism at work."""
 
     user: str
@@ -22,7 +22,7 @@ class SaslExchange(Protocol):
         """The answer, and who it is once that is known. Raises LoginFailed."""
 
 
-class PlainExchange:
+class PlainTokens:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
         self.user = ""
@@ -41,8 +41,8 @@ class PlainExchange:
         return b"", await self._authenticator.verify_password(self.user, password)
 
 
-class ScramExchange:
-    def __init__(self, exchange: Exchange) -> None:
+class ScramTokens:
+    def __init__(self, exchange: ScramExchange) -> None:
         self._exchange = exchange
         self._is_begun = False
         self.user = ""
@@ -62,7 +62,7 @@ class SaslLogin:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
         self._mechanism = ""
-        self._exchange: SaslExchange | None = None
+        self._exchange: SaslMechanism | None = None
 
     @property
     def is_begun(self) -> bool:
@@ -79,9 +79,9 @@ class SaslLogin:
             return False
         self._mechanism = mechanism
         if mechanism == PLAIN:
-            self._exchange = PlainExchange(self._authenticator)
+            self._exchange = PlainTokens(self._authenticator)
         else:
-            self._exchange = ScramExchange(self._authenticator.scram(Mechanism(mechanism)))
+            self._exchange = ScramTokens(self._authenticator.scram(Mechanism(mechanism)))
         return True
 
     async def take(self, token: bytes) -> bytes:

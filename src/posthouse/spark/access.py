@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from posthouse.client import Client
+from posthouse.client.backoff import Backoff
 from posthouse.client.errors import BrokerUnreachable, TopicNotReady
-from posthouse.client.patience import Patience
 from posthouse.client.security import OPEN, Security
 from posthouse.spark.options import SourceOptions
 
@@ -28,13 +28,13 @@ class Access:
         self._patience = patience
 
     def call(self, work: Callable[[Client], T]) -> T:
-        patience = Patience(self._patience)
+        backoff = Backoff(self._patience)
         while True:
             try:
                 return work(self._client())
             except (BrokerUnreachable, TopicNotReady) as error:
                 self.drop()
-                patience.pause(error)
+                backoff.pause(error)
 
     def drop(self) -> None:
         """Close the connections; the next call opens new ones."""

@@ -53,7 +53,7 @@ class _Run(NamedTuple):
     header: BatchHeader
 
 
-class Decoder:
+class BatchDecoder:
     """Record batches of one partition, with the columns that `schema` names, in its order."""
 
     def __init__(

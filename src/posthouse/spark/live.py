@@ -10,18 +10,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from posthouse.client import Client
+from posthouse.client.backoff import Backoff
 from posthouse.client.cluster import TopicInfo
 from posthouse.client.errors import BrokerUnreachable, OffsetGone, RecordsDamaged, TopicNotFound
-from posthouse.client.patience import Patience
 from posthouse.client.ranges import RangeReading
 from posthouse.client.reading import Fetched
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.client.visibility import visible_batches
 from posthouse.model.errors import PosthouseError
 from posthouse.records.batch import verify_crc
 from posthouse.spark.access import access_of
-from posthouse.spark.columns import Decoder
+from posthouse.spark.columns import BatchDecoder
 from posthouse.spark.errors import DataLoss
-from posthouse.spark.offsets import Place
 from posthouse.spark.options import EARLIEST, SourceOptions
 from posthouse.spark.planning import OffsetRange
 
@@ -46,7 +46,7 @@ def read_live(
 ) -> Iterator[pa.RecordBatch]:
     """`read_archived` is asked for records that the broker has deleted after the query was planned."""
     place = piece.range.place
-    decoder = Decoder(schema, place.topic, place.partition)
+    decoder = BatchDecoder(schema, place.topic, place.partition)
     try:
         for fetched in _fetches(options, piece):
             yield from _decoded(decoder, fetched, piece)
@@ -56,7 +56,7 @@ def read_live(
         yield from _read_gone(options, schema, piece, gone, read_archived)
 
 
-def _decoded(decoder: Decoder, fetched: Fetched, piece: LivePiece) -> Iterator[pa.RecordBatch]:
+def _decoded(decoder: BatchDecoder, fetched: Fetched, piece: LivePiece) -> Iterator[pa.RecordBatch]:
     view, end = memoryview(fetched.data), piece.range.end
     try:
         for position, header in visible_batches(view, fetched.aborted):
@@ -107,7 +107,7 @@ def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
     """Goes on where it was when the broker comes back. Raises _Gone."""
     access = access_of(options)
     position, end = piece.range.first, piece.range.end
-    patience = Patience(options.patience)
+    backoff = Backoff(options.patience)
     while position < end:
         reading = access.call(partial(_open, options=options, piece=piece, position=position))
         try:
@@ -122,8 +122,8 @@ def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
         except BrokerUnreachable as error:
             access.drop()
             if reading.position > position:
-                patience.renew()
-            patience.pause(error)
+                backoff.renew()
+            backoff.pause(error)
             position = reading.position
 
 
@@ -145,7 +145,7 @@ def _open(client: Client, *, options: SourceOptions, piece: LivePiece, position:
     )
 
 
-def _log_start(client: Client, *, info: TopicInfo, place: Place) -> int:
+def _log_start(client: Client, *, info: TopicInfo, place: TopicPartition) -> int:
     [start] = client.find_offsets([(info, [place.partition])], EARLIEST).values()
     return start
 

@@ -11,8 +11,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from posthouse.client.security import Security
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.errors import WrongOption
-from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.offsets import Offsets
 from posthouse.spark.security import SECURITY, parse_security
 
 EARLIEST = -2
@@ -68,12 +69,12 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d"
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicSelection:
     """Which partitions are read: exactly one of these is given."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
-    places: tuple[Place, ...] = ()
+    places: tuple[TopicPartition, ...] = ()
 
     def wants(self, name: str) -> bool:
         if self.pattern is not None:
@@ -86,15 +87,15 @@ class Position:
     """Where to begin or end: an end of the log, offsets, a time, or times by partition."""
 
     offset: int | None = None
-    offsets: tuple[tuple[Place, int], ...] = ()
+    offsets: tuple[tuple[TopicPartition, int], ...] = ()
     timestamp: int | None = None
-    timestamps: tuple[tuple[Place, int], ...] = ()
+    timestamps: tuple[tuple[TopicPartition, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     bootstrap: str
-    topics: Topics
+    topics: TopicSelection
     starting: Position | None
     ending: Position | None
     missing_time_is_end: bool
@@ -191,7 +192,7 @@ class Options:
                 for partition, offset in partitions.items():
                     if type(offset) is not int or offset < lowest or int(partition) < 0:
                         raise ValueError
-                    found[Place(topic, int(partition))] = offset
+                    found[TopicPartition(topic, int(partition))] = offset
         except (AttributeError, ValueError):
             raise WrongOption(
                 f'the option {name!r} is JSON such as {{"topic": {{"0": 17}}}}, not {self.text(name)!r}'
@@ -253,7 +254,7 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     )
 
 
-def _topics(options: Options) -> Topics:
+def _topics(options: Options) -> TopicSelection:
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
     if len(given) != 1:
         said = " and ".join(map(repr, given)) or "none"
@@ -265,21 +266,21 @@ def _topics(options: Options) -> Topics:
         names = tuple(sorted({name.strip() for name in text.split(",")} - {""}))
         if not names:
             raise WrongOption("the option 'subscribe' is empty; give names of topics, separated by commas")
-        return Topics(names=names)
+        return TopicSelection(names=names)
     if given[0] == "subscribePattern":
         try:
             re.compile(text)
         except re.error as error:
             raise WrongOption(f"the option 'subscribePattern' is no regular expression: {error}") from None
-        return Topics(pattern=text)
-    return Topics(places=_assigned(options))
+        return TopicSelection(pattern=text)
+    return TopicSelection(places=_assigned(options))
 
 
-def _assigned(options: Options) -> tuple[Place, ...]:
+def _assigned(options: Options) -> tuple[TopicPartition, ...]:
     try:
         places = tuple(
             sorted(
-                Place(topic, int(partition))
+                TopicPartition(topic, int(partition))
                 for topic, partitions in options.parsed_json("assign").items()
                 for partition in partitions
             )

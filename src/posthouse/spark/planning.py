@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from posthouse.spark.offsets import Offsets, Place
+from posthouse.client.topic_partitions import TopicPartition
+from posthouse.spark.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets of one partition from `first` to before `end`."""
 
-    place: Place
+    place: TopicPartition
     first: int
     end: int
 
@@ -26,7 +27,9 @@ class OffsetRange:
         return [replace(self, first=first, end=end) for first, end in pairwise(cuts)]
 
 
-def ranges_between(start: Mapping[Place, int], end: Mapping[Place, int]) -> list[OffsetRange]:
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[OffsetRange]:
     """What lies between two sets of offsets, without partitions that have nothing."""
     found = [OffsetRange(place, start[place], end[place]) for place in sorted(end) if place in start]
     return [each for each in found if each.size > 0]
@@ -47,7 +50,7 @@ def _parts(size: int, largest: int | None) -> int:
     return 1 if largest is None else -(-size // largest)
 
 
-def limited(start: Mapping[Place, int], end: Mapping[Place, int], most: int) -> Offsets:
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
     """How far to go so that about `most` offsets are read: every partition in proportion to what it has.
 
     Each that has something goes on by one at least, or a small one would wait behind large ones for ever.

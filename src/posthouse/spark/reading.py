@@ -12,12 +12,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from posthouse.client.cluster import TopicInfo
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.live import lost
-from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.offset_resolver import OffsetResolver
+from posthouse.spark.offsets import Offsets
 from posthouse.spark.options import EARLIEST, LATEST, Position, SourceOptions
 from posthouse.spark.planning import ranges_between
 from posthouse.spark.schema import arrow_schema, check_schema
-from posthouse.spark.survey import Survey
 from posthouse.spark.tasks import pieces, read_piece
 
 
@@ -29,7 +30,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        survey = Survey(options)
+        survey = OffsetResolver(options)
         topics = survey.topics()
         survey.open_archive(topics)
         survey.require_all(topics)
@@ -44,9 +45,9 @@ class BatchReader(DataSourceReader):
 
     def _checked(
         self,
-        survey: Survey,
+        survey: OffsetResolver,
         topics: dict[str, TopicInfo],
-        places: list[Place],
+        places: list[TopicPartition],
         start: Offsets,
         end: Offsets,
     ) -> tuple[Offsets, Offsets]:

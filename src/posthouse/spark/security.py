@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from posthouse.client.errors import BadArgument
-from posthouse.client.security import Mechanism, Security
+from posthouse.client.security import SaslMechanism, Security
 from posthouse.spark.errors import WrongOption
 
 PROTOCOL = "kafka.security.protocol"
@@ -39,8 +39,8 @@ SECURITY = (
 )
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES = {
-    "PlainLoginModule": (Mechanism.PLAIN,),
-    "ScramLoginModule": (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512),
+    "PlainLoginModule": (SaslMechanism.PLAIN,),
+    "ScramLoginModule": (SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512),
 }
 _JAAS = re.compile(r"\s*(?:[\w$]+\.)*(?P<module>\w+)\s+required\s+(?P<pairs>.*?)\s*;\s*", re.DOTALL)
 _QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s\"';]+"
@@ -58,9 +58,9 @@ def parse_security(text: Text) -> Security:
         protocol = _choice(text, PROTOCOL, _PROTOCOLS) or "PLAINTEXT"
         _check_fit(protocol, given)
         is_encrypted = protocol in ("SSL", "SASL_SSL")
-        user, password, mechanism = None, "", Mechanism.SCRAM_SHA_256
+        user, password, mechanism = None, "", SaslMechanism.SCRAM_SHA_256
         if protocol.startswith("SASL"):
-            mechanism = Mechanism(_choice(text, MECHANISM, tuple(Mechanism)) or _missing(MECHANISM))
+            mechanism = SaslMechanism(_choice(text, MECHANISM, tuple(SaslMechanism)) or _missing(MECHANISM))
             user, password = _credentials(text, mechanism)
         return Security(
             tls=is_encrypted,
@@ -86,14 +86,14 @@ def _check_fit(protocol: str, given: set[str]) -> None:
             )
 
 
-def _credentials(text: Text, mechanism: Mechanism) -> tuple[str, str]:
+def _credentials(text: Text, mechanism: SaslMechanism) -> tuple[str, str]:
     jaas = text(JAAS)
     if jaas is not None:
         return _from_jaas(jaas, mechanism)
     return text(USER) or _missing(USER), text(PASSWORD) or _missing(PASSWORD)
 
 
-def _from_jaas(jaas: str, mechanism: Mechanism) -> tuple[str, str]:
+def _from_jaas(jaas: str, mechanism: SaslMechanism) -> tuple[str, str]:
     found = _JAAS.fullmatch(jaas)
     if found is None:
         raise WrongOption(

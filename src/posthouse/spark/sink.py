@@ -21,7 +21,7 @@ from posthouse.client.together import abort_together, commit_together
 from posthouse.spark.errors import SparkError, WrongOption
 from posthouse.spark.sink_options import SinkOptions
 from posthouse.spark.sink_schema import check_schema
-from posthouse.spark.sink_task import Writer, Written, check_epoch, write_in_transaction, write_plainly
+from posthouse.spark.sink_task import TaskCommit, TaskWriter, check_epoch, write_in_transaction, write_plainly
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +85,11 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 def _write(
     options: SinkOptions, name: str, sequence: int | None, batches: Iterator[pa.RecordBatch]
-) -> Written:
+) -> TaskCommit:
     context = _context()
     if not options.is_exactly_once:
         return write_plainly(options, context.partitionId(), batches)
-    writer = Writer(
+    writer = TaskWriter(
         name=name, sequence=sequence, partition=context.partitionId(), attempt=context.attemptNumber()
     )
     written = write_in_transaction(options, writer, batches)
@@ -117,12 +117,12 @@ def _abort(options: SinkOptions, name: str | None, sequence: int | None) -> None
             abort_together(cluster, name, sequence, None, patience=options.patience)
 
 
-def _written(messages: Messages) -> list[Written]:
+def _written(messages: Messages) -> list[TaskCommit]:
     """A task that has failed left no message."""
-    return [message for message in messages if isinstance(message, Written)]
+    return [message for message in messages if isinstance(message, TaskCommit)]
 
 
-def _name_of(written: Sequence[Written]) -> str | None:
+def _name_of(written: Sequence[TaskCommit]) -> str | None:
     return next((each.name for each in written if each.name is not None), None)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from posthouse.client.backoff import Backoff
 from posthouse.client.batch_sender import BatchSender
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import BrokerUnreachable, ClientError, ProducerFenced, TopicNotReady
-from posthouse.client.patience import Patience
-from posthouse.client.together import Member, fence_sequence
+from posthouse.client.together import CommitMember, fence_sequence
 from posthouse.client.transactional_producer import TransactionalProducer
 from posthouse.records.column_batches import encode_batches
 from posthouse.spark.errors import StaleEpoch
@@ -32,12 +32,12 @@ _FAREWELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What a task tells the driver."""
 
     name: str | None = None
     """Under which the driver commits; None: there is nothing to commit."""
-    member: Member | None = None
+    member: CommitMember | None = None
     """The transaction with the task's rows, if it had any."""
     rows: int = 0
     was_committed: bool = False
@@ -45,7 +45,7 @@ class Written(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class TaskWriter:
     """Who writes: one attempt of one task of one epoch."""
 
     name: str
@@ -69,7 +69,7 @@ def check_epoch(name: str, epoch: int, committed: int | None) -> None:
         )
 
 
-def write_plainly(options: SinkOptions, partition: int, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_plainly(options: SinkOptions, partition: int, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
     """At least once: visible as soon as it is there, and again if the task is."""
     with _cluster(options) as cluster, closing(_sender(cluster, options)) as sender:
         placing = _Placing(cluster, options, partition)
@@ -83,17 +83,19 @@ def write_plainly(options: SinkOptions, partition: int, batches: Iterable[pa.Rec
                     sender.send(placing.topic(topic), index, encoded.batch)
             rows += batch.num_rows
         sender.flush()
-    return Written(rows=rows)
+    return TaskCommit(rows=rows)
 
 
-def write_in_transaction(options: SinkOptions, writer: Writer, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_in_transaction(
+    options: SinkOptions, writer: TaskWriter, batches: Iterable[pa.RecordBatch]
+) -> TaskCommit:
     with _cluster(options) as cluster:
         if _was_committed(cluster, options, writer):
-            return Written(name=writer.name, was_committed=True)
+            return TaskCommit(name=writer.name, was_committed=True)
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return Written(name=writer.name)
+            return TaskCommit(name=writer.name)
         producer = TransactionalProducer(
             cluster,
             writer.transactional_id,
@@ -105,14 +107,14 @@ def write_in_transaction(options: SinkOptions, writer: Writer, batches: Iterable
             # Asked again: a commit fences whoever has begun before it, but not whoever begins after it.
             if _was_committed(cluster, options, writer):
                 producer.abort()
-                return Written(name=writer.name, was_committed=True)
+                return TaskCommit(name=writer.name, was_committed=True)
             rows = 0
             placing = _Placing(cluster, options, writer.partition)
             for batch in _chained(first, filled):
                 _write(options, placing, producer, batch)
                 rows += batch.num_rows
             producer.flush()
-    return Written(name=writer.name, member=member, rows=rows)
+    return TaskCommit(name=writer.name, member=member, rows=rows)
 
 
 def _write(
@@ -134,7 +136,7 @@ def _write(
             producer.send(info, partition, encoded.batch, encoded.count)
 
 
-def _was_committed(cluster: Cluster, options: SinkOptions, writer: Writer) -> bool:
+def _was_committed(cluster: Cluster, options: SinkOptions, writer: TaskWriter) -> bool:
     if writer.sequence is None:
         return False
     committed = fence_sequence(cluster, writer.name, patience=options.patience)
@@ -191,13 +193,13 @@ class _Placing:
         return info
 
     def _find(self, name: str) -> TopicInfo:
-        patience = Patience(self._options.patience)
+        backoff = Backoff(self._options.patience)
         while True:
             try:
                 return self._cluster.topic(name, create=True)
             except (BrokerUnreachable, TopicNotReady) as error:
                 self._cluster.close()
-                patience.pause(error)
+                backoff.pause(error)
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from posthouse.client.cluster import TopicInfo
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.archive.reading import ArchivePlan, ArchiveSlice, Wanted
-from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.offsets import Offsets
 from posthouse.spark.planning import OffsetRange
 
 
@@ -30,7 +31,7 @@ class Archive:
         self._plan = ArchivePlan.open(url)
         self._ids = {name: info.id for name, info in topics.items()}
 
-    def starts(self, live: Mapping[Place, int]) -> Offsets:
+    def starts(self, live: Mapping[TopicPartition, int]) -> Offsets:
         """Where the whole begins, from where the broker's part does."""
         found = dict(live)
         for place in live:
@@ -38,7 +39,7 @@ class Archive:
                 found[place] = min(found[place], covered.first)
         return found
 
-    def since(self, timestamp: int, places: Collection[Place]) -> Offsets:
+    def since(self, timestamp: int, places: Collection[TopicPartition]) -> Offsets:
         """The first archived offset of that time or later, where there is one."""
         offsets = {
             place: self._plan.offset_since(self._ids[place.topic], place.partition, timestamp)
@@ -64,7 +65,7 @@ class Archive:
         wanted = Wanted(partition=part.place.partition, first=part.first, end=part.end)
         return [ArchivePiece(each) for each in self._plan.slices(self._ids[part.place.topic], wanted)]
 
-    def _covered(self, place: Place) -> list[OffsetRange]:
+    def _covered(self, place: TopicPartition) -> list[OffsetRange]:
         known = self._plan.covered(self._ids[place.topic], place.partition)
         return sorted(
             (OffsetRange(place, each.start, each.end) for each in known), key=lambda each: each.first

@@ -18,13 +18,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from posthouse.client.cluster import TopicInfo
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.access import Access, access_of
 from posthouse.spark.live import lost
-from posthouse.spark.offsets import Json, Offsets, Place, from_json, to_json
+from posthouse.spark.offset_resolver import OffsetResolver
+from posthouse.spark.offsets import Json, Offsets, from_json, to_json
 from posthouse.spark.options import LATEST, Position, SourceOptions
 from posthouse.spark.planning import limited, ranges_between
 from posthouse.spark.schema import arrow_schema, check_schema
-from posthouse.spark.survey import Survey
 from posthouse.spark.tasks import pieces, read_piece
 
 
@@ -33,7 +34,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema)
         self._options = options
         self._schema = arrow_schema(schema)
-        self._survey = Survey(options)
+        self._survey = OffsetResolver(options)
         self._topic_ids: dict[str, bytes] = {}
         """By name, to notice a topic that was deleted and made anew."""
         self._target: Offsets | None = None
@@ -153,5 +154,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return 0 < waiting < least and waited_ms < self._options.max_trigger_delay_ms
 
 
-def _name(place: Place) -> str:
+def _name(place: TopicPartition) -> str:
     return f"topic {place.topic!r}, partition {place.partition}"

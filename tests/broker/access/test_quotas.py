@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.broker.access import quotas as quotas_module
-from posthouse.broker.access.quotas import DEFAULT, MAX_DELAY, Bucket, Entity, Quota, Quotas, Who
+from posthouse.broker.access.quotas import DEFAULT, MAX_DELAY, Entity, Quota, Quotas, TokenBucket, Who
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidQuota
 from posthouse.storage.memory.engine import MemoryStorage
@@ -23,7 +23,7 @@ def quotas_of(clock: ManualClock) -> Quotas:
 )
 def test_a_bucket(rate: int, steps: list[tuple[int, int]]) -> None:
     """A level that fills up to a second's worth. It may be owed, but not for longer than a while."""
-    bucket = Bucket(float(rate), 0.0)
+    bucket = TokenBucket(float(rate), 0.0)
     level, now = float(rate), 0.0
     for waited_ms, amount in steps:
         now += waited_ms / 1000
@@ -35,7 +35,7 @@ def test_a_bucket(rate: int, steps: list[tuple[int, int]]) -> None:
 
 @given(st.integers(100, 10**6), st.lists(st.integers(0, 10**6), min_size=1, max_size=60))
 def test_whoever_waits_as_told_gets_no_more_than_the_rate(rate: int, amounts: list[int]) -> None:
-    bucket = Bucket(float(rate), 0.0)
+    bucket = TokenBucket(float(rate), 0.0)
     now = taken = 0.0
     for amount in amounts:
         # What is larger than the greatest debt is forgiven; clients do not send that much at once.
@@ -46,7 +46,7 @@ def test_whoever_waits_as_told_gets_no_more_than_the_rate(rate: int, amounts: li
 
 
 def test_what_was_not_used_is_not_saved_up() -> None:
-    bucket = Bucket(10.0, 0.0)
+    bucket = TokenBucket(10.0, 0.0)
     assert bucket.take(10.0, 3600.0) == 0
     assert bucket.take(10.0, 3600.0) == 1.0
     assert bucket.take(0.0, 3601.0) == 0

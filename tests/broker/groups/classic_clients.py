@@ -5,10 +5,10 @@ from typing import Any
 
 from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
 from posthouse.broker.groups.membership import (
-    Client,
     Joined,
     JoinRequest,
     Leaving,
+    MemberClient,
     MemberIdentity,
     OfferedProtocol,
     Synced,
@@ -95,7 +95,7 @@ class SimulatedMember:
         request = JoinRequest(
             member=self.id,
             instance=self.instance,
-            client=Client(id=self.name),
+            client=MemberClient(id=self.name),
             protocol_type=self.protocol_type,
             protocols=tuple(OfferedProtocol(name=name, metadata=data) for name, data in self.protocols),
             session_seconds=self.session,

@@ -3,7 +3,7 @@
 import pytest
 
 from posthouse.broker.groups.membership import Leaving, MemberIdentity, SyncRequest
-from posthouse.broker.groups.states import TRANSITIONS, Event, State, after
+from posthouse.broker.groups.states import TRANSITIONS, ClassicState, Event, after
 from posthouse.model.errors import (
     GroupFull,
     GroupsClosed,
@@ -18,9 +18,9 @@ from tests.broker.groups.classic_clients import REBALANCE, SESSION, Group
 
 
 def test_a_deleted_group_has_no_way_back() -> None:
-    assert not [event for state, event in TRANSITIONS if state is State.DEAD]
+    assert not [event for state, event in TRANSITIONS if state is ClassicState.DEAD]
     with pytest.raises(KeyError):
-        after(State.STABLE, Event.DELETED)
+        after(ClassicState.STABLE, Event.DELETED)
 
 
 def test_one_member(group: Group) -> None:
@@ -31,14 +31,14 @@ def test_one_member(group: Group) -> None:
     assert [each.id for each in member.joined.members] == [member.id]
     assert member.synced is not None
     assert member.synced.assignment == (member.id or "").encode()
-    assert (group.machine.state, group.machine.generation) == (State.STABLE, 1)
+    assert (group.machine.state, group.machine.generation) == (ClassicState.STABLE, 1)
 
 
 def test_a_new_member_is_first_given_an_id(group: Group) -> None:
     member = group.member()
     member.ask()
     assert isinstance(member.error, MemberIdRequired)
-    assert group.machine.state is State.EMPTY
+    assert group.machine.state is ClassicState.EMPTY
     old = group.member(needs_id=False)
     old.ask()
     assert old.joined is None, "somebody was promised a place, and is waited for"
@@ -144,7 +144,7 @@ def test_who_joins_and_does_not_fetch_its_part_is_out(group: Group) -> None:
     second.join()
     first.join()
     first.follow()
-    assert group.machine.state is State.STABLE
+    assert group.machine.state is ClassicState.STABLE
     group.pass_time(REBALANCE)
     assert isinstance(first.heartbeat(), RebalanceInProgress)
     assert second.id not in group.machine.members
@@ -176,7 +176,7 @@ def test_leaving(group: Group) -> None:
     second.join()
     assert second.leads
     assert second.leave() is None
-    assert (group.machine.state, group.machine.generation) == (State.EMPTY, 4)
+    assert (group.machine.state, group.machine.generation) == (ClassicState.EMPTY, 4)
 
 
 def test_leaving_before_coming_in(group: Group) -> None:
@@ -186,7 +186,7 @@ def test_leaving_before_coming_in(group: Group) -> None:
     assert isinstance(second.error, MemberIdRequired)
     [result] = group.machine.leave([Leaving(member=second.error.member_id)], group.now)
     assert result is None
-    assert group.machine.state is State.STABLE, "nobody else has to notice"
+    assert group.machine.state is ClassicState.STABLE, "nobody else has to notice"
 
 
 def test_who_leaves_while_waiting_is_told(group: Group) -> None:
@@ -203,14 +203,14 @@ def test_the_same_again_changes_nothing(group: Group) -> None:
     follower.join()
     leader.join()
     follower.ask()
-    assert (follower.generation, group.machine.state) == (2, State.AWAITING_ASSIGNMENT)
+    assert (follower.generation, group.machine.state) == (2, ClassicState.AWAITING_ASSIGNMENT)
     leader.follow()
     follower.follow()
     follower.ask()
-    assert (follower.generation, group.machine.state) == (2, State.STABLE)
+    assert (follower.generation, group.machine.state) == (2, ClassicState.STABLE)
     follower.protocols = (("range", b"other"),)
     follower.ask()
-    assert group.machine.state is State.GATHERING
+    assert group.machine.state is ClassicState.GATHERING
 
 
 def test_a_leader_that_asks_again_wants_to_share_out_anew(group: Group) -> None:
@@ -303,7 +303,7 @@ def test_a_commit_is_a_sign_of_life(group: Group) -> None:
     for _ in range(5):
         group.pass_time(SESSION / 2)
         group.machine.check_commit(member.identity(), group.now)
-    assert group.machine.state is State.STABLE
+    assert group.machine.state is ClassicState.STABLE
 
 
 def test_closing_leaves_nobody_waiting(group: Group) -> None:

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.model.errors import FencedInstance, RebalanceInProgress
 from tests.broker.groups.classic_clients import Group, SimulatedMember
 
@@ -82,7 +82,7 @@ class AnyGroup(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_in_a_stable_group(self) -> None:
-        if hasattr(self, "group") and self.group.machine.state is State.STABLE:
+        if hasattr(self, "group") and self.group.machine.state is ClassicState.STABLE:
             assert not [member for member in self.group.machine.members if member.is_waiting]
 
     def teardown(self) -> None:
@@ -94,7 +94,7 @@ class AnyGroup(RuleBasedStateMachine):
                 live(member)
         machine = self.group.machine
         assert {each.id for each in machine.members} == {each.id for each in self.alive}
-        assert machine.state is (State.STABLE if self.alive else State.EMPTY)
+        assert machine.state is (ClassicState.STABLE if self.alive else ClassicState.EMPTY)
         assert all(each.synced and each.generation == machine.generation for each in self.alive)
         assert [each.id for each in self.alive if each.leads] in ([], [machine.members.leader])
         assert machine.members.expected == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from posthouse.broker.groups.membership import Leaving
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.model.errors import (
     FencedInstance,
     RebalanceInProgress,
@@ -24,7 +24,7 @@ class TestStaticMembers:
         again = group.member("b", instance="i-b")
         again.join()
         assert again.generation == 2
-        assert group.machine.state is State.STABLE
+        assert group.machine.state is ClassicState.STABLE
         again.follow()
         assert again.synced is not None
         assert again.synced.assignment == (second.id or "").encode(), "it goes on with what it had"
@@ -89,7 +89,7 @@ class TestStaticMembers:
         for seconds in (3 * REBALANCE, REBALANCE):
             group.pass_time(seconds)
             states.append(group.machine.state)
-        assert states == [State.GATHERING, State.EMPTY]
+        assert states == [ClassicState.GATHERING, ClassicState.EMPTY]
 
     def test_leaving_by_name(self, group: Group) -> None:
         member = group.member("a", instance="i-a")
@@ -99,7 +99,7 @@ class TestStaticMembers:
         results = group.machine.leave([other, unknown], group.now)
         assert [type(each) for each in results] == [FencedInstance, UnknownMember]
         assert member.leave() is None
-        assert group.machine.state is State.EMPTY
+        assert group.machine.state is ClassicState.EMPTY
 
     def test_two_at_once(self, group: Group) -> None:
         """Whoever comes second wins; the first is told."""

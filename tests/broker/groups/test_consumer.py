@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from posthouse.broker.groups.consumer import ConsumerState
-from posthouse.broker.groups.consumer_member import JOINING, Progress
+from posthouse.broker.groups.consumer_member import JOINING, ConsumerMemberState
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.model.errors import (
@@ -50,7 +50,7 @@ def test_the_second_gets_what_the_first_has_let_go(group: Group) -> None:
     second.turn()
     assert len(second.numbers) == 2
     assert not first.owned & second.owned
-    assert {member.progress for member in group.machine} == {Progress.STABLE}
+    assert {member.progress for member in group.machine} == {ConsumerMemberState.STABLE}
 
 
 def test_nothing_new_is_not_said_twice(group: Group) -> None:

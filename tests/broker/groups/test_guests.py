@@ -7,20 +7,20 @@ import pytest
 
 from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
 from posthouse.broker.groups.consumer import ConsumerState
-from posthouse.broker.groups.consumer_member import Progress
+from posthouse.broker.groups.consumer_member import ConsumerMemberState
 from posthouse.broker.groups.guests import Guests
 from posthouse.broker.groups.membership import (
-    Client,
     Joined,
     JoinRequest,
     Leaving,
+    MemberClient,
     MemberIdentity,
     OfferedProtocol,
     SyncRequest,
 )
 from posthouse.broker.groups.metadata import MemberSubscription, NamedPartition
 from posthouse.broker.groups.migration import downgraded, upgraded
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.model.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -65,7 +65,7 @@ class Guest:
         self, group: Group, name: str, *, cooperative: bool = True, instance: str | None = None
     ) -> None:
         self.group = group
-        self.client = Client(id=name)
+        self.client = MemberClient(id=name)
         self.cooperative = cooperative
         self.instance = None if instance is None else InstanceId(instance)
         self.id: MemberId | None = None
@@ -296,7 +296,7 @@ class TestMigration:
         there = Group(topic("t", 2))
         with pytest.raises(InconsistentProtocol):
             upgraded(group.machine, there.machine.rules, PlainText(), there.topics, 0.0)
-        assert group.machine.state is State.STABLE
+        assert group.machine.state is ClassicState.STABLE
 
     def test_back(self, group: Group) -> None:
         host, guest = group.member(), Guest(group, "g")
@@ -338,4 +338,4 @@ def test_a_member_may_change_the_protocol_and_keep_its_id(group: Group) -> None:
     guest.owned = b"t0,t1,t2,t3"
     guest.join()
     assert guest.sync() == b"t0,t1,t2,t3"
-    assert [member.progress for member in group.machine] == [Progress.STABLE]
+    assert [member.progress for member in group.machine] == [ConsumerMemberState.STABLE]

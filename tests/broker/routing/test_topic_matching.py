@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.matcher import Bound
-from posthouse.broker.routing.topic import Node, TopicMatcher
+from posthouse.broker.routing.topic import TopicMatcher, TrieNode
 from tests.broker.routing.naive import topic_matches, words
 
 
@@ -25,7 +25,7 @@ def numbers(matcher: TopicMatcher, key: bytes) -> list[int]:
     return [each.number for each in matcher.match(key, {})]
 
 
-def nodes(node: Node) -> int:
+def nodes(node: TrieNode) -> int:
     children = [*node.words.values(), node.any_word, node.any_words]
     return 1 + sum(nodes(child) for child in children if child is not None)
 

@@ -185,7 +185,7 @@ async def test_an_error_while_a_log_is_read(
         bodies += await office.delay(*delays[first : first + 20])
     keys = pieces = errors = 0
 
-    async def read_piece(*args: Any) -> reading.Piece:
+    async def read_piece(*args: Any) -> reading.ScheduledBatches:
         nonlocal pieces
         pieces += 1
         if pieces % 47 == 0:

@@ -35,7 +35,7 @@ class ModelRecord:
             self.settled = self.deliveries >= TERMS.max_deliveries
 
 
-class SharePartitionMachine(RuleBasedStateMachine):
+class SubscribedPartitionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
@@ -236,5 +236,5 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert self.partition.deadline >= self.now or not self.partition.leased
 
 
-TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSubscribedPartition = SubscribedPartitionMachine.TestCase
+TestSubscribedPartition.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from posthouse.broker.telemetry.clients import MOST_PER_CONNECTION, ClientMetrics, Wanted
+from posthouse.broker.telemetry.clients import MOST_PER_CONNECTION, ClientMetrics, RequestedMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.points import MetricKind, MetricPoint, PushedMetrics
 from posthouse.broker.telemetry.subscriptions import ClientIdentity, MetricsSubscriptions
@@ -40,7 +40,7 @@ class Rig:
         wanted = {key.replace("_", "."): value for key, value in settings.items()}
         await self.subscriptions.change(name, lambda _: wanted)
 
-    def push(self, who: ClientIdentity, wanted: Wanted, **fields: Any) -> None:
+    def push(self, who: ClientIdentity, wanted: RequestedMetrics, **fields: Any) -> None:
         is_last = fields.pop("is_last", False)
         if self.clients.check_push(who, wanted.subscription_id, is_last=is_last):
             self.clients.keep(who, pushed(**fields))

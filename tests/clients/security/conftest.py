@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.client import Client, Security
-from posthouse.client.permissions import Kind, Operation, Permission
+from posthouse.client.permissions import AclOperation, Permission, ResourceKind
 from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority
 
@@ -56,10 +56,16 @@ def secured(authority: Authority) -> Iterator[Secured]:
         with made.client("admin") as admin:
             admin.add_permissions(
                 [
-                    Permission(user="alice", operation=Operation.ALL, kind=kind, name="alice", is_prefix=True)
-                    for kind in (Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID)
+                    Permission(
+                        user="alice", operation=AclOperation.ALL, kind=kind, name="alice", is_prefix=True
+                    )
+                    for kind in (ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.TRANSACTIONAL_ID)
                 ]
-                + [Permission(user="alice", operation=Operation.DESCRIBE, kind=Kind.TOPIC, name="seen")]
+                + [
+                    Permission(
+                        user="alice", operation=AclOperation.DESCRIBE, kind=ResourceKind.TOPIC, name="seen"
+                    )
+                ]
             )
             for name in ("not-hers", "seen"):
                 admin.create_topic(name, partitions=1)

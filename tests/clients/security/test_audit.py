@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from posthouse.client import Client, Security
 from posthouse.client.errors import ClientError, LoginRefused
-from posthouse.client.permissions import Kind, Operation, Permission
-from posthouse.client.security import Mechanism
+from posthouse.client.permissions import AclOperation, Permission, ResourceKind
+from posthouse.client.security import SaslMechanism
 from tests.certificates import Authority
 from tests.cli.programs import Serving, environment
 
@@ -51,18 +51,28 @@ def visited(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> d
 
 
 def _visit(listeners: dict[str, str], authority: Authority, audit_log: Path) -> None:
-    def security(user: str, password: str, mechanism: Mechanism = Mechanism.SCRAM_SHA_512) -> Security:
+    def security(
+        user: str, password: str, mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_512
+    ) -> Security:
         return Security(ca=authority.file, user=user, password=password, mechanism=mechanism)
 
     kafka = listeners["kafka_tls"]
     with Client(kafka, security=security("admin", PASSWORDS["admin"])) as admin:
         admin.create_user("alice", PASSWORDS["alice"])
         admin.add_permissions(
-            [Permission(user="alice", operation=Operation.ALL, kind=Kind.TOPIC, name="alice", is_prefix=True)]
+            [
+                Permission(
+                    user="alice",
+                    operation=AclOperation.ALL,
+                    kind=ResourceKind.TOPIC,
+                    name="alice",
+                    is_prefix=True,
+                )
+            ]
         )
         admin.create_topic("private", partitions=1)
         assert '"create", "resource": "topic:private"' in audit_log.read_text()
-    for mechanism in Mechanism:
+    for mechanism in SaslMechanism:
         with Client(kafka, security=security("alice", PASSWORDS["alice"], mechanism)) as client:
             client.topics()
             with pytest.raises(ClientError):

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from cryptography import x509
 
 from posthouse.client import Client, Security
-from posthouse.client.permissions import Kind, Operation, Permission
+from posthouse.client.permissions import AclOperation, Permission, ResourceKind
 from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority, Identity
 from tests.cli.programs import Serving
@@ -165,7 +165,7 @@ def test_a_certificate_says_who_it_is(asking: tuple[Secured, str], authority: Au
         client.create_topic("theirs", partitions=1)
         client.create_topic("hers", partitions=1)
         client.add_permissions(
-            [Permission(user="dora", operation=Operation.WRITE, kind=Kind.TOPIC, name="hers")]
+            [Permission(user="dora", operation=AclOperation.WRITE, kind=ResourceKind.TOPIC, name="hers")]
         )
     outcomes: list[KafkaError | None] = []
     producer = Producer(by_certificate(secured, authority.issue(name="dora")))

@@ -8,7 +8,7 @@ import pyarrow as pa
 from posthouse.client.cluster import TopicInfo
 from posthouse.spark.archive.files import SCHEMA, DayFiles
 from posthouse.spark.archive.manifest import ArchivedFile, Change, Log, Manifest
-from posthouse.spark.archive.planning import Piece, covered_by
+from posthouse.spark.archive.planning import ArchiveTask, covered_by
 from posthouse.spark.archive.reading import ArchivePlan, Wanted
 from posthouse.spark.archive.root import Root
 
@@ -55,7 +55,7 @@ def write(
 
 
 def archive(
-    manifest: Manifest, pieces: Iterable[Piece], logs: Mapping[Log, Records], *, crash: bool = False
+    manifest: Manifest, pieces: Iterable[ArchiveTask], logs: Mapping[Log, Records], *, crash: bool = False
 ) -> None:
     """One step of a run. A crash comes when all files are there and the manifest is not."""
     taken = list(pieces)

@@ -14,7 +14,7 @@ from posthouse.spark.archive.errors import ArchiveConflict
 from posthouse.spark.archive.leftovers import Grace, sweep
 from posthouse.spark.archive.manifest import Change, Log, Manifest
 from posthouse.spark.archive.merging import merge, merges
-from posthouse.spark.archive.planning import Bounds, backlog, steps
+from posthouse.spark.archive.planning import LogBounds, backlog, steps
 from posthouse.spark.archive.reading import ArchivePlan, Wanted
 from posthouse.spark.archive.root import Root
 from tests.spark.archive.records import (
@@ -97,7 +97,7 @@ class Archive(RuleBasedStateMachine):
         many=st.integers(1, 3),
     )
     def run(self, crash: bool, largest: int, tasks: int, many: int) -> None:
-        bounds = {log.partition: Bounds(self.starts[log], self.ends[log]) for log in self.now()}
+        bounds = {log.partition: LogBounds(self.starts[log], self.ends[log]) for log in self.now()}
         self.manifest.refresh()
         waiting = backlog(self.manifest.state, self.topic, bounds)
         for number, pieces in enumerate(steps([waiting], tasks=tasks, largest=largest, smallest=1)):
@@ -117,7 +117,7 @@ class Archive(RuleBasedStateMachine):
     @rule()
     def run_beside(self) -> None:
         """It plans by what it saw; it may add what nobody did, or must fail."""
-        bounds = {log.partition: Bounds(0, self.ends[log]) for log in self.now()}
+        bounds = {log.partition: LogBounds(0, self.ends[log]) for log in self.now()}
         before = {log: self.manifest.state.end(log) for log in self.now()}
         for pieces in steps([backlog(self.other.state, self.topic, bounds)], tasks=2, largest=50, smallest=1):
             taken = {Log(piece.topic.id.hex(), each.partition) for piece in pieces for each in piece.slices}

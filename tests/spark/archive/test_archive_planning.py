@@ -5,42 +5,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posthouse.spark.archive.errors import ArchiveError
-from posthouse.spark.archive.manifest import Change, Log, Range, State
-from posthouse.spark.archive.planning import Backlog, Bounds, Loss, backlog, covered_by, steps
+from posthouse.spark.archive.manifest import ArchiveState, Change, Log, Range
+from posthouse.spark.archive.planning import Backlog, LogBounds, LostOffsets, backlog, covered_by, steps
 from tests.spark.archive.records import topic
 
 TOPIC = topic(partitions=4)
 ID = TOPIC.id.hex()
 
 
-def archived(**ends: int) -> State:
-    state = State()
+def archived(**ends: int) -> ArchiveState:
+    state = ArchiveState()
     cover = {Log(ID, int(name[1:])): Range(0, end) for name, end in ends.items()}
     state.apply(Change(topics={ID: "orders"}, cover=cover), 0)
     return state
 
 
 def test_a_run_takes_what_is_not_archived() -> None:
-    bounds = {0: Bounds(0, 10), 1: Bounds(3, 10), 2: Bounds(5, 5), 3: Bounds(4, 9)}
+    bounds = {0: LogBounds(0, 10), 1: LogBounds(3, 10), 2: LogBounds(5, 5), 3: LogBounds(4, 9)}
     found = backlog(archived(p0=10, p1=7), TOPIC, bounds)
     assert found.waiting == {1: Range(7, 10), 3: Range(4, 9)}
     assert (found.losses, found.size) == ([], 8)
 
 
 def test_what_the_log_lost_before_is_said_and_not_taken() -> None:
-    found = backlog(archived(p0=10), TOPIC, {0: Bounds(12, 20)})
+    found = backlog(archived(p0=10), TOPIC, {0: LogBounds(12, 20)})
     assert found.waiting == {0: Range(12, 20)}
-    assert found.losses == [Loss("orders", 0, Range(10, 12))]
+    assert found.losses == [LostOffsets("orders", 0, Range(10, 12))]
 
 
 def test_a_log_that_is_shorter_than_its_archive_is_another_one() -> None:
     with pytest.raises(ArchiveError, match="up to offset 10, but its log ends at 8"):
-        backlog(archived(p0=10), TOPIC, {0: Bounds(0, 8)})
+        backlog(archived(p0=10), TOPIC, {0: LogBounds(0, 8)})
 
 
 def test_a_topic_that_was_created_again_is_archived_from_its_beginning() -> None:
     again = topic(id=2)
-    assert backlog(archived(p0=10), again, {0: Bounds(0, 8)}).waiting == {0: Range(0, 8)}
+    assert backlog(archived(p0=10), again, {0: LogBounds(0, 8)}).waiting == {0: Range(0, 8)}
 
 
 def test_small_partitions_share_a_task() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from posthouse.spark.archive.errors import ArchiveConflict, ArchiveDamaged, ArchiveError, NoArchive
 from posthouse.spark.archive.leftovers import Grace, sweep
-from posthouse.spark.archive.manifest import ArchivedFile, Change, Log, Manifest, Part, Range
+from posthouse.spark.archive.manifest import ArchivedFile, Change, FilePart, Log, Manifest, Range
 from posthouse.spark.archive.root import Root
 
 TOPIC = "0" * 32
@@ -29,7 +29,7 @@ def file(name: str, first: int, end: int, *, partition: int = 0, rows: int | Non
         bytes=10,
         min_timestamp=0,
         max_timestamp=1,
-        parts=(Part(partition, first, end, count),),
+        parts=(FilePart(partition, first, end, count),),
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.spark.pipelines.context import PipelineContext, Settings
+from posthouse.spark.pipelines.context import PipelineContext, PipelineSettings
 from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.launching import Launch
 from posthouse.spark.pipelines.programs import find_program, load_function
@@ -112,7 +112,7 @@ def test_a_stretch_of_time_is_kept_apart(tmp_path: Path) -> None:
 
 def test_a_missing_setting_is_named() -> None:
     with pytest.raises(WrongPipeline, match="the setting 'source' is missing"):
-        Settings({})["source"]
+        PipelineSettings({})["source"]
 
 
 def test_triggers() -> None:

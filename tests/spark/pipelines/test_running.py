@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from posthouse.spark.offsets import Place
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.pipelines.progress import QueryState, Tracker
 from posthouse.spark.pipelines.running import PipelineFailed, StopRequest, reason, run_queries
 
@@ -108,7 +108,7 @@ def test_records_are_counted_once_and_the_rest_is_the_last() -> None:
     state = tracker.state()
     assert (state.records, state.behind, state.batch, state.done) == (400, 0, 2, 1.0)
     assert (state.rate, state.batch_ms, state.status) == (500.0, 500, "working")
-    assert tracker.position == {Place("t", 0): 400}
+    assert tracker.position == {TopicPartition("t", 0): 400}
 
 
 def test_a_report_of_an_idle_query_is_no_batch() -> None:
@@ -184,7 +184,7 @@ def test_signals_may_come_at_any_moment_of_waiting() -> None:
 
 def test_it_has_read_enough_at_the_end_of_the_stretch() -> None:
     query = Query(reports(progress(0, 50, 50, 900)), reports(progress(1, 60, 110, 900)))
-    [state], shown = ran(query, ends={Place("t", 0): 100, Place("other", 0): 5})
+    [state], shown = ran(query, ends={TopicPartition("t", 0): 100, TopicPartition("other", 0): 5})
     assert query.stops == 1 and state.batch == 1
     assert shown[0][0].behind == 50, "of the stretch, not of the topic"
     assert state.done == 1.0

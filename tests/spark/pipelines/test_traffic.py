@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from posthouse.client import Client, Start
 from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.plots import Line, plot
-from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Slice, Traffic, survey_traffic
+from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Traffic, TrafficSlice, survey_traffic
 from posthouse.spark.pipelines.traffic_page import page
 from posthouse.testing import ThreadBroker
 from tests.cli.programs import inside
@@ -58,9 +58,9 @@ def test_a_stretch_that_ends_before_it_begins(spark: SparkSession) -> None:
         survey_traffic(spark, "127.0.0.1:1", start=2, end=1)
 
 
-def slices(topic: str, counts: list[int]) -> list[Slice]:
+def slices(topic: str, counts: list[int]) -> list[TrafficSlice]:
     return [
-        Slice(
+        TrafficSlice(
             topic=topic,
             minute=START + index * MINUTE_MS,
             messages=count,
@@ -75,7 +75,7 @@ def slices(topic: str, counts: list[int]) -> list[Slice]:
 
 def example(topic: str = "a <b>") -> Traffic:
     minutes = slices(topic, [5, 0, 7, 9])
-    total = Slice(topic=topic, minute=None, messages=21, bytes=2100, keys=9, sizes=(90, 100, 110, 120))
+    total = TrafficSlice(topic=topic, minute=None, messages=21, bytes=2100, keys=9, sizes=(90, 100, 110, 120))
     lags = [Lag(group=f"g{index}", topic=topic, minute=START, messages=index + 1) for index in range(7)]
     end = START + 4 * MINUTE_MS
     return Traffic(

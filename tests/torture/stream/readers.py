@@ -2,7 +2,7 @@
 
 from random import Random
 
-from posthouse.client.visibility import Aborted, visible_batches
+from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -71,7 +71,8 @@ class Fetching:
         aborted = []
         if self._committed_only:
             aborted = [
-                Aborted(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+                AbortedProducer(each.producer_id, each.first_offset)
+                for each in data.aborted_transactions or ()
             ]
         found = []
         for position, header in visible_batches(records, aborted):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from posthouse.broker.access.audit_entries import Entry
+from posthouse.broker.access.audit_entries import AuditEntry
 from posthouse.broker.access.audit_file import AuditFile
 from posthouse.broker.access.audit_limit import LimitedEntries
 from posthouse.broker.access.principal import Principal
@@ -39,7 +39,7 @@ class Audit:
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
-        self._changes: dict[Entry, list[int]] = {}
+        self._changes: dict[AuditEntry, list[int]] = {}
         """Not yet taken by the thread: when each came first, and how often."""
         self._logins = LimitedEntries(allowed=True)
         self._refusals = LimitedEntries(allowed=False)
@@ -103,7 +103,7 @@ class Audit:
         if self._path is None:
             return 0
         source = excerpt(str(principal))
-        entry = Entry(source, peer, protocol, str(action), excerpt(resource), allowed, excerpt(detail))
+        entry = AuditEntry(source, peer, protocol, str(action), excerpt(resource), allowed, excerpt(detail))
         now = self._clock.now_ms()
         with self._lock:
             if allowed and action != LOGIN:
@@ -116,7 +116,7 @@ class Audit:
                 self._refused_logins.add(owner_of_peer(peer), entry, now)
         return 0
 
-    def _add_change(self, entry: Entry, now: int) -> int:
+    def _add_change(self, entry: AuditEntry, now: int) -> int:
         if self._is_failing and len(self._unwritten) + len(self._changes) >= _MOST_UNWRITTEN:
             raise Unavailable(f"nothing may be changed while the audit log {self._path} cannot be written")
         known = self._changes.get(entry)

@@ -10,7 +10,7 @@ LEFT_OUT = "left-out"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     principal: str
     peer: str
     protocol: str

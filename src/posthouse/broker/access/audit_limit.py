@@ -8,7 +8,7 @@ too: of sources beyond `SOURCES` only the sum is known.
 
 from collections import Counter
 
-from posthouse.broker.access.audit_entries import Entry, summary_line
+from posthouse.broker.access.audit_entries import AuditEntry, summary_line
 
 LINES_OF_A_SOURCE = 100
 LINES = 500
@@ -21,12 +21,12 @@ class LimitedEntries:
 
     def __init__(self, *, allowed: bool) -> None:
         self._allowed = allowed
-        self._entries: dict[Entry, list[int]] = {}
+        self._entries: dict[AuditEntry, list[int]] = {}
         """When each came first, and how often."""
         self._lines: Counter[str] = Counter()
         self._left_out: dict[str, Counter[str]] = {}
 
-    def add(self, source: str, entry: Entry, at_ms: int) -> None:
+    def add(self, source: str, entry: AuditEntry, at_ms: int) -> None:
         known = self._entries.get(entry)
         if known is not None:
             known[1] += 1

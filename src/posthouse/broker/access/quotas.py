@@ -75,7 +75,7 @@ class Entity:
         return cls(given.get("user"), given.get("client"))
 
 
-class Bucket:
+class TokenBucket:
     __slots__ = ("_level", "_since", "rate")
 
     def __init__(self, rate: float, now: float) -> None:
@@ -101,8 +101,8 @@ class Quotas:
         self._changes = Changes()
         self._clock = clock
         self._quotas: dict[Entity, dict[Quota, float]] = {}
-        self._buckets: dict[tuple[Quota, Entity], Bucket] = {}
-        self._found: dict[tuple[str, str], dict[Quota, Bucket]] = {}
+        self._buckets: dict[tuple[Quota, Entity], TokenBucket] = {}
+        self._found: dict[tuple[str, str], dict[Quota, TokenBucket]] = {}
         self.is_empty = True
         """Whether nobody has a quota: what most brokers need to know of it."""
 
@@ -163,7 +163,7 @@ class Quotas:
         for key in [key for key in self._buckets if key[1].client is not None]:
             del self._buckets[key]
 
-    def _buckets_of(self, user: str, client: str, short: str) -> dict[Quota, Bucket]:
+    def _buckets_of(self, user: str, client: str, short: str) -> dict[Quota, TokenBucket]:
         found = {}
         for quota in Quota:
             for entity in _most_exact_first(user, client):
@@ -177,7 +177,7 @@ class Quotas:
                 bucket = self._buckets.get((quota, shared))
                 if bucket is None:
                     amount = rate / 100 if quota is Quota.TIME else rate
-                    bucket = self._buckets[quota, shared] = Bucket(amount, self._clock.monotonic())
+                    bucket = self._buckets[quota, shared] = TokenBucket(amount, self._clock.monotonic())
                 found[quota] = bucket
                 break
         return found

@@ -23,7 +23,7 @@ from posthouse.broker.groups.membership import (
     SyncRequest,
 )
 from posthouse.broker.groups.roster import Member, Roster
-from posthouse.broker.groups.states import Event, State, after
+from posthouse.broker.groups.states import ClassicState, Event, after
 from posthouse.model.errors import (
     FencedInstance,
     GroupFull,
@@ -53,7 +53,7 @@ class ClassicGroup:
     def __init__(self, rules: ClassicRules) -> None:
         self._rules = rules
         self.members = Roster()
-        self.state = State.EMPTY
+        self.state = ClassicState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -67,7 +67,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state in (State.EMPTY, State.DEAD)
+        return self.state in (ClassicState.EMPTY, ClassicState.DEAD)
 
     def join(self, request: JoinRequest, now: float, reply: Reply[Joined]) -> None:
         self._check_alive()
@@ -88,11 +88,11 @@ class ClassicGroup:
             self.protocol,
         ):
             raise InconsistentProtocol(f"the group uses {self.protocol_type!r} and {self.protocol!r}")
-        if self.state is State.GATHERING:
+        if self.state is ClassicState.GATHERING:
             raise RebalanceInProgress("the group is gathering its members")
         self._unsynced.discard(member.id)
         member.sync_reply = reply
-        if self.state is State.STABLE:
+        if self.state is ClassicState.STABLE:
             self._hand_out(member, now)
         elif member.id == self.members.leader:
             assignments = dict(request.assignments)
@@ -106,7 +106,7 @@ class ClassicGroup:
     def heartbeat(self, identity: MemberIdentity, now: float) -> None:
         self._check_alive()
         self._checked(identity).seen(now)
-        if self.state is State.GATHERING:
+        if self.state is ClassicState.GATHERING:
             raise RebalanceInProgress("the group is gathering its members")
 
     def leave(self, leaving: Sequence[Leaving], now: float) -> list[MembershipError | None]:
@@ -134,7 +134,7 @@ class ClassicGroup:
                 return
             raise UnknownMember("the group has members; only they may commit")
         member = self._checked(identity)
-        if self.state is State.AWAITING_ASSIGNMENT and not transactional:
+        if self.state is ClassicState.AWAITING_ASSIGNMENT and not transactional:
             raise RebalanceInProgress("partitions are about to change hands")
         if not member.is_waiting:
             member.seen(now)
@@ -149,7 +149,7 @@ class ClassicGroup:
             del self.members.expected[member_id]
         if gone or lapsed:
             self._members_gone(now, removed=bool(gone))
-        if self.state is State.GATHERING and now >= self._gather_until:
+        if self.state is ClassicState.GATHERING and now >= self._gather_until:
             self._gathering_over(now)
         if self._unsynced and now >= self._sync_until:
             self._drop_unsynced(now)
@@ -165,7 +165,7 @@ class ClassicGroup:
         self.state = after(self.state, Event.DELETED)
 
     def _check_alive(self) -> None:
-        if self.state is State.DEAD:
+        if self.state is ClassicState.DEAD:
             raise UnknownMember("the group has been deleted")
 
     def _check_size(self, member_id: MemberId | None) -> None:
@@ -227,7 +227,7 @@ class ClassicGroup:
         holder.seen(now)
         self._wake(holder.expires_at)
         holder.join_reply = reply
-        if self.state is not State.STABLE or not self._wants_the_same(holder, old_metadata):
+        if self.state is not ClassicState.STABLE or not self._wants_the_same(holder, old_metadata):
             self.rebalance(now)
             return
         # A leader would share out anew, and a stable group would not hear of it: unless the member
@@ -253,8 +253,8 @@ class ClassicGroup:
         member.expires_at = math.inf
         # In a stable group the leader asks again when it sees a reason to share out anew. Anybody else
         # who asks for the same has missed our answer.
-        missed_our_answer = self.state is State.AWAITING_ASSIGNMENT or (
-            self.state is State.STABLE and member.id != self.members.leader
+        missed_our_answer = self.state is ClassicState.AWAITING_ASSIGNMENT or (
+            self.state is ClassicState.STABLE and member.id != self.members.leader
         )
         if missed_our_answer and not changed:
             self._welcome(member, now)
@@ -276,24 +276,24 @@ class ClassicGroup:
         return True
 
     def _members_gone(self, now: float, *, removed: bool = True) -> None:
-        if self.state is State.GATHERING:
+        if self.state is ClassicState.GATHERING:
             self._complete_if_all_joined(now)
-        elif removed and self.state is not State.EMPTY:
+        elif removed and self.state is not ClassicState.EMPTY:
             self.rebalance(now)
 
     def rebalance(self, now: float) -> None:
         """Gather the members, or note that one more has come where that is going on already."""
         before, self.state = self.state, after(self.state, Event.REBALANCE_NEEDED)
-        if before is not State.GATHERING:
+        if before is not ClassicState.GATHERING:
             self._unsynced.clear()
             for member in self.members:
-                member.assignment = b"" if before is State.AWAITING_ASSIGNMENT else member.assignment
+                member.assignment = b"" if before is ClassicState.AWAITING_ASSIGNMENT else member.assignment
                 if member.sync_reply is not None:
                     member.answer_sync(RebalanceInProgress("the members of the group have changed"))
                     member.seen(now)
                     self._wake(member.expires_at)
             seconds = self.members.rebalance_seconds()
-            if before is State.EMPTY and self._rules.initial_seconds > 0:
+            if before is ClassicState.EMPTY and self._rules.initial_seconds > 0:
                 self._initial_left = max(0.0, seconds - self._rules.initial_seconds)
                 seconds = min(seconds, self._rules.initial_seconds)
                 self._newcomer = False
@@ -304,7 +304,7 @@ class ClassicGroup:
     def _complete_if_all_joined(self, now: float) -> None:
         """The first members of a group wait for more to come, everybody else only for each other."""
         complete = self._initial_left is None and self.members.all_joined()
-        if self.state is State.GATHERING and (complete or not len(self.members)):
+        if self.state is ClassicState.GATHERING and (complete or not len(self.members)):
             self._complete(now)
 
     def _gathering_over(self, now: float) -> None:
@@ -386,7 +386,7 @@ class ClassicGroup:
     def _plan_wake_up(self) -> None:
         times = [member.expires_at for member in self.members if not member.is_waiting]
         times += self.members.expected.values()
-        if self.state is State.GATHERING:
+        if self.state is ClassicState.GATHERING:
             times.append(self._gather_until)
         if self._unsynced:
             times.append(self._sync_until)

@@ -22,7 +22,7 @@ from posthouse.broker.groups.consumer_member import (
     Beat,
     BeatAnswer,
     ConsumerMember,
-    Progress,
+    ConsumerMemberState,
 )
 from posthouse.broker.groups.membership import NO_GENERATION, MemberIdentity
 from posthouse.broker.groups.topic_view import NO_TOPICS, TopicView
@@ -95,7 +95,8 @@ class ConsumerGroup:
         if self.epoch > self.target_epoch:
             return ConsumerState.ASSIGNING
         settled = all(
-            member.epoch in (self.target_epoch, LEAVING_FOR_A_WHILE) and member.progress is Progress.STABLE
+            member.epoch in (self.target_epoch, LEAVING_FOR_A_WHILE)
+            and member.progress is ConsumerMemberState.STABLE
             for member in self
         )
         return ConsumerState.STABLE if settled else ConsumerState.RECONCILING

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from posthouse.broker.groups.membership import Client, OfferedProtocol
+from posthouse.broker.groups.membership import MemberClient, OfferedProtocol
 from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.model.ids import InstanceId, MemberId, PartitionId
 
@@ -33,7 +33,7 @@ class Beat:
     member: MemberId
     epoch: int
     instance: InstanceId | None = None
-    client: Client = Client()
+    client: MemberClient = MemberClient()
     rack: str | None = None
     rebalance_seconds: float | None = None
     topics: frozenset[str] | None = None
@@ -65,7 +65,7 @@ class Guest:
     session_seconds: float
 
 
-class Progress(Enum):
+class ConsumerMemberState(Enum):
     STABLE = auto()
     GIVING_UP = auto()
     """It has been told to let go of partitions and has not confirmed."""
@@ -105,7 +105,7 @@ class ConsumerMember:
         self.assignor: str | None = None
         self.epoch = JOINING
         self.previous_epoch = JOINING
-        self.progress = Progress.STABLE
+        self.progress = ConsumerMemberState.STABLE
         self.assigned = NOTHING
         self.giving_up = NOTHING
         self.given_in: dict[PartitionId, int] = {}
@@ -142,12 +142,12 @@ class ConsumerMember:
     def restart(self) -> None:
         """It begins anew and holds nothing."""
         self.epoch = self.previous_epoch = JOINING
-        self._settle(NOTHING, NOTHING, Progress.STABLE)
+        self._settle(NOTHING, NOTHING, ConsumerMemberState.STABLE)
 
     def rest(self) -> None:
         """Away for a while: what it was to read is kept, what it was to give up is free."""
         self.epoch = self.previous_epoch = LEAVING_FOR_A_WHILE
-        self._settle(self.assigned, NOTHING, Progress.STABLE)
+        self._settle(self.assigned, NOTHING, ConsumerMemberState.STABLE)
 
     def reconcile(
         self,
@@ -158,30 +158,35 @@ class ConsumerMember:
         now: float,
     ) -> None:
         """One step towards the target. `taken` is what others hold; `owned` what the member reports."""
-        if self.progress is Progress.GIVING_UP:
+        if self.progress is ConsumerMemberState.GIVING_UP:
             if owned is None or owned & self.giving_up:
                 return
-            self._settle(self.assigned, NOTHING, Progress.WAITING)
-        elif self.progress is Progress.STABLE and self.epoch == target_epoch:
+            self._settle(self.assigned, NOTHING, ConsumerMemberState.WAITING)
+        elif self.progress is ConsumerMemberState.STABLE and self.epoch == target_epoch:
             return
         keeps = self.assigned & target
         loses = self.assigned - target
         if loses and (owned is None or owned & loses):
             self.give_up_until = now + self.rebalance_seconds
-            self._settle(keeps, loses, Progress.GIVING_UP)
+            self._settle(keeps, loses, ConsumerMemberState.GIVING_UP)
             return
         gains = frozenset(partition for partition in target - keeps if partition not in taken)
         waits = len(keeps) + len(gains) < len(target)
         if self.epoch != target_epoch:
             self.previous_epoch, self.epoch = self.epoch, target_epoch
-        self._settle(keeps | gains, NOTHING, Progress.WAITING if waits else Progress.STABLE)
+        self._settle(
+            keeps | gains, NOTHING, ConsumerMemberState.WAITING if waits else ConsumerMemberState.STABLE
+        )
 
     def _settle(
-        self, assigned: frozenset[PartitionId], giving_up: frozenset[PartitionId], progress: Progress
+        self,
+        assigned: frozenset[PartitionId],
+        giving_up: frozenset[PartitionId],
+        progress: ConsumerMemberState,
     ) -> None:
         self.given_in = {each: self.given_in.get(each, self.epoch) for each in assigned | giving_up}
         self.assigned = assigned
         self.giving_up = giving_up
         self.progress = progress
-        if progress is not Progress.GIVING_UP:
+        if progress is not ConsumerMemberState.GIVING_UP:
             self.give_up_until = math.inf

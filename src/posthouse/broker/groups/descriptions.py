@@ -5,9 +5,9 @@ from enum import Enum, auto
 
 from posthouse.broker.groups.classic import ClassicGroup
 from posthouse.broker.groups.consumer import ConsumerGroup, ConsumerState
-from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.membership import MemberClient
 from posthouse.broker.groups.metadata import MemberMetadata
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId
 
 
@@ -35,14 +35,14 @@ class ListedGroup:
 class DescribedMember:
     id: MemberId
     instance: InstanceId | None
-    client: Client
+    client: MemberClient
     metadata: bytes
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    state: State
+    state: ClassicState
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
@@ -53,7 +53,7 @@ class DescribedConsumer:
     id: MemberId
     instance: InstanceId | None
     rack: str | None
-    client: Client
+    client: MemberClient
     epoch: int
     topics: frozenset[str]
     pattern: str | None
@@ -72,12 +72,12 @@ class DescribedConsumerGroup:
     members: tuple[DescribedConsumer, ...]
 
 
-NO_MEMBERS = DescribedGroup(state=State.EMPTY, protocol_type="", protocol="", members=())
+NO_MEMBERS = DescribedGroup(state=ClassicState.EMPTY, protocol_type="", protocol="", members=())
 
 
 def describe_classic(group: ClassicGroup) -> DescribedGroup:
     """While a group is not stable, what its members were assigned does not hold."""
-    settled = group.state is State.STABLE
+    settled = group.state is ClassicState.STABLE
     return DescribedGroup(
         state=group.state,
         protocol_type=group.protocol_type or "",

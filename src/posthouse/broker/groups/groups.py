@@ -37,7 +37,7 @@ from posthouse.broker.groups.membership import (
 from posthouse.broker.groups.metadata import MemberMetadata
 from posthouse.broker.groups.migration import downgraded, upgraded
 from posthouse.broker.groups.registry import Group, Registry
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.broker.groups.streams import StreamsGroup, StreamsRules
 from posthouse.broker.groups.streams_answers import StreamsAnswer
 from posthouse.broker.groups.streams_member import JOINING as STREAMS_JOINING
@@ -387,7 +387,7 @@ def _listed(group_id: GroupId, group: Group | None) -> ListedGroup:
     return ListedGroup(
         id=group_id,
         kind=GroupKind.CLASSIC,
-        state=State.EMPTY if group is None else group.state,
+        state=ClassicState.EMPTY if group is None else group.state,
         protocol_type="" if group is None else group.protocol_type or "",
     )
 

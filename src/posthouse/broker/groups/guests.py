@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from posthouse.broker.groups.consumer import ConsumerGroup
-from posthouse.broker.groups.consumer_member import JOINING, Beat, ConsumerMember, Guest, Progress
+from posthouse.broker.groups.consumer_member import JOINING, Beat, ConsumerMember, ConsumerMemberState, Guest
 from posthouse.broker.groups.membership import (
     Joined,
     JoinRequest,
@@ -75,7 +75,7 @@ class Guests:
             protocol,
         ):
             raise InconsistentProtocol(f"the member joined with {protocol!r}")
-        if self._group.is_ahead_of(member, now) and member.progress is not Progress.GIVING_UP:
+        if self._group.is_ahead_of(member, now) and member.progress is not ConsumerMemberState.GIVING_UP:
             raise RebalanceInProgress("the group has changed")
         self._group.seen(member, now)
         return Synced(
@@ -88,8 +88,8 @@ class Guests:
         member, _ = self._checked(identity)
         must_join = (
             self._group.is_ahead_of(member, now)
-            or member.progress is Progress.GIVING_UP
-            or (member.progress is Progress.WAITING and self._group.can_gain(member))
+            or member.progress is ConsumerMemberState.GIVING_UP
+            or (member.progress is ConsumerMemberState.WAITING and self._group.can_gain(member))
         )
         if must_join and math.isinf(member.give_up_until):
             member.give_up_until = now + member.rebalance_seconds

@@ -19,7 +19,7 @@ class OfferedProtocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class MemberClient:
     """Who is behind a member, for people who look at a group."""
 
     id: str = ""
@@ -31,7 +31,7 @@ class JoinRequest:
     member: MemberId | None
     """None: a member that has no id yet."""
     instance: InstanceId | None = None
-    client: Client = Client()
+    client: MemberClient = MemberClient()
     protocol_type: str
     protocols: tuple[OfferedProtocol, ...]
     session_seconds: float

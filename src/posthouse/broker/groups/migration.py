@@ -11,7 +11,7 @@ from posthouse.broker.groups.guests import GUEST_PROTOCOL_TYPE
 from posthouse.broker.groups.membership import JoinRequest
 from posthouse.broker.groups.metadata import MemberMetadata
 from posthouse.broker.groups.roster import Member
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.broker.groups.topic_view import TopicView
 from posthouse.model.errors import InconsistentProtocol, RebalanceInProgress
 
@@ -87,7 +87,7 @@ def downgraded(
     classic.protocol = classic.members.elected_protocol()
     # Members that are this far are asked to join; those behind must, and lose what they have.
     classic.generation = max(member.epoch for member in group)
-    classic.state = State.STABLE
+    classic.state = ClassicState.STABLE
     classic.rebalance(now)
     classic.tick(now)
     return classic

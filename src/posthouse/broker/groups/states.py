@@ -10,7 +10,7 @@ GATHERING waits for the members to join, AWAITING_ASSIGNMENT for the leader to s
 from enum import Enum, auto
 
 
-class State(Enum):
+class ClassicState(Enum):
     EMPTY = auto()
     GATHERING = auto()
     AWAITING_ASSIGNMENT = auto()
@@ -29,18 +29,18 @@ class Event(Enum):
     DELETED = auto()
 
 
-TRANSITIONS: dict[tuple[State, Event], State] = {
-    (State.EMPTY, Event.REBALANCE_NEEDED): State.GATHERING,
-    (State.EMPTY, Event.DELETED): State.DEAD,
-    (State.GATHERING, Event.REBALANCE_NEEDED): State.GATHERING,
-    (State.GATHERING, Event.MEMBERS_GATHERED): State.AWAITING_ASSIGNMENT,
-    (State.GATHERING, Event.NOBODY_LEFT): State.EMPTY,
-    (State.AWAITING_ASSIGNMENT, Event.REBALANCE_NEEDED): State.GATHERING,
-    (State.AWAITING_ASSIGNMENT, Event.ASSIGNED): State.STABLE,
-    (State.STABLE, Event.REBALANCE_NEEDED): State.GATHERING,
+TRANSITIONS: dict[tuple[ClassicState, Event], ClassicState] = {
+    (ClassicState.EMPTY, Event.REBALANCE_NEEDED): ClassicState.GATHERING,
+    (ClassicState.EMPTY, Event.DELETED): ClassicState.DEAD,
+    (ClassicState.GATHERING, Event.REBALANCE_NEEDED): ClassicState.GATHERING,
+    (ClassicState.GATHERING, Event.MEMBERS_GATHERED): ClassicState.AWAITING_ASSIGNMENT,
+    (ClassicState.GATHERING, Event.NOBODY_LEFT): ClassicState.EMPTY,
+    (ClassicState.AWAITING_ASSIGNMENT, Event.REBALANCE_NEEDED): ClassicState.GATHERING,
+    (ClassicState.AWAITING_ASSIGNMENT, Event.ASSIGNED): ClassicState.STABLE,
+    (ClassicState.STABLE, Event.REBALANCE_NEEDED): ClassicState.GATHERING,
 }
 
 
-def after(state: State, event: Event) -> State:
+def after(state: ClassicState, event: Event) -> ClassicState:
     """Where `event` leads; a KeyError is a defect of the machine, never of a client."""
     return TRANSITIONS[state, event]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.membership import MemberClient
 from posthouse.broker.groups.streams_assignor import NOTHING, Task, Tasks
 from posthouse.broker.groups.streams_topology import Topology
 from posthouse.model.errors import BadRequest, InvalidTopology
@@ -37,7 +37,7 @@ class StreamsBeat:
 
     member: MemberId
     epoch: int
-    client: Client = Client()
+    client: MemberClient = MemberClient()
     rack: str | None = None
     rebalance_seconds: float | None = None
     topology: Topology | None = None
@@ -51,7 +51,7 @@ class StreamsBeat:
     """Something is so wrong that all members should stop."""
 
 
-class Progress(Enum):
+class StreamsMemberState(Enum):
     STABLE = auto()
     GIVING_UP = auto()
     """It has been told to give up tasks and has not confirmed."""
@@ -81,7 +81,7 @@ class StreamsMember:
 
     def __init__(self, member_id: MemberId) -> None:
         self.id = member_id
-        self.client = Client()
+        self.client = MemberClient()
         self.rack: str | None = None
         self.rebalance_seconds = math.inf
         self.topology_epoch = NO_TOPOLOGY
@@ -89,7 +89,7 @@ class StreamsMember:
         self.endpoint: Endpoint | None = None
         self.tags: Mapping[str, str] = {}
         self.epoch = self.previous_epoch = JOINING
-        self.progress = Progress.STABLE
+        self.progress = StreamsMemberState.STABLE
         self.assigned = NOTHING
         self.giving_up = NOTHING
         self.given_in: dict[Task, int] = {}
@@ -117,7 +117,7 @@ class StreamsMember:
             self.tags = dict(beat.tags)
 
     def is_settled(self, target_epoch: int) -> bool:
-        return self.progress is Progress.STABLE and self.epoch == target_epoch
+        return self.progress is StreamsMemberState.STABLE and self.epoch == target_epoch
 
     def reconcile(
         self,
@@ -131,7 +131,7 @@ class StreamsMember:
         if self.is_settled(target_epoch):
             return
         epoch = self.epoch
-        if self.progress is Progress.GIVING_UP:
+        if self.progress is StreamsMemberState.GIVING_UP:
             if owned is None or owned & self.giving_up:
                 return
             self.giving_up = NOTHING
@@ -141,25 +141,30 @@ class StreamsMember:
         if loses and (owned is None or owned & loses):
             self._move_to(epoch)
             self.give_up_until = now + self.rebalance_seconds
-            self._settle(keeps, loses, Progress.GIVING_UP, target_epoch)
+            self._settle(keeps, loses, StreamsMemberState.GIVING_UP, target_epoch)
             return
         missing = target - keeps
         gains = free(missing)
         self._move_to(target_epoch)
         waits = bool(missing - gains)
-        self._settle(keeps | gains, NOTHING, Progress.WAITING if waits else Progress.STABLE, target_epoch)
+        self._settle(
+            keeps | gains,
+            NOTHING,
+            StreamsMemberState.WAITING if waits else StreamsMemberState.STABLE,
+            target_epoch,
+        )
 
     def _move_to(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 
-    def _settle(self, assigned: Tasks, giving_up: Tasks, progress: Progress, epoch: int) -> None:
+    def _settle(self, assigned: Tasks, giving_up: Tasks, progress: StreamsMemberState, epoch: int) -> None:
         held = assigned.active | giving_up.active
         self.given_in = {task: self.given_in.get(task, epoch) for task in held}
         self.assigned = assigned
         self.giving_up = giving_up
         self.progress = progress
-        if progress is not Progress.GIVING_UP:
+        if progress is not StreamsMemberState.GIVING_UP:
             self.give_up_until = math.inf
 
 

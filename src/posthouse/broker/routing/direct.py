@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from posthouse.broker.routing.matcher import Bound, Reads
+from posthouse.broker.routing.matcher import Bound, RoutingInputs
 
 
 class DirectMatcher:
-    reads: ClassVar[Reads] = Reads.KEY
+    reads: ClassVar[RoutingInputs] = RoutingInputs.KEY
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, dict[Bound, None]] = {}

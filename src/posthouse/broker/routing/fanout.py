@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from posthouse.broker.routing.matcher import Bound, Reads
+from posthouse.broker.routing.matcher import Bound, RoutingInputs
 
 
 class FanoutMatcher:
-    reads: ClassVar[Reads] = Reads.NOTHING
+    reads: ClassVar[RoutingInputs] = RoutingInputs.NOTHING
 
     def __init__(self) -> None:
         self._bound: dict[Bound, None] = {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from posthouse.broker.routing.header_values import comparable
-from posthouse.broker.routing.matcher import Bound, Reads, by_number
+from posthouse.broker.routing.matcher import Bound, RoutingInputs, by_number
 from posthouse.model.errors import InvalidDefinition
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class _Wish:
 
 
 class HeadersMatcher:
-    reads: ClassVar[Reads] = Reads.HEADERS
+    reads: ClassVar[RoutingInputs] = RoutingInputs.HEADERS
 
     def __init__(self) -> None:
         self._wishes: dict[Bound, _Wish] = {}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 from posthouse.broker.routing.definitions import Binding
 
 
-class Reads(IntEnum):
+class RoutingInputs(IntEnum):
     """What of a message decides where it goes. Each includes the ones before."""
 
     NOTHING = 0
@@ -29,7 +29,7 @@ class Bound:
 class Matcher(Protocol):
     """The bindings of one exchange, arranged so that a message meets few of those that it does not match."""
 
-    reads: ClassVar[Reads]
+    reads: ClassVar[RoutingInputs]
 
     def add(self, bound: Bound) -> None:
         """Raises InvalidDefinition, and changes nothing, where the binding makes no sense for the kind."""

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.broker.routing.encoding import encode_binding
 from posthouse.broker.routing.exchange import Exchange
-from posthouse.broker.routing.matcher import Bound, Reads, by_number
+from posthouse.broker.routing.matcher import Bound, RoutingInputs, by_number
 from posthouse.broker.routing.route_cache import RouteCache
 from posthouse.model.errors import AccessRefused, UnknownExchange, UnknownQueue
 
@@ -154,9 +154,9 @@ class Router(Generic[Q]):
             raise UnknownExchange(f"exchange {exchange.name!r} has been deleted")
         queues, reads = self._follow(exchange, (key,), headers)
         route = self._cache.one(tuple(queues))
-        if reads is Reads.KEY:
+        if reads is RoutingInputs.KEY:
             self._cache.keep(exchange, key, route)
-        elif reads is Reads.NOTHING:
+        elif reads is RoutingInputs.NOTHING:
             self._cache.keep_for_all(exchange, route)
         return route
 
@@ -170,10 +170,10 @@ class Router(Generic[Q]):
 
     def _follow(
         self, exchange: Exchange, keys: Sequence[bytes], headers: Headers | None
-    ) -> tuple[Iterable[Q], Reads]:
+    ) -> tuple[Iterable[Q], RoutingInputs]:
         """All queues that can be reached, and what of the message has been looked at on the way."""
         queues: dict[Any, None] = {}
-        reads = Reads.NOTHING
+        reads = RoutingInputs.NOTHING
         table: Mapping[str, object] = _NO_HEADERS
         taking_part = {exchange: None}
         to_do = [exchange]
@@ -181,7 +181,7 @@ class Router(Generic[Q]):
             matcher = each.matcher
             if matcher.reads > reads:
                 reads = matcher.reads
-                if reads is Reads.HEADERS and headers is not None:
+                if reads is RoutingInputs.HEADERS and headers is not None:
                     table = headers()
             matched = matcher.match(keys[0], table)
             if len(keys) > 1:

@@ -11,21 +11,21 @@ worst pattern costs nodes times words, where trying one way after the other can 
 from collections.abc import Collection, Iterator, Mapping
 from typing import ClassVar
 
-from posthouse.broker.routing.matcher import Bound, Reads, by_number
+from posthouse.broker.routing.matcher import Bound, RoutingInputs, by_number
 
 ANY_WORD = b"*"
 ANY_WORDS = b"#"
 
 
-class Node:
+class TrieNode:
     """One place in the trie: everything that begins with the same words."""
 
     __slots__ = ("any_word", "any_words", "bound", "repeats", "words")
 
     def __init__(self, repeats: bool = False) -> None:
-        self.words: dict[bytes, Node] = {}
-        self.any_word: Node | None = None
-        self.any_words: Node | None = None
+        self.words: dict[bytes, TrieNode] = {}
+        self.any_word: TrieNode | None = None
+        self.any_words: TrieNode | None = None
         self.repeats = repeats
         """It was reached by `#`, and takes further words without leaving it."""
         self.bound: dict[Bound, None] = {}
@@ -34,18 +34,18 @@ class Node:
     def is_empty(self) -> bool:
         return not (self.bound or self.words or self.any_word or self.any_words)
 
-    def behind(self, word: bytes) -> "Node":
+    def behind(self, word: bytes) -> "TrieNode":
         """The one that this word of a pattern leads to; a new one, where none was there."""
         if word == ANY_WORD:
             if self.any_word is None:
-                self.any_word = Node()
+                self.any_word = TrieNode()
             return self.any_word
         if word == ANY_WORDS:
             if self.any_words is None:
-                self.any_words = Node(repeats=True)
+                self.any_words = TrieNode(repeats=True)
             return self.any_words
         if word not in self.words:
-            self.words[word] = Node()
+            self.words[word] = TrieNode()
         return self.words[word]
 
     def drop(self, word: bytes) -> None:
@@ -58,10 +58,10 @@ class Node:
 
 
 class TopicMatcher:
-    reads: ClassVar[Reads] = Reads.KEY
+    reads: ClassVar[RoutingInputs] = RoutingInputs.KEY
 
     def __init__(self) -> None:
-        self.root = Node()
+        self.root = TrieNode()
 
     def add(self, bound: Bound) -> None:
         node = self.root
@@ -86,14 +86,14 @@ class TopicMatcher:
             return ends[0]
         return sorted((bound for end in ends for bound in end), key=by_number)
 
-    def _walk(self, key: bytes) -> Collection[Node]:
+    def _walk(self, key: bytes) -> Collection[TrieNode]:
         """The nodes that the whole key leads to. A dict is a set that keeps its order."""
         root = self.root
-        here: dict[Node, None] = {root: None}
+        here: dict[TrieNode, None] = {root: None}
         if root.any_words is not None:
             here[root.any_words] = None
         for word in _words(key):
-            there: dict[Node, None] = {}
+            there: dict[TrieNode, None] = {}
             for node in here:
                 if node.repeats:
                     there[node] = None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from posthouse.broker.schedule.bucket import Bucket, decode, log_in
-from posthouse.broker.schedule.logs import Logs
+from posthouse.broker.schedule.logs import ScheduleLogs
 from posthouse.broker.schedule.periods import FINEST_BITS, Period
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
@@ -16,7 +16,7 @@ from posthouse.storage.operations import Append, Operation
 log = logging.getLogger(__name__)
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     """One record of a log, and the period that it is for."""
 
     period: Period
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 class Buckets:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, logs: Logs) -> None:
+    def __init__(self, storage: Storage, logs: ScheduleLogs) -> None:
         self._storage = storage
         self._logs = logs
         self._by_log: dict[int, Bucket] = {}
@@ -64,7 +64,7 @@ class Buckets:
     def of_log(self, number: int) -> Bucket:
         return self._by_log[number]
 
-    def store(self, entries: Iterable[Entry], now_ms: int) -> list[Operation]:
+    def store(self, entries: Iterable[BucketEntry], now_ms: int) -> list[Operation]:
         """One batch for each bucket. To be committed in the same turn of the event loop.
 
         Raises Unavailable where a bucket is needed and no log is free.

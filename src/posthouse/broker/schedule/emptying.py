@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from posthouse.broker.schedule.bucket import Bucket
-from posthouse.broker.schedule.buckets import Buckets, Entry
-from posthouse.broker.schedule.logs import Logs
+from posthouse.broker.schedule.buckets import BucketEntry, Buckets
+from posthouse.broker.schedule.logs import ScheduleLogs
 from posthouse.broker.schedule.periods import MOST_PARTS
 from posthouse.broker.schedule.reading import read_piece, records_in
 from posthouse.storage.contract import Storage
@@ -12,7 +12,7 @@ from posthouse.storage.operations import Operation, Trim
 
 
 class Emptying:
-    def __init__(self, storage: Storage, buckets: Buckets, logs: Logs) -> None:
+    def __init__(self, storage: Storage, buckets: Buckets, logs: ScheduleLogs) -> None:
         self._storage = storage
         self._buckets = buckets
         self._logs = logs
@@ -28,7 +28,9 @@ class Emptying:
             piece = await read_piece(self._storage, bucket.partition, bounds.start, bounds.end)
             following = piece.following
             entries = (
-                Entry(bucket.period.part(record.timestamp), record.timestamp, record.key or b"", record.value)
+                BucketEntry(
+                    bucket.period.part(record.timestamp), record.timestamp, record.key or b"", record.value
+                )
                 for record in records_in(piece, bounds.start)
             )
             operations += self._buckets.store(entries, now_ms)

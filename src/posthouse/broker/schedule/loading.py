@@ -20,7 +20,7 @@ FEW_OF_WINDOW = 8
 """This part of the window may be taken by a bucket that fills it for long."""
 
 
-class Loading:
+class ScheduleLoader:
     def __init__(self, storage: Storage, buckets: Buckets, window: Window) -> None:
         self._storage = storage
         self._buckets = buckets

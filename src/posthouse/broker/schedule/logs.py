@@ -30,7 +30,7 @@ COUNT = 512
 """So many are made at a time. All levels together rarely need more."""
 
 
-class Logs:
+class ScheduleLogs:
     def __init__(self, storage: Storage, defaults: TopicConfig) -> None:
         self._storage = storage
         self._defaults = defaults

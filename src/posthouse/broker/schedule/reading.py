@@ -17,13 +17,13 @@ PIECE_BYTES = 256 * 1024
 """As much is read and decoded before others get their turn; more only if one batch is larger."""
 
 
-class Piece(NamedTuple):
+class ScheduledBatches(NamedTuple):
     batches: list[tuple[BatchHeader, bytes]]
     following: int
     """The offset to go on from."""
 
 
-async def read_piece(storage: Storage, partition: PartitionId, offset: int, end: int) -> Piece:
+async def read_piece(storage: Storage, partition: PartitionId, offset: int, end: int) -> ScheduledBatches:
     """The next batches from `offset` on that begin before `end`; none where the rest is damaged."""
     part = await storage.read(partition, offset, PIECE_BYTES)
     view = memoryview(part.data)
@@ -36,10 +36,10 @@ async def read_piece(storage: Storage, partition: PartitionId, offset: int, end:
             continue  # what follows it is damaged, so it is the one that is nearest
         batches.append((header, body_of(view[position : position + header.length], header)))
         following = header.next_offset
-    return Piece(batches, min(following, end))
+    return ScheduledBatches(batches, min(following, end))
 
 
-def keys_in(piece: Piece, bucket: Bucket, offset: int) -> Iterator[tuple[int, bytes]]:
+def keys_in(piece: ScheduledBatches, bucket: Bucket, offset: int) -> Iterator[tuple[int, bytes]]:
     """Offset and key of each entry from `offset` on."""
     log, pack = bucket.log, keys.pack
     for header, data in piece.batches:
@@ -51,7 +51,7 @@ def keys_in(piece: Piece, bucket: Bucket, offset: int) -> Iterator[tuple[int, by
                 yield at, pack(base_timestamp + timestamp, sequence, log, at, end - start)
 
 
-def records_in(piece: Piece, offset: int) -> Iterator[RawRecord]:
+def records_in(piece: ScheduledBatches, offset: int) -> Iterator[RawRecord]:
     for header, data in piece.batches:
         yield from iter_raw(data, header, offset, piece.following)
 

@@ -12,13 +12,13 @@ import math
 from collections.abc import Sequence
 
 from posthouse.broker.schedule.bucket import Bucket
-from posthouse.broker.schedule.buckets import Buckets, Entry
+from posthouse.broker.schedule.buckets import BucketEntry, Buckets
 from posthouse.broker.schedule.emptying import Emptying
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.firing import Fire, Firing
 from posthouse.broker.schedule.keys import due_of
-from posthouse.broker.schedule.loading import Loading
-from posthouse.broker.schedule.logs import Logs
+from posthouse.broker.schedule.loading import ScheduleLoader
+from posthouse.broker.schedule.logs import ScheduleLogs
 from posthouse.broker.schedule.periods import period_for
 from posthouse.broker.schedule.window import Window
 from posthouse.model.clock import Clock
@@ -58,10 +58,10 @@ class Schedule:
         `most_bytes_at_once`. `defaults` are the settings of topics."""
         self._storage = storage
         self._clock = clock
-        self._logs = Logs(storage, defaults or TopicConfig())
+        self._logs = ScheduleLogs(storage, defaults or TopicConfig())
         self._buckets = Buckets(storage, self._logs)
         self._window = Window(window)
-        self._loading = Loading(storage, self._buckets, self._window)
+        self._loading = ScheduleLoader(storage, self._buckets, self._window)
         self._emptying = Emptying(storage, self._buckets, self._logs)
         self._firing = Firing(
             storage, self._buckets, self._window, fire, most=most_at_once, most_bytes=most_bytes_at_once
@@ -103,7 +103,7 @@ class Schedule:
         """
         now = self._clock.now_ms()
         stored = (
-            Entry(period_for(entry.due_ms, now), entry.due_ms, self._sequence(now), entry.encode())
+            BucketEntry(period_for(entry.due_ms, now), entry.due_ms, self._sequence(now), entry.encode())
             for entry in entries
         )
         return self._buckets.store(stored, now)

@@ -29,7 +29,7 @@ _EARLY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedMetrics:
     """What a client is asked for."""
 
     subscription_id: int
@@ -44,7 +44,7 @@ _Connection = tuple[str, str]
 class ClientInstance:
     __slots__ = ("asked_at", "identity", "is_over", "last", "may_ask", "pushed_at", "version", "wanted")
 
-    def __init__(self, identity: ClientIdentity, wanted: Wanted, version: int) -> None:
+    def __init__(self, identity: ClientIdentity, wanted: RequestedMetrics, version: int) -> None:
         self.identity = identity
         self.wanted = wanted
         self.version = version
@@ -84,7 +84,7 @@ class ClientMetrics:
     def __len__(self) -> int:
         return len(self._instances)
 
-    def ask(self, identity: ClientIdentity) -> Wanted:
+    def ask(self, identity: ClientIdentity) -> RequestedMetrics:
         """What the client is to push. Raises TooEarly where it asks again and nothing has changed."""
         instance, is_changed = self._instance(identity)
         now = self._clock.monotonic()
@@ -172,14 +172,14 @@ class ClientMetrics:
         if not names:
             del self._connections[connection]
 
-    def _wanted(self, identity: ClientIdentity) -> Wanted:
+    def _wanted(self, identity: ClientIdentity) -> RequestedMetrics:
         fitting = [each for each in self._subscriptions if each.fits(identity)]
         metrics = sorted(frozenset().union(*(each.metrics for each in fitting)))
         if ALL_METRICS in metrics:
             metrics = [ALL_METRICS]
         interval = min([DEFAULT_INTERVAL_MS, *(each.interval_ms for each in fitting)])
         known_by = f"{metrics}{interval}{identity.client_instance_id}"
-        return Wanted(
+        return RequestedMetrics(
             subscription_id=crc32(known_by.encode()) >> 1, metrics=tuple(metrics), interval_ms=interval
         )
 

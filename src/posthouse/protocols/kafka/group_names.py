@@ -4,16 +4,16 @@ from enum import Enum
 
 from posthouse.broker.groups.consumer import ConsumerState
 from posthouse.broker.groups.descriptions import GroupKind
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.broker.groups.streams import StreamsState
 from posthouse.protocols.kafka.share_groups.group import ShareState
 
 STATE_NAMES: dict[Enum, str] = {
-    State.EMPTY: "Empty",
-    State.GATHERING: "PreparingRebalance",
-    State.AWAITING_ASSIGNMENT: "CompletingRebalance",
-    State.STABLE: "Stable",
-    State.DEAD: "Dead",
+    ClassicState.EMPTY: "Empty",
+    ClassicState.GATHERING: "PreparingRebalance",
+    ClassicState.AWAITING_ASSIGNMENT: "CompletingRebalance",
+    ClassicState.STABLE: "Stable",
+    ClassicState.DEAD: "Dead",
     ConsumerState.EMPTY: "Empty",
     ConsumerState.ASSIGNING: "Assigning",
     ConsumerState.RECONCILING: "Reconciling",

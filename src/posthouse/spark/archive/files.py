@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posthouse.spark.archive.errors import ArchiveError
-from posthouse.spark.archive.manifest import ArchivedFile, Part
+from posthouse.spark.archive.manifest import ArchivedFile, FilePart
 from posthouse.spark.archive.root import Root
 
 TARGET_BYTES = 128 * 1024 * 1024
@@ -120,7 +120,7 @@ class _DayFile:
         self._topic_id = topic_id
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, FilePart] = {}
         self._times: list[int] = []
         self._stack = ExitStack()
         self._stream = self._stack.enter_context(root.create(path))
@@ -140,8 +140,8 @@ class _DayFile:
     def write(self, partition: int, batch: pa.RecordBatch) -> None:
         offsets, times = batch.column("offset"), batch.column("timestamp").cast(pa.int64())
         first, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py() + 1
-        known = self._parts.get(partition, Part(partition, first, end, 0))
-        self._parts[partition] = Part(partition, known.first, end, known.rows + batch.num_rows)
+        known = self._parts.get(partition, FilePart(partition, first, end, 0))
+        self._parts[partition] = FilePart(partition, known.first, end, known.rows + batch.num_rows)
         extent = pc.min_max(times)
         extremes = [*self._times, extent["min"].as_py(), extent["max"].as_py()]
         self._times = [min(extremes), max(extremes)]

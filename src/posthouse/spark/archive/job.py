@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from posthouse.client import Client
 from posthouse.client.cluster import TopicInfo
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.model.ids import ARCHIVE_GROUP
 from posthouse.spark.access import access_of
 from posthouse.spark.archive.errors import ArchiveError
@@ -24,11 +25,18 @@ from posthouse.spark.archive.files import SCHEMA, TARGET_BYTES, DayFiles
 from posthouse.spark.archive.leftovers import Grace, sweep
 from posthouse.spark.archive.manifest import ArchivedFile, Change, Log, Manifest
 from posthouse.spark.archive.merging import Merge, merge, merges
-from posthouse.spark.archive.planning import Backlog, Bounds, Loss, Piece, backlog, covered_by, steps
+from posthouse.spark.archive.planning import (
+    ArchiveTask,
+    Backlog,
+    LogBounds,
+    LostOffsets,
+    backlog,
+    covered_by,
+    steps,
+)
 from posthouse.spark.archive.root import Root
 from posthouse.spark.archive.spreading import parallelism, spread
 from posthouse.spark.live import LivePiece, read_live
-from posthouse.spark.offsets import Place
 from posthouse.spark.options import EARLIEST, LATEST, SourceOptions, parse_source
 from posthouse.spark.planning import OffsetRange
 
@@ -59,7 +67,7 @@ class Report:
     files: int = 0
     bytes: int = 0
     merged: int = 0
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[LostOffsets] = field(default_factory=list)
 
 
 def _ignored(report: Report) -> None:
@@ -161,12 +169,12 @@ class Archiver:
         starts = self._access.call(lambda client: client.find_offsets(wanted, EARLIEST))
         ends = self._access.call(lambda client: client.find_offsets(wanted, LATEST, committed=True))
         bounds = {
-            index: Bounds(starts[info.name, index], ends[info.name, index])
+            index: LogBounds(starts[info.name, index], ends[info.name, index])
             for index in range(info.partitions)
         }
         return backlog(self.manifest.state, info, bounds)
 
-    def _archive(self, pieces: list[Piece], run: str) -> list[ArchivedFile]:
+    def _archive(self, pieces: list[ArchiveTask], run: str) -> list[ArchivedFile]:
         work = partial(
             _archive_piece,
             root=self.manifest.root,
@@ -216,12 +224,14 @@ def _new_run() -> str:
 
 
 def _archive_piece(
-    piece: Piece, *, root: Root, run: str, options: SourceOptions, target_bytes: int
+    piece: ArchiveTask, *, root: Root, run: str, options: SourceOptions, target_bytes: int
 ) -> list[ArchivedFile]:
     files = DayFiles(root, piece.topic.name, piece.topic.id.hex(), run, target_bytes=target_bytes)
     try:
         for partition, (start, end) in piece.slices:
-            live = LivePiece(OffsetRange(Place(piece.topic.name, partition), start, end), piece.topic.id)
+            live = LivePiece(
+                OffsetRange(TopicPartition(piece.topic.name, partition), start, end), piece.topic.id
+            )
             for batch in read_live(options, SCHEMA, live):
                 files.write(partition, batch)
         return files.close()

@@ -48,7 +48,7 @@ class Range(NamedTuple):
     end: int
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """What a file holds of one partition: `rows` records from offset `first` to before `end`."""
 
     partition: int
@@ -72,14 +72,14 @@ class ArchivedFile:
     bytes: int
     min_timestamp: int
     max_timestamp: int
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
     @property
     def day(self) -> str:
         """Of all its records, as in its path."""
         return self.path.split("/")[-2].removeprefix("day=")
 
-    def part(self, partition: int) -> Part | None:
+    def part(self, partition: int) -> FilePart | None:
         return next((part for part in self.parts if part.partition == partition), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class ArchivedFile:
             bytes=value["bytes"],
             min_timestamp=value["min_timestamp"],
             max_timestamp=value["max_timestamp"],
-            parts=tuple(Part(*part) for part in value["parts"]),
+            parts=tuple(FilePart(*part) for part in value["parts"]),
         )
 
 
@@ -138,7 +138,7 @@ class Change:
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
+class ArchiveState:
     """Everything that counts after a version."""
 
     version: int = 0
@@ -190,7 +190,7 @@ class State:
         }
 
     @classmethod
-    def from_json(cls, version: int, value: Mapping[str, Any]) -> "State":
+    def from_json(cls, version: int, value: Mapping[str, Any]) -> "ArchiveState":
         files = [ArchivedFile.from_json(file) for file in value["files"]]
         return cls(
             version=version,
@@ -204,7 +204,7 @@ class State:
         )
 
 
-def _check(state: State, change: Change) -> None:
+def _check(state: ArchiveState, change: Change) -> None:
     for log, covered in change.cover.items():
         end = state.end(log)
         if covered.start >= covered.end:
@@ -251,7 +251,7 @@ class Manifest:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        self.state = State()
+        self.state = ArchiveState()
         self._state_version = 0
         self._previous_state = 0
 
@@ -274,7 +274,7 @@ class Manifest:
         while version > self.state.version:
             value = self._read(version)
             if "state" in value:
-                self.state = State.from_json(version, value["state"])
+                self.state = ArchiveState.from_json(version, value["state"])
                 self._state_version, self._previous_state = version, value["previous"]
                 break
             pending.append(value)
@@ -291,7 +291,7 @@ class Manifest:
             version = self.state.version + 1
             value = {"format": FORMAT, "version": version, "time": now, "run": run, **change.to_json()}
             if version - self._state_version >= self._state_due():
-                after = State.from_json(self.state.version, self.state.to_json())
+                after = ArchiveState.from_json(self.state.version, self.state.to_json())
                 after.apply(change, now)
                 value |= {"state": after.to_json(), "previous": self._state_version}
             data = json.dumps(value, separators=(",", ":")).encode()

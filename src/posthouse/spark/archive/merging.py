@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from posthouse.spark.archive.files import SCHEMA, DayFiles, day_name
-from posthouse.spark.archive.manifest import ArchivedFile, State
+from posthouse.spark.archive.manifest import ArchivedFile, ArchiveState
 from posthouse.spark.archive.reading import ArchiveSlice, Wanted
 from posthouse.spark.archive.root import Root
 
@@ -22,7 +22,9 @@ class Merge:
     files: tuple[ArchivedFile, ...]
 
 
-def merges(state: State, topics: Collection[str] | None, *, target_bytes: int, now_ms: int) -> list[Merge]:
+def merges(
+    state: ArchiveState, topics: Collection[str] | None, *, target_bytes: int, now_ms: int
+) -> list[Merge]:
     """What is worth merging: files smaller than half of the target, up to about the target together."""
     today = day_name(now_ms // _DAY_MS)
     small = [

@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 from posthouse.client.cluster import TopicInfo
 from posthouse.spark.archive.errors import ArchiveError
-from posthouse.spark.archive.manifest import Log, Range, State
+from posthouse.spark.archive.manifest import ArchiveState, Log, Range
 
 SMALLEST_PIECE = 50_000
 """Less than this is not worth a task of its own."""
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """Where the log of a partition begins, and up to where every transaction in it is decided."""
 
     start: int
     stable: int
 
 
-class Loss(NamedTuple):
+class LostOffsets(NamedTuple):
     """Offsets that were gone from the log before they were archived."""
 
     topic: str
@@ -27,17 +27,17 @@ class Loss(NamedTuple):
     lost: Range
 
 
-class Slice(NamedTuple):
+class PartitionSlice(NamedTuple):
     partition: int
     offsets: Range
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ArchiveTask:
     """What one task archives: ranges of one topic, in the order of partition and offset."""
 
     topic: TopicInfo
-    slices: tuple[Slice, ...]
+    slices: tuple[PartitionSlice, ...]
 
     @property
     def size(self) -> int:
@@ -51,14 +51,14 @@ class Backlog:
     topic: TopicInfo
     waiting: Mapping[int, Range]
     """By partition; those with nothing are left out."""
-    losses: Sequence[Loss]
+    losses: Sequence[LostOffsets]
 
     @property
     def size(self) -> int:
         return sum(each.end - each.start for each in self.waiting.values())
 
 
-def backlog(state: State, topic: TopicInfo, bounds: Mapping[int, Bounds]) -> Backlog:
+def backlog(state: ArchiveState, topic: TopicInfo, bounds: Mapping[int, LogBounds]) -> Backlog:
     waiting: dict[int, Range] = {}
     losses = []
     for partition, (start, stable) in sorted(bounds.items()):
@@ -69,7 +69,7 @@ def backlog(state: State, topic: TopicInfo, bounds: Mapping[int, Bounds]) -> Bac
                 f"its log ends at {stable}, so it has lost records or is another one; archive it elsewhere"
             )
         if archived is not None and archived < start:
-            losses.append(Loss(topic.name, partition, Range(archived, start)))
+            losses.append(LostOffsets(topic.name, partition, Range(archived, start)))
         first = start if archived is None else max(start, archived)
         if first < stable:
             waiting[partition] = Range(first, stable)
@@ -78,7 +78,7 @@ def backlog(state: State, topic: TopicInfo, bounds: Mapping[int, Bounds]) -> Bac
 
 def steps(
     backlogs: Iterable[Backlog], *, tasks: int, largest: int, smallest: int = SMALLEST_PIECE
-) -> Iterator[list[Piece]]:
+) -> Iterator[list[ArchiveTask]]:
     """Pieces of `largest` offsets at most, about `tasks` of them in a step; a manifest is made after each.
 
     Within a partition the steps follow each other, so that what is archived is always one range.
@@ -87,36 +87,36 @@ def steps(
     while any(waiting for _, waiting in left):
         total = sum(each.end - each.start for _, waiting in left for each in waiting.values())
         size = min(max(-(-total // tasks), smallest, 1), largest)
-        step: list[Piece] = []
+        step: list[ArchiveTask] = []
         for topic, waiting in left:
             step += _taken(topic, waiting, size, tasks - len(step))
         yield step
 
 
-def _taken(topic: TopicInfo, waiting: dict[int, Range], size: int, most: int) -> list[Piece]:
+def _taken(topic: TopicInfo, waiting: dict[int, Range], size: int, most: int) -> list[ArchiveTask]:
     """Take up to `most` pieces of about `size` out of what is waiting."""
-    pieces: list[Piece] = []
-    slices: list[Slice] = []
+    pieces: list[ArchiveTask] = []
+    slices: list[PartitionSlice] = []
     room = size
     for partition in sorted(waiting):
         while partition in waiting and len(pieces) < most:
             start, end = waiting[partition]
             cut = min(end, start + room)
-            slices.append(Slice(partition, Range(start, cut)))
+            slices.append(PartitionSlice(partition, Range(start, cut)))
             room -= cut - start
             if cut == end:
                 del waiting[partition]
             else:
                 waiting[partition] = Range(cut, end)
             if not room:
-                pieces.append(Piece(topic, tuple(slices)))
+                pieces.append(ArchiveTask(topic, tuple(slices)))
                 slices, room = [], size
     if slices:
-        pieces.append(Piece(topic, tuple(slices)))
+        pieces.append(ArchiveTask(topic, tuple(slices)))
     return pieces
 
 
-def covered_by(pieces: Iterable[Piece]) -> dict[Log, Range]:
+def covered_by(pieces: Iterable[ArchiveTask]) -> dict[Log, Range]:
     """The range of each partition that the pieces of one step make up."""
     found: dict[Log, Range] = {}
     for piece in pieces:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posthouse.spark.archive.files import SCHEMA
-from posthouse.spark.archive.manifest import ArchivedFile, Log, Manifest, Range, State
+from posthouse.spark.archive.manifest import ArchivedFile, ArchiveState, Log, Manifest, Range
 from posthouse.spark.archive.root import Root
 
 BATCH_ROWS = 10_000
@@ -48,7 +48,7 @@ class ArchiveSlice:
 class ArchivePlan:
     """What the manifest said when this was opened. Its files stay readable for the grace period at least."""
 
-    def __init__(self, root: Root, state: State) -> None:
+    def __init__(self, root: Root, state: ArchiveState) -> None:
         self.root = root
         self.state = state
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posthouse.client import Client
 from posthouse.client.cluster import TopicInfo
-from posthouse.spark.archive.manifest import Log, Range, State
+from posthouse.spark.archive.manifest import ArchiveState, Log, Range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def live_ends(client: Client) -> dict[Log, tuple[str, int]]:
     }
 
 
-def status_of(state: State, live: Mapping[Log, tuple[str, int]] | None = None) -> Status:
+def status_of(state: ArchiveState, live: Mapping[Log, tuple[str, int]] | None = None) -> Status:
     """`live` is what `live_ends` found; without it no lag is known."""
     totals: dict[Log, list[int]] = {log: [0, 0, 0] for log in state.covered}
     for file in state.files.values():

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posthouse.client import Client, Security, Start
-from posthouse.spark.offsets import Offsets, Place
+from posthouse.client.topic_partitions import TopicPartition
+from posthouse.spark.offsets import Offsets
 from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.programs import load_function
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-class Settings(dict[str, Any]):
+class PipelineSettings(dict[str, Any]):
     """What the pipeline was told; asking for something else fails with a sentence."""
 
     def __missing__(self, key: str) -> Any:
@@ -32,7 +33,7 @@ class PipelineContext:
     bootstrap: str
     storage: str
     """Where checkpoints and tables are: a directory, or a URI that driver and executors can reach."""
-    settings: Settings = field(default_factory=Settings)
+    settings: PipelineSettings = field(default_factory=PipelineSettings)
     """The table [settings] of pipeline.toml."""
     start: int | None = None
     """Read records from this time on (ms since the epoch); None is the beginning of the topic."""
@@ -122,7 +123,7 @@ class PipelineContext:
         with Client(self.bootstrap, security=Security.from_environment()) as client:
             for topic in map(str.strip, topics):
                 found = client.offsets(topic, Start.since(self.end or 0))
-                self.ends.update({Place(topic, index): offset for index, offset in found.items()})
+                self.ends.update({TopicPartition(topic, index): offset for index, offset in found.items()})
 
     def _check_owner(self, table: str, name: str) -> None:
         """Spark notes in a table which batches it has, and would take those of another checkpoint for old."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posthouse.spark.errors import SparkError
-from posthouse.spark.pipelines.context import PipelineContext, Settings
+from posthouse.spark.pipelines.context import PipelineContext, PipelineSettings
 from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.programs import Program, load_module
 from posthouse.spark.pipelines.progress import QueryState
@@ -82,7 +82,7 @@ def launch(job: Launch, *, stop: StopRequest, show: Show, ready: Callable[[], No
             spark=spark,
             bootstrap=job.bootstrap,
             storage=job.place,
-            settings=Settings({**program.settings, **job.settings}),
+            settings=PipelineSettings({**program.settings, **job.settings}),
             start=job.start,
             end=job.end,
             once=job.once,

@@ -24,7 +24,7 @@ _INTERNAL = "__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class TrafficSlice:
     """What came to a topic in a minute, or with `minute` None in all of the time."""
 
     topic: str
@@ -53,13 +53,13 @@ class Traffic:
     end: int
     step: int
     """How long a `minute` is, in ms: longer than one where many days are shown."""
-    topics: Sequence[Slice]
-    minutes: Sequence[Slice]
+    topics: Sequence[TrafficSlice]
+    minutes: Sequence[TrafficSlice]
     lags: Sequence[Lag]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Committed:
+class _CommittedOffset:
     group: str
     topic: str
     partition: int
@@ -89,13 +89,15 @@ def survey_traffic(
     )
 
 
-def _ask_broker(bootstrap: str, wanted: list[str]) -> tuple[list[str], list[_Committed]]:
+def _ask_broker(bootstrap: str, wanted: list[str]) -> tuple[list[str], list[_CommittedOffset]]:
     with Client(bootstrap, security=Security.from_environment()) as client:
         names = [client.topic(name).name for name in wanted] or [
             topic.name for topic in client.topics() if not topic.name.startswith(_INTERNAL)
         ]
         committed = [
-            _Committed(group=group.name, topic=each.topic, partition=each.partition, offset=each.committed)
+            _CommittedOffset(
+                group=group.name, topic=each.topic, partition=each.partition, offset=each.committed
+            )
             for group in client.groups()
             for each in client.group_offsets(group)
             if each.topic in names and each.committed is not None
@@ -118,7 +120,7 @@ def _records(spark: "SparkSession", bootstrap: str, topics: list[str], start: in
     )
 
 
-def _sliced(records: "DataFrame", step: int) -> tuple[list[Slice], list[Slice]]:
+def _sliced(records: "DataFrame", step: int) -> tuple[list[TrafficSlice], list[TrafficSlice]]:
     from pyspark.sql import functions as F
 
     size = F.coalesce(F.octet_length("value"), F.lit(0))
@@ -142,7 +144,7 @@ def _sliced(records: "DataFrame", step: int) -> tuple[list[Slice], list[Slice]]:
         .collect()
     )
     slices = [
-        Slice(
+        TrafficSlice(
             topic=row.topic,
             minute=row.minute,
             messages=row.messages,
@@ -157,7 +159,9 @@ def _sliced(records: "DataFrame", step: int) -> tuple[list[Slice], list[Slice]]:
     return totals, sorted(minutes, key=lambda each: (each.topic, each.minute or 0))
 
 
-def _lags(spark: "SparkSession", records: "DataFrame", committed: list[_Committed], step: int) -> list[Lag]:
+def _lags(
+    spark: "SparkSession", records: "DataFrame", committed: list[_CommittedOffset], step: int
+) -> list[Lag]:
     from pyspark.sql import functions as F
 
     read = spark.createDataFrame(

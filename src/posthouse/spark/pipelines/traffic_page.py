@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from posthouse.spark.pipelines.plots import Line, plot
-from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Slice, Traffic
+from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Traffic, TrafficSlice
 
 _FEWEST_STEPS = 10
 _MOST_LINES = 5
@@ -58,7 +58,7 @@ def _totals(traffic: Traffic) -> str:
     return _table(heads, rows)
 
 
-def _topic(traffic: Traffic, total: Slice) -> str:
+def _topic(traffic: Traffic, total: TrafficSlice) -> str:
     minutes = [each for each in traffic.minutes if each.topic == total.topic]
     step = traffic.step
     start, end = _span(minutes, step)
@@ -107,7 +107,7 @@ def _topic(traffic: Traffic, total: Slice) -> str:
     )
 
 
-def _span(minutes: Sequence[Slice], step: int) -> tuple[int, int]:
+def _span(minutes: Sequence[TrafficSlice], step: int) -> tuple[int, int]:
     """From the first to the last with messages, and some more where that is short."""
     start, end = min(map(_at, minutes)), max(map(_at, minutes)) + step
     return start, max(end, start + _FEWEST_STEPS * step)
@@ -121,7 +121,7 @@ def _lag_by_group(lags: Sequence[Lag], topic: str) -> dict[str, dict[int, int]]:
     return found
 
 
-def _cells(first: str, each: Slice) -> tuple[str, ...]:
+def _cells(first: str, each: TrafficSlice) -> tuple[str, ...]:
     sizes = map(_bytes, each.sizes)
     return first, f"{each.messages:,}", _bytes(each.bytes), f"{each.keys:,}", *sizes
 
@@ -132,7 +132,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _at(each: Slice) -> int:
+def _at(each: TrafficSlice) -> int:
     assert each.minute is not None
     return each.minute
 

@@ -13,7 +13,7 @@ from posthouse.protocols.amqp.transactions import Collected, Transaction, Transa
 
 
 @dataclass(frozen=True, slots=True)
-class _Committed:
+class _CommitOutcome:
     """What is left to do when a transaction is durable."""
 
     unroutable: list[TransactionalPublish] = field(default_factory=list)
@@ -51,14 +51,14 @@ def _transaction(channel: Channel) -> Transaction:
     return channel.transaction
 
 
-async def _commit(channel: Channel, collected: Collected) -> _Committed:
+async def _commit(channel: Channel, collected: Collected) -> _CommitOutcome:
     """Returns when it is durable.
 
     Messages and acknowledgements are one write. Rejections follow it: should the broker fail between the
     two, the messages are delivered again, and their next consumer rejects them again.
     """
     wave = channel.session.unfinished.publishing.transaction()
-    committed = _Committed()
+    committed = _CommitOutcome()
     try:
         for each in collected.publishes:
             if each.is_reply:

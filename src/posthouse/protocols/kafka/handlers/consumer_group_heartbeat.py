@@ -6,7 +6,7 @@ from collections import defaultdict
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.consumer_member import Beat, BeatAnswer
-from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.membership import MemberClient
 from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId, TopicId
 from posthouse.protocols.kafka.codec.generated.consumer_group_heartbeat import (
@@ -64,7 +64,7 @@ def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
         member=MemberId(request.member_id),
         epoch=request.member_epoch,
         instance=None if request.instance_id is None else InstanceId(request.instance_id),
-        client=Client(id=context.client_id or "", host=context.client_host),
+        client=MemberClient(id=context.client_id or "", host=context.client_host),
         rack=request.rack_id,
         rebalance_seconds=None if timeout == _NOT_GIVEN else timeout / 1000,
         topics=None if names is None else frozenset(names),

@@ -2,7 +2,7 @@
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.descriptions import DescribedMember
-from posthouse.broker.groups.states import State
+from posthouse.broker.groups.states import ClassicState
 from posthouse.model.errors import UnknownGroup
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.describe_groups import (
@@ -42,10 +42,10 @@ def _described(context: Context, name: str) -> DescribedGroup:
         group = context.broker.groups.describe(GroupId(name))
     except UnknownGroup as error:
         if context.version < _FIRST_WITH_UNKNOWN_AS_ERROR:
-            return DescribedGroup(group_id=name, group_state=STATE_NAMES[State.DEAD])
+            return DescribedGroup(group_id=name, group_state=STATE_NAMES[ClassicState.DEAD])
         return DescribedGroup(
             group_id=name,
-            group_state=STATE_NAMES[State.DEAD],
+            group_state=STATE_NAMES[ClassicState.DEAD],
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=str(error),
         )

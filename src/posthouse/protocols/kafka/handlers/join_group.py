@@ -1,7 +1,7 @@
 """JoinGroup: become a member, or come again when the members gather."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.groups.membership import Client, Joined, JoinRequest, OfferedProtocol
+from posthouse.broker.groups.membership import Joined, JoinRequest, MemberClient, OfferedProtocol
 from posthouse.model.errors import MemberIdRequired, PosthouseError
 from posthouse.model.ids import GroupId, InstanceId, MemberId
 from posthouse.protocols.kafka.codec.generated.join_group import (
@@ -40,7 +40,7 @@ def _wanted(context: Context, request: JoinGroupRequest) -> JoinRequest:
     return JoinRequest(
         member=MemberId(request.member_id) if request.member_id else None,
         instance=None if request.group_instance_id is None else InstanceId(request.group_instance_id),
-        client=Client(id=context.client_id or "", host=context.client_host),
+        client=MemberClient(id=context.client_id or "", host=context.client_host),
         protocol_type=request.protocol_type,
         protocols=tuple(
             OfferedProtocol(name=each.name, metadata=bytes(each.metadata)) for each in request.protocols

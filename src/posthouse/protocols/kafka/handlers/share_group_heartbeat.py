@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat: a member of a share group joins, reports or leaves."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.membership import MemberClient
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import (
     Assignment,
@@ -27,7 +27,7 @@ async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Share
         ShareBeat(
             member=MemberId(request.member_id),
             epoch=request.member_epoch,
-            client=Client(id=context.client_id or "", host=context.client_host),
+            client=MemberClient(id=context.client_id or "", host=context.client_host),
             rack=request.rack_id,
             topics=None if names is None else frozenset(names),
         ),

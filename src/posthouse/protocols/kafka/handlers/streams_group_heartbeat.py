@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.membership import MemberClient
 from posthouse.broker.groups.streams_answers import EndpointTopics, StreamsAnswer, Told, Trouble
 from posthouse.broker.groups.streams_assignor import Task, Tasks
 from posthouse.broker.groups.streams_member import Endpoint, StreamsBeat
@@ -84,7 +84,7 @@ def _beat(context: Context, request: StreamsGroupHeartbeatRequest) -> StreamsBea
     return StreamsBeat(
         member=MemberId(request.member_id),
         epoch=request.member_epoch,
-        client=Client(id=context.client_id or "", host=context.client_host),
+        client=MemberClient(id=context.client_id or "", host=context.client_host),
         rack=request.rack_id,
         rebalance_seconds=None if timeout == _NOT_GIVEN else timeout / 1000,
         topology=None if request.topology is None else decoded_topology(request.topology),

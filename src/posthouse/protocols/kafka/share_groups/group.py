@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from posthouse.broker.groups.config import GroupConfig
-from posthouse.broker.groups.membership import Client
+from posthouse.broker.groups.membership import MemberClient
 from posthouse.model.errors import BadRequest, FencedMemberEpoch, GroupFull, UnknownMember
 from posthouse.model.ids import MemberId, TopicId
 from posthouse.model.topics import Topic
@@ -38,7 +38,7 @@ class ShareBeat:
 
     member: MemberId
     epoch: int
-    client: Client = Client()
+    client: MemberClient = MemberClient()
     rack: str | None = None
     topics: frozenset[str] | None = None
 
@@ -79,7 +79,7 @@ class ShareMember:
 
     def __init__(self, member_id: MemberId) -> None:
         self.id = member_id
-        self.client = Client()
+        self.client = MemberClient()
         self.rack: str | None = None
         self.topics: frozenset[str] = frozenset()
         self.epoch = self.previous_epoch = JOINING

@@ -4,14 +4,15 @@ from collections.abc import Collection, Mapping
 
 from posthouse.client.cluster import TopicInfo
 from posthouse.client.errors import TopicNotFound
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.access import access_of
 from posthouse.spark.errors import WrongOption
-from posthouse.spark.offsets import Offsets, Place
+from posthouse.spark.offsets import Offsets
 from posthouse.spark.options import EARLIEST, LATEST, Position, SourceOptions
 from posthouse.spark.spanning import Archive
 
 
-class Survey:
+class OffsetResolver:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._access = access_of(options)
@@ -42,23 +43,25 @@ class Survey:
         for place in wanted.places:
             topics[place.topic].check_partitions([place.partition])
 
-    def places(self, topics: Mapping[str, TopicInfo]) -> list[Place]:
+    def places(self, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
         if self._options.topics.places:
             return [
                 place
                 for place in self._options.topics.places
                 if place.topic in topics and place.partition < topics[place.topic].partitions
             ]
-        return [Place(name, index) for name in sorted(topics) for index in range(topics[name].partitions)]
+        return [
+            TopicPartition(name, index) for name in sorted(topics) for index in range(topics[name].partitions)
+        ]
 
-    def starts(self, topics: Mapping[str, TopicInfo], places: Collection[Place]) -> Offsets:
+    def starts(self, topics: Mapping[str, TopicInfo], places: Collection[TopicPartition]) -> Offsets:
         """Where there is something to read, here or in the archive."""
         return self._find(topics, places, EARLIEST)
 
     def ends(
         self,
         topics: Mapping[str, TopicInfo],
-        places: Collection[Place],
+        places: Collection[TopicPartition],
         *,
         committed: bool | None = None,
     ) -> Offsets:
@@ -66,7 +69,7 @@ class Survey:
         return self._find(topics, places, LATEST, committed)
 
     def start_of(
-        self, position: Position, topics: Mapping[str, TopicInfo], places: Collection[Place]
+        self, position: Position, topics: Mapping[str, TopicInfo], places: Collection[TopicPartition]
     ) -> Offsets:
         if position.offset is not None:
             return self._find(topics, places, position.offset)
@@ -85,7 +88,7 @@ class Survey:
         return found | self._find(topics, missing, LATEST)
 
     def end_of(
-        self, position: Position, topics: Mapping[str, TopicInfo], places: Collection[Place]
+        self, position: Position, topics: Mapping[str, TopicInfo], places: Collection[TopicPartition]
     ) -> Offsets:
         if position.offset is not None:
             return self._find(topics, places, position.offset)
@@ -96,7 +99,7 @@ class Survey:
         return found | self._find(topics, [place for place, offset in found.items() if offset < 0], LATEST)
 
     def _by_offset(
-        self, option: str, given: Offsets, topics: Mapping[str, TopicInfo], places: Collection[Place]
+        self, option: str, given: Offsets, topics: Mapping[str, TopicInfo], places: Collection[TopicPartition]
     ) -> Offsets:
         self._check_complete(option, given, places)
         found = {place: offset for place, offset in given.items() if offset >= 0}
@@ -104,14 +107,14 @@ class Survey:
             found |= self._find(topics, [place for place, offset in given.items() if offset == end], end)
         return found
 
-    def _times(self, option: str, position: Position, places: Collection[Place]) -> Offsets:
+    def _times(self, option: str, position: Position, places: Collection[TopicPartition]) -> Offsets:
         if position.timestamp is not None:
             return dict.fromkeys(places, position.timestamp)
         times = dict(position.timestamps)
         self._check_complete(option, times, places)
         return times
 
-    def _check_complete(self, option: str, given: Offsets, places: Collection[Place]) -> None:
+    def _check_complete(self, option: str, given: Offsets, places: Collection[TopicPartition]) -> None:
         if wrong := set(given) ^ set(places):
             place = min(wrong)
             fault = "names" if place in given else "leaves out"
@@ -130,7 +133,7 @@ class Survey:
     def _find(
         self,
         topics: Mapping[str, TopicInfo],
-        places: Collection[Place],
+        places: Collection[TopicPartition],
         time: int,
         committed: bool | None = None,
     ) -> Offsets:
@@ -142,7 +145,7 @@ class Survey:
         pairs = [(topics[name], indexes) for name, indexes in wanted.items()]
         only = self._options.is_committed if committed is None else committed
         answers = self._access.call(lambda client: client.find_offsets(pairs, time, committed=only))
-        found = {Place(*place): offset for place, offset in answers.items()}
+        found = {TopicPartition(*place): offset for place, offset in answers.items()}
         if self.archive is None or time == LATEST:
             return found
         if time == EARLIEST:

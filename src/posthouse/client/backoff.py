@@ -1,4 +1,4 @@
-"""How long to go on trying while a broker is away, and asking until it answers."""
+"""Retries with backoff while a broker cannot be reached."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Message)
 
-PATIENCE = 60.0
+RETRY_SECONDS = 60.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
@@ -21,8 +21,8 @@ PASSING_CODES = frozenset({5, 6, 7, 13, 14, 15, 16, 51, 56})
 """What a broker says that is starting, stopping, short of space or just busy with the same."""
 
 
-class Patience:
-    """Counts from the last success. Pauses grow, because nobody tells when a broker is back."""
+class Backoff:
+    """Pauses between attempts that grow, for `seconds` at most since the last success."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -49,17 +49,17 @@ def ask_persistently(
     seconds: float,
 ) -> T:
     """For requests that may be asked again. `refusal` says what an answer complains of."""
-    patience = Patience(seconds)
+    backoff = Backoff(seconds)
     while True:
         try:
             response = cluster.any().ask(request, answer)
         except BrokerUnreachable as error:
             cluster.close()
-            patience.pause(error)
+            backoff.pause(error)
             continue
         refused = refusal(response)
         if refused is None:
             return response
         if refused.code not in PASSING_CODES:
             raise refused
-        patience.pause(refused)
+        backoff.pause(refused)
