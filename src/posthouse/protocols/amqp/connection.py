@@ -164,7 +164,7 @@ class AmqpConnection(asyncio.Protocol):
         self._conversation.take(asked, len(data))
 
     def _is_modest(self, size: int) -> bool:
-        """Whether somebody whom nobody knows sends no more than it takes to say who they are."""
+        """Whether a client that has yet to log in sends no more than a login takes."""
         assert self._unknown_bytes is not None
         self._unknown_bytes -= size
         if self._unknown_bytes >= 0:
