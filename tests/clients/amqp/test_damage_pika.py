@@ -35,7 +35,7 @@ def test_the_last_message_is_lost_and_the_others_are_not(
         wait(lambda: count(channel, "mails") == 0, what="the lost message to be given up")
         publish(channel, "mails", b"later")
         assert get_all(channel, "mails") == [b"later"]
-    assert "queue mails: messages 3 to 3 are lost" in caplog.text
+    assert 'queue "mails" (vhost "/"): messages 3 to 3 are lost' in caplog.text
     assert "Consumers are led past these offsets" in caplog.text
 
 
@@ -52,7 +52,7 @@ def test_messages_in_a_file_that_was_moved_come_when_it_is_back(
         publish(channel, "mails", b"later")
         assert [delivery.body for delivery in take(channel, "mails", 1)] == [b"later"]
         assert count(channel, "mails") == len(BODIES)
-    assert "queue mails: messages 0 to 3 cannot be read and stay in the queue" in caplog.text
+    assert 'queue "mails" (vhost "/"): messages 0 to 3 cannot be read and stay in the queue' in caplog.text
     aside.rename(messages)
     with connected(tmp_path) as channel:
         assert [delivery.body for delivery in take(channel, "mails", 4)] == BODIES
