@@ -5,7 +5,7 @@ from typing import Protocol
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.scram import ScramExchange
+from posthouse.broker.access.scram import ScramServer
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.plain import parse_plain
@@ -44,7 +44,7 @@ class PlainConversation:
 
 
 class ScramConversation:
-    def __init__(self, exchange: ScramExchange) -> None:
+    def __init__(self, exchange: ScramServer) -> None:
         self._exchange = exchange
         self._is_begun = False
         self.user = ""
