@@ -39,7 +39,7 @@ def test_the_vector_of_rfc_7677() -> None:
 @pytest.mark.parametrize("user", ["alice", "a,b=c", "ünïcode", "=2C"])
 def test_the_broker_understands(mechanism: Mechanism, user: str) -> None:
     known = verifier(mechanism, "päßword,=")
-    exchange = server.ScramExchange(mechanism, lambda name, _: known)
+    exchange = server.ScramServer(mechanism, lambda name, _: known)
     proof = Proof(mechanism, user, "päßword,=")
     proof.check(exchange.final(proof.final(exchange.first(proof.first()))))
     assert exchange.user == user
@@ -47,7 +47,7 @@ def test_the_broker_understands(mechanism: Mechanism, user: str) -> None:
 
 def test_a_wrong_password() -> None:
     known = verifier(Mechanism.SHA_256, "right")
-    exchange = server.ScramExchange(Mechanism.SHA_256, lambda name, _: known)
+    exchange = server.ScramServer(Mechanism.SHA_256, lambda name, _: known)
     proof = Proof(Mechanism.SHA_256, "alice", "wrong")
     with pytest.raises(LoginFailed):
         exchange.final(proof.final(exchange.first(proof.first())))
@@ -56,7 +56,7 @@ def test_a_wrong_password() -> None:
 def test_a_broker_that_does_not_know_the_password() -> None:
     """It lets everybody in to see what they send."""
     known = verifier(Mechanism.SHA_256, PASSWORD)
-    exchange = server.ScramExchange(Mechanism.SHA_256, lambda name, _: known)
+    exchange = server.ScramServer(Mechanism.SHA_256, lambda name, _: known)
     proof = Proof(Mechanism.SHA_256, "alice", PASSWORD)
     answer = bytearray(exchange.final(proof.final(exchange.first(proof.first()))))
     signature = bytearray(b64decode(answer[2:]))

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Changes:
-    """Whoever leaves in the middle must not leave a change behind that only storage knows of."""
+class SerializedChanges:
+    """A caller that is cancelled in the middle must not leave a change behind that only storage knows of."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -11,7 +11,7 @@ A value is replaced as a whole: after a crash a thing has all of its old setting
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from posthouse.broker.changes import Changes
+from posthouse.broker.changes import SerializedChanges
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
@@ -29,7 +29,7 @@ class OwnSettings:
         self._space = space
         self._accept = accept
         self._overrides: dict[str, Overrides] = {}
-        self._changes = Changes()
+        self._changes = SerializedChanges()
         """One after the other: each starts from what the one before has stored."""
 
     def load(self) -> None:

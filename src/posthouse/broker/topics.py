@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from posthouse.broker.changes import Changes
+from posthouse.broker.changes import SerializedChanges
 from posthouse.model.errors import (
     InvalidPartitions,
     PosthouseError,
@@ -44,7 +44,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._in_order: list[Topic] | None = None
         """Sorted by name; None where something has changed since."""
-        self._changes = Changes()
+        self._changes = SerializedChanges()
         """One after the other: each starts from what the one before has stored."""
 
     def load(self) -> None:

@@ -38,7 +38,7 @@ class LoginConnection(Protocol):
     def ask(self, request: Message, answer: type[T]) -> T: ...
 
 
-class Authenticator:
+class ClientAuthenticator:
     """For all connections of one client. Raises BadArgument where files are not what they should be."""
 
     def __init__(self, security: Security) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from posthouse.client.addresses import Node, parse_bootstrap
-from posthouse.client.authenticator import Authenticator
+from posthouse.client.authenticator import ClientAuthenticator
 from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import (
     BrokerUnreachable,
@@ -62,7 +62,7 @@ class TopicInfo:
 class Cluster:
     def __init__(self, bootstrap: str, *, timeout: float, security: Security = OPEN) -> None:
         self._seeds = parse_bootstrap(bootstrap)
-        self._authenticator = Authenticator(security)
+        self._authenticator = ClientAuthenticator(security)
         self.timeout = timeout
         self._nodes: dict[int, Node] = {}
         self._connections: dict[Node, BrokerConnection] = {}

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from posthouse import __version__
 from posthouse.client.addresses import Node
-from posthouse.client.authenticator import Authenticator
+from posthouse.client.authenticator import ClientAuthenticator
 from posthouse.client.errors import (
     UNSUPPORTED_VERSION,
     BrokerSilent,
@@ -46,9 +46,9 @@ class BrokerConnection:
         *,
         timeout: float,
         connect_timeout: float | None = None,
-        authenticator: Authenticator | None = None,
+        authenticator: ClientAuthenticator | None = None,
     ) -> None:
-        authenticator = authenticator or Authenticator(OPEN)
+        authenticator = authenticator or ClientAuthenticator(OPEN)
         self.node = node
         self._timeout = timeout
         self._next_correlation = 0

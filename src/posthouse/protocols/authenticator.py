@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.scram import ScramExchange
+from posthouse.broker.access.scram import ScramServer
 from posthouse.listener_settings import Address
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
@@ -83,7 +83,7 @@ class Authenticator:
         """Raises LoginFailed."""
         return await self._access.log_in(user, password, self.identity.peer)
 
-    def scram(self, mechanism: Mechanism) -> ScramExchange:
+    def scram(self, mechanism: Mechanism) -> ScramServer:
         return self._access.scram(mechanism)
 
     def admit(self, principal: Principal) -> None:

@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.scram import ScramExchange
+from posthouse.broker.access.scram import ScramServer
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.authenticator import Authenticator
@@ -42,7 +42,7 @@ class PlainTokens:
 
 
 class ScramTokens:
-    def __init__(self, exchange: ScramExchange) -> None:
+    def __init__(self, exchange: ScramServer) -> None:
         self._exchange = exchange
         self._is_begun = False
         self.user = ""

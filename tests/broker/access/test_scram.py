@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from posthouse.broker.access.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
-    ScramExchange,
+    ScramServer,
     Verifier,
     check_cost,
     verifier_of,
@@ -67,8 +67,8 @@ VERIFIERS = {
 }
 
 
-def exchange(mechanism: Mechanism = Mechanism.SHA_256) -> ScramExchange:
-    return ScramExchange(mechanism, lambda user, asked: VERIFIERS[asked])
+def exchange(mechanism: Mechanism = Mechanism.SHA_256) -> ScramServer:
+    return ScramServer(mechanism, lambda user, asked: VERIFIERS[asked])
 
 
 @pytest.mark.parametrize("mechanism", Mechanism)
@@ -88,7 +88,7 @@ def test_any_password(password: str, mechanism: Mechanism) -> None:
     except UnicodeEncodeError:
         return
     verifier = verifier_of(mechanism, password, iterations=MIN_ITERATIONS)
-    server = ScramExchange(mechanism, lambda user, asked: verifier)
+    server = ScramServer(mechanism, lambda user, asked: verifier)
     client = Client(mechanism.digest, "ann", password)
     assert client.accepts(server.final(client.final(server.first(client.first))))
     assert verifier.accepts(password)
@@ -112,7 +112,7 @@ def test_a_wrong_password() -> None:
 
 
 def test_nobody_has_the_password_of_somebody_who_does_not_exist() -> None:
-    server, client = ScramExchange(Mechanism.SHA_256, lambda user, asked: NOTHING), Client("sha256", "x", "")
+    server, client = ScramServer(Mechanism.SHA_256, lambda user, asked: NOTHING), Client("sha256", "x", "")
     answer = server.first(client.first)
     for client_key in (bytes(32), b"\xff" * 32):
         # Even one who knows the verifier, which is all zeroes, has no key whose digest that is.
@@ -126,7 +126,7 @@ def test_nobody_has_the_password_of_somebody_who_does_not_exist() -> None:
 
 def test_a_password_that_changes_in_the_middle() -> None:
     current = [VERIFIERS[Mechanism.SHA_256]]
-    server = ScramExchange(Mechanism.SHA_256, lambda user, asked: current[0])
+    server = ScramServer(Mechanism.SHA_256, lambda user, asked: current[0])
     client = Client("sha256", "ann", PASSWORD)
     last = client.final(server.first(client.first))
     current[0] = NOTHING

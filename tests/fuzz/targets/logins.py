@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from posthouse.broker.access.scram import ScramExchange, Verifier
+from posthouse.broker.access.scram import ScramServer, Verifier
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
 from tests.fuzz.target import Target
@@ -20,7 +20,7 @@ def scram(data: bytes) -> None:
     """Two messages with a zero byte between them, for both mechanisms."""
     first, _, final = data.partition(b"\0")
     for mechanism in Mechanism:
-        exchange = ScramExchange(mechanism, _verifier, random=bytes)
+        exchange = ScramServer(mechanism, _verifier, random=bytes)
         with suppress(LoginFailed):
             answer = exchange.first(first)
             assert answer.startswith(b"r=") and len(answer) < len(first) + 200

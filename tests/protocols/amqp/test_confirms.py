@@ -8,7 +8,7 @@ from pamqp import frame
 from pamqp.commands import Basic
 
 from posthouse.model.errors import StorageFull
-from posthouse.protocols.amqp.confirms import Confirms, Span
+from posthouse.protocols.amqp.confirms import Confirms, ConfirmSpan
 from posthouse.protocols.amqp.unfinished import Part
 from posthouse.protocols.outbox import Outbox
 
@@ -30,7 +30,7 @@ class Joined:
     """In place of what a connection put into one wave."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[ConfirmSpan] = []
 
     def end(self, error: StorageFull | None = None) -> None:
         for span in self.spans:

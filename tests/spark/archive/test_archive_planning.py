@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from posthouse.spark.archive.errors import ArchiveError
 from posthouse.spark.archive.manifest import ArchiveState, Change, Log, Range
-from posthouse.spark.archive.planning import Backlog, LogBounds, LostOffsets, backlog, covered_by, steps
+from posthouse.spark.archive.planning import (
+    ArchiveBacklog,
+    LogBounds,
+    LostOffsets,
+    backlog,
+    covered_by,
+    steps,
+)
 from tests.spark.archive.records import topic
 
 TOPIC = topic(partitions=4)
@@ -45,7 +52,7 @@ def test_a_topic_that_was_created_again_is_archived_from_its_beginning() -> None
 
 def test_small_partitions_share_a_task() -> None:
     waiting = {index: Range(0, 10) for index in range(4)}
-    [[piece]] = steps([Backlog(TOPIC, waiting, ())], tasks=4, largest=1000, smallest=50)
+    [[piece]] = steps([ArchiveBacklog(TOPIC, waiting, ())], tasks=4, largest=1000, smallest=50)
     assert piece.slices == tuple((index, Range(0, 10)) for index in range(4))
 
 
@@ -63,7 +70,9 @@ def test_every_offset_is_taken_once_and_in_order(
     sizes: list[dict[int, tuple[int, int]]], tasks: int, largest: int, smallest: int
 ) -> None:
     backlogs = [
-        Backlog(topic(id=number), {index: Range(at, at + size) for index, (at, size) in each.items()}, ())
+        ArchiveBacklog(
+            topic(id=number), {index: Range(at, at + size) for index, (at, size) in each.items()}, ()
+        )
         for number, each in enumerate(sizes)
     ]
     ends = {

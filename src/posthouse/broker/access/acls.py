@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from posthouse.broker.access.operations import CLUSTER, IMPLIED_BY, POSSIBLE, Kind, Operation
 from posthouse.broker.access.principal import EVERYBODY, Principal
-from posthouse.broker.changes import Changes
+from posthouse.broker.changes import SerializedChanges
 from posthouse.model.errors import InvalidAcl
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
@@ -93,7 +93,7 @@ class Acls:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._changes = Changes()
+        self._changes = SerializedChanges()
         self._all: dict[Acl, None] = {}
         self._by_name: dict[tuple[Kind, Pattern, str], list[Acl]] = {}
         self._prefix_lengths: dict[Kind, list[int]] = {}

@@ -10,7 +10,7 @@ from posthouse.broker.access.audit import LOGIN, Audit
 from posthouse.broker.access.guard import AclGuard, Answers, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.quotas import Quotas
-from posthouse.broker.access.scram import ScramExchange
+from posthouse.broker.access.scram import ScramServer
 from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
@@ -97,8 +97,8 @@ class AccessControl:
         await self.users.check_password(name, password, owner_of_peer(peer))
         return Principal(name)
 
-    def scram(self, mechanism: Mechanism) -> ScramExchange:
-        return ScramExchange(mechanism, self.users.verifier, self._random)
+    def scram(self, mechanism: Mechanism) -> ScramServer:
+        return ScramServer(mechanism, self.users.verifier, self._random)
 
     def record_login(
         self, name: str, peer: str, protocol: str, mechanism: str, failure: LoginFailed | None = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from posthouse.broker.changes import Changes
+from posthouse.broker.changes import SerializedChanges
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidQuota
 from posthouse.storage.contract import Storage
@@ -98,7 +98,7 @@ class Quotas:
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
-        self._changes = Changes()
+        self._changes = SerializedChanges()
         self._clock = clock
         self._quotas: dict[Entity, dict[Quota, float]] = {}
         self._buckets: dict[tuple[Quota, Entity], TokenBucket] = {}

@@ -99,7 +99,7 @@ _FIRST = re.compile(
 _FINAL = re.compile(rb"(?P<bare>c=(?P<gs2>[^,]+),r=(?P<nonce>[^,]+)(?:,[^p].*)?),p=(?P<proof>[^,]+)")
 
 
-class ScramExchange:
+class ScramServer:
     """One login: `first`, then `final`. Both answer, or raise LoginFailed."""
 
     def __init__(self, mechanism: Mechanism, find: FindVerifier, random: RandomBytes = os.urandom) -> None:

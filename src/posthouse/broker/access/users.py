@@ -14,7 +14,7 @@ from types import MappingProxyType
 from posthouse.broker.access.decoys import Decoys
 from posthouse.broker.access.password_work import PasswordWork
 from posthouse.broker.access.scram import MIN_ITERATIONS, Verifier, check_cost, verifier_of
-from posthouse.broker.changes import Changes
+from posthouse.broker.changes import SerializedChanges
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
 from posthouse.model.scram import DEFAULT_ITERATIONS, Mechanism, RandomBytes
 from posthouse.storage.contract import Storage
@@ -46,7 +46,7 @@ class Users:
     ) -> None:
         self._min_iterations = min_iterations
         self._storage = storage
-        self._changes = Changes()
+        self._changes = SerializedChanges()
         self._random = random
         self._users: dict[str, User] = {}
         self._work = PasswordWork()

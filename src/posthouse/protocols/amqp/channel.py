@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from pamqp.base import Frame as Command
 
 from posthouse.broker.queues.log_queue import LogQueue
-from posthouse.broker.queues.message import Message, MessageSource
+from posthouse.broker.queues.message import MessageSource
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.confirms import Confirms
@@ -14,7 +14,7 @@ from posthouse.protocols.amqp.deliveries import Deliveries, Delivery, by_queue
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
 from posthouse.protocols.amqp.reply_to import ReplyConsumer
 from posthouse.protocols.amqp.session import Session
-from posthouse.protocols.amqp.transactions import Transaction
+from posthouse.protocols.amqp.transactions import ChannelTransaction
 
 
 class ConsumerPort(Protocol):
@@ -58,7 +58,7 @@ class Channel:
         """While there is a shared prefetch, the one that has waited longest for a delivery first."""
         self.reply_consumer: ReplyConsumer | None = None
         self.confirms: Confirms | None = None
-        self.transaction: Transaction | None = None
+        self.transaction: ChannelTransaction | None = None
         self.last_queue = ""
         """The one that was declared last: it is meant where no name is given."""
         self.prefetch = 0
@@ -197,9 +197,6 @@ class Channel:
         raised = self.session.settlements.raised
         for consumer in self.consumers.values():
             raised[consumer.queue] = None
-
-    def hold(self, message: Message) -> int:
-        return self.deliveries.hold(message)
 
     def deliver_reply(self, tag: str, key: bytes, properties: bytes, body: bytes) -> bool:
         """See `reply_to.ReplyChannel`."""

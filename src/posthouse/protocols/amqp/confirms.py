@@ -10,7 +10,7 @@ from posthouse.protocols.amqp.unfinished import Part
 from posthouse.protocols.outbox import Outbox
 
 
-class Span:
+class ConfirmSpan:
     """Publishes of one channel that joined one wave."""
 
     __slots__ = ("_confirms", "count", "error", "has_ended", "last", "part")
@@ -42,7 +42,7 @@ class Confirms:
     def __init__(self, channel: int, outbox: Outbox) -> None:
         self._channel = channel
         self._outbox = outbox
-        self._spans: deque[Span] = deque()
+        self._spans: deque[ConfirmSpan] = deque()
         self.published = 0
 
     def joined(self, part: Part) -> None:
@@ -50,7 +50,7 @@ class Confirms:
         self.published = number = self.published + 1
         spans = self._spans
         if not spans or (span := spans[-1]).part is not part:
-            span = Span(self, part)
+            span = ConfirmSpan(self, part)
             spans.append(span)
             part.spans.append(span)
         span.last = number

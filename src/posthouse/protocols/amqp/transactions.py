@@ -42,7 +42,7 @@ class Collected:
         return self.acked + [delivery for each in self.rejected for delivery in each.deliveries]
 
 
-class Transaction:
+class ChannelTransaction:
     """Begins anew with every commit and rollback."""
 
     def __init__(self, max_bytes: int) -> None:

@@ -20,24 +20,24 @@ _VERDICTS: Mapping[int, Verdict] = {
 }
 
 
-class Batch(Protocol):
+class AcknowledgedBatch(Protocol):
     first_offset: int
     last_offset: int
     acknowledge_types: list[int]
 
 
-class Partition(Protocol):
+class AcknowledgedPartition(Protocol):
     partition_index: int
 
     @property
-    def acknowledgement_batches(self) -> Sequence[Batch]: ...
+    def acknowledgement_batches(self) -> Sequence[AcknowledgedBatch]: ...
 
 
-class Topic(Protocol):
+class AcknowledgedTopic(Protocol):
     topic_id: bytes
 
     @property
-    def partitions(self) -> Sequence[Partition]: ...
+    def partitions(self) -> Sequence[AcknowledgedPartition]: ...
 
 
 Result = tuple[ErrorCode, str | None]
@@ -53,7 +53,9 @@ def names(context: Context, group_id: str | None, member_id: str | None) -> tupl
     return GroupId(group_id), MemberId(member_id)
 
 
-def partitions(topics: Iterable[Topic]) -> Iterator[tuple[PartitionId, Sequence[Batch]]]:
+def partitions(
+    topics: Iterable[AcknowledgedTopic],
+) -> Iterator[tuple[PartitionId, Sequence[AcknowledgedBatch]]]:
     for topic in topics:
         for each in topic.partitions:
             yield PartitionId(TopicId(topic.topic_id), each.partition_index), each.acknowledgement_batches
@@ -63,7 +65,7 @@ async def acknowledge(
     context: Context,
     group: GroupId,
     member: MemberId,
-    said: Iterable[tuple[PartitionId, Sequence[Batch]]],
+    said: Iterable[tuple[PartitionId, Sequence[AcknowledgedBatch]]],
     *,
     may_renew: bool,
 ) -> dict[PartitionId, Result]:
@@ -99,7 +101,7 @@ def failure(context: Context, partition: PartitionId, error: PosthouseError | Re
     return code_of(error), str(error)
 
 
-def _decoded(batches: Sequence[Batch], *, may_renew: bool) -> list[Acknowledgement]:
+def _decoded(batches: Sequence[AcknowledgedBatch], *, may_renew: bool) -> list[Acknowledgement]:
     decoded = []
     free_from = 0
     for batch in batches:

@@ -26,8 +26,8 @@ from posthouse.spark.archive.leftovers import Grace, sweep
 from posthouse.spark.archive.manifest import ArchivedFile, Change, Log, Manifest
 from posthouse.spark.archive.merging import Merge, merge, merges
 from posthouse.spark.archive.planning import (
+    ArchiveBacklog,
     ArchiveTask,
-    Backlog,
     LogBounds,
     LostOffsets,
     backlog,
@@ -164,7 +164,7 @@ class Archiver:
 
         return self._access.call(find)
 
-    def _backlog(self, info: TopicInfo) -> Backlog:
+    def _backlog(self, info: TopicInfo) -> ArchiveBacklog:
         wanted = [(info, range(info.partitions))]
         starts = self._access.call(lambda client: client.find_offsets(wanted, EARLIEST))
         ends = self._access.call(lambda client: client.find_offsets(wanted, LATEST, committed=True))

@@ -45,7 +45,7 @@ class ArchiveTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class ArchiveBacklog:
     """What is not archived yet."""
 
     topic: TopicInfo
@@ -58,7 +58,7 @@ class Backlog:
         return sum(each.end - each.start for each in self.waiting.values())
 
 
-def backlog(state: ArchiveState, topic: TopicInfo, bounds: Mapping[int, LogBounds]) -> Backlog:
+def backlog(state: ArchiveState, topic: TopicInfo, bounds: Mapping[int, LogBounds]) -> ArchiveBacklog:
     waiting: dict[int, Range] = {}
     losses = []
     for partition, (start, stable) in sorted(bounds.items()):
@@ -73,11 +73,11 @@ def backlog(state: ArchiveState, topic: TopicInfo, bounds: Mapping[int, LogBound
         first = start if archived is None else max(start, archived)
         if first < stable:
             waiting[partition] = Range(first, stable)
-    return Backlog(topic, waiting, losses)
+    return ArchiveBacklog(topic, waiting, losses)
 
 
 def steps(
-    backlogs: Iterable[Backlog], *, tasks: int, largest: int, smallest: int = SMALLEST_PIECE
+    backlogs: Iterable[ArchiveBacklog], *, tasks: int, largest: int, smallest: int = SMALLEST_PIECE
 ) -> Iterator[list[ArchiveTask]]:
     """Pieces of `largest` offsets at most, about `tasks` of them in a step; a manifest is made after each.
 

@@ -9,7 +9,7 @@ from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.deliveries import by_queue
 from posthouse.protocols.amqp.errors import Refused, precondition_failed
 from posthouse.protocols.amqp.publishes import give_back, reply
-from posthouse.protocols.amqp.transactions import Collected, Transaction, TransactionalPublish
+from posthouse.protocols.amqp.transactions import ChannelTransaction, Collected, TransactionalPublish
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def select(channel: Channel, method: Tx.Select) -> bytes:
     if channel.confirms is not None:
         raise precondition_failed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction(channel.session.limits.max_transaction)
+        channel.transaction = ChannelTransaction(channel.session.limits.max_transaction)
     return channel.answer(Tx.SelectOk())
 
 
@@ -45,7 +45,7 @@ def rollback(channel: Channel, method: Tx.Rollback) -> bytes:
     return channel.answer(Tx.RollbackOk())
 
 
-def _transaction(channel: Channel) -> Transaction:
+def _transaction(channel: Channel) -> ChannelTransaction:
     if channel.transaction is None:
         raise precondition_failed("channel is not transactional")
     return channel.transaction

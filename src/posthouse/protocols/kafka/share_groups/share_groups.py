@@ -62,7 +62,7 @@ class ShareGroups:
         self._max_size = max_size
         self.sessions = ShareSessions()
         self._groups: dict[GroupId, ShareGroup] = {}
-        """Those that had members since the start."""
+        """Made when first asked for: a group that was loaded has no members."""
         self._timer: asyncio.TimerHandle | None = None
 
     def get(self, group_id: GroupId) -> ShareGroup:
