@@ -10,6 +10,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.storage.contract import Storage
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.memory.engine import MemoryStorage
+from tests.directories import IN_MEMORY
 
 
 @pytest.fixture
@@ -20,8 +21,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
     """A directory whose syncs cost nothing, where they are not what is tested."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as place:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as place:
         yield Path(place)
 
 

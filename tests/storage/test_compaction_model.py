@@ -19,6 +19,7 @@ from posthouse.storage.bounds import Bounds, TimestampedOffset
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.verify import Verification
 from posthouse.storage.operations import Append, Trim
+from tests.directories import IN_MEMORY
 from tests.storage.compacted import Writer, compacted_topic, marker, put, read_committed, read_records
 from tests.storage.stores import crash_copy
 
@@ -33,7 +34,7 @@ class CompactionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.root = Path(tempfile.mkdtemp(prefix="posthouse-compaction-", dir=_in_memory()))
+        self.root = Path(tempfile.mkdtemp(prefix="posthouse-compaction-", dir=IN_MEMORY))
         self.life = 0
         self.clock = ManualClock()
         self.start = self.end = 0
@@ -319,11 +320,6 @@ class CompactionMachine(RuleBasedStateMachine):
 
 def _is_marker(place: TimestampedOffset | None, found: dict[int, Record]) -> bool:
     return place is not None and place.offset not in found
-
-
-def _in_memory() -> str | None:
-    """The catalog's syncs are not what is tested."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 TestCompactionModel = CompactionMachine.TestCase

@@ -19,6 +19,7 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.operations import Append, Operation, Put, Trim
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.spaces import Space
+from tests.directories import IN_MEMORY
 from tests.storage.batches import append, make_topic, read_all, values_in
 from tests.storage.stores import crash_copy
 
@@ -50,7 +51,7 @@ class StorageMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.root = Path(tempfile.mkdtemp(prefix="posthouse-model-"))
+        self.root = Path(tempfile.mkdtemp(prefix="posthouse-model-", dir=IN_MEMORY))
         self.life = 0
         self.clock = ManualClock()
         self.logs: dict[PartitionId, ModelLog] = {}

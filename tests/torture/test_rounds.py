@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.directories import IN_MEMORY
 from tests.torture.campaign import run_campaign
 from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, Entry
 from tests.torture.mounts import why_not
@@ -22,8 +23,7 @@ BY_NAME = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name
 @pytest.fixture
 def place() -> Iterator[Path]:
     """In memory, where a sync takes no time: this is about what brokers do, not about how long it takes."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as name:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as name:
         yield Path(name)
 
 

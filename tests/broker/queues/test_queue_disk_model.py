@@ -19,6 +19,7 @@ from posthouse.broker.routing.definitions import ExchangeKind
 from posthouse.model.clock import ManualClock
 from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.rig import PLAIN, Rig, running, tiny_segments
+from tests.directories import IN_MEMORY
 from tests.storage.stores import crash_copy
 
 QUEUES = ("a", "b", "c")
@@ -254,10 +255,9 @@ def _order(value: bytes, name: str) -> tuple[int, int]:
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
 def test_what_is_not_settled_is_there(steps: list[tuple[Any, ...]]) -> None:
-    shm = Path("/dev/shm")
     with (
         pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as place,
+        tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as place,
     ):
         tiny_segments(patch)
         patch.setattr(stragglers, "_SPARSE", 1)

@@ -37,6 +37,7 @@ from tests.broker.queues.queue_ledger import (
     QUEUES,
 )
 from tests.broker.queues.queue_scene import WINDOW
+from tests.directories import IN_MEMORY
 from tests.storage.faults import FaultyDisk
 from tests.storage.stores import crash_copy
 
@@ -99,7 +100,7 @@ class FileMachine(QueueMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="posthouse-queues-"))
+        self.root = Path(tempfile.mkdtemp(prefix="posthouse-queues-", dir=IN_MEMORY))
         self.life = 0
 
     @property

@@ -8,6 +8,7 @@ import pytest
 
 from posthouse.model.clock import ManualClock
 from tests.broker.schedule.office import Office
+from tests.directories import IN_MEMORY
 
 
 @pytest.fixture
@@ -18,8 +19,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory whose syncs cost nothing: they are not what is tested."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as made:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as made:
         yield Path(made)
 
 

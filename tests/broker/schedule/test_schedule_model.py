@@ -17,6 +17,7 @@ from posthouse.broker.schedule import reading
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
 from tests.broker.schedule.office import DAY, HOUR, MINUTE, SECOND, YEAR, Killed, Office
+from tests.directories import IN_MEMORY
 
 T = TypeVar("T")
 
@@ -34,8 +35,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.small_pieces = mock.patch.object(reading, "PIECE_BYTES", 300)
         self.small_pieces.start()
-        shm = Path("/dev/shm")
-        self.root = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None, prefix="posthouse-"))
+        self.root = Path(tempfile.mkdtemp(dir=IN_MEMORY, prefix="posthouse-"))
         self.due: dict[bytes, int] = {}
         self.everything_due_is_sent = True
 

@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,6 +16,7 @@ from posthouse.spark.archive.merging import merge, merges
 from posthouse.spark.archive.planning import LogBounds, backlog, steps
 from posthouse.spark.archive.reading import ArchivePlan, Wanted
 from posthouse.spark.archive.root import Root
+from tests.directories import IN_MEMORY
 from tests.spark.archive.records import (
     DAY_MS,
     EVERYTHING,
@@ -36,8 +36,7 @@ GRACE = Grace(leftover_ms=DAY_MS, retired_ms=DAY_MS)
 class Archive(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        shm = Path("/dev/shm")
-        self.directory = tempfile.mkdtemp(dir=shm if shm.is_dir() else None, prefix="posthouse-")
+        self.directory = tempfile.mkdtemp(dir=IN_MEMORY, prefix="posthouse-")
         self.logs: dict[Log, Records] = {}
         self.starts: dict[Log, int] = {}
         self.ends: dict[Log, int] = {}

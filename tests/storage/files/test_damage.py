@@ -25,6 +25,7 @@ from posthouse.storage.files.system.disk import OsDisk
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.spaces import Space
 from tests.alarms import alarms
+from tests.directories import IN_MEMORY
 from tests.storage.batches import append, make_batch, make_topic, read_all
 from tests.storage.stores import Ledger, crash_copy, opened
 
@@ -71,8 +72,7 @@ class Store:
 @pytest.fixture(scope="module")
 def store() -> Iterator[Store]:
     """In memory: a thousand copies are opened."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as name:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as name:
         yield asyncio.run(build(Path(name)))
 
 

@@ -33,6 +33,7 @@ from posthouse.storage.files.verify import Finding, Verification, read_segment
 from posthouse.storage.operations import Put, Refer, Run
 from posthouse.storage.spaces import Space
 from tests.alarms import alarms
+from tests.directories import IN_MEMORY
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.faults import FaultyDisk
 from tests.storage.stores import crash_copy, opened
@@ -99,8 +100,7 @@ async def build(place: Path, kind: str, checkpointed: int) -> Crash:
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
     """In memory: hundreds of copies are opened."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as name:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as name:
         yield Path(name)
 
 

@@ -13,6 +13,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.topics import Topic
 from posthouse.storage.files.engine import FileStorage
 from tests.alarms import alarms
+from tests.directories import IN_MEMORY
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.forgetful import ForgetfulDisk
 
@@ -29,8 +30,7 @@ RECOVERY = (
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
     """The catalog's syncs are not what is tested: on a file system in memory they cost nothing."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="posthouse-") as place:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-") as place:
         yield Path(place)
 
 
