@@ -44,7 +44,7 @@ class LaneOwner(Protocol[M]):
         """`count` more positions of a lane are durable, with `size` bytes of values."""
 
     def progressed(self, lane: "Lane[M]") -> None:
-        """Positions are settled, or unsettled, that no consumer settled."""
+        """The lane settled positions itself, or took a settlement back: that has to be stored."""
 
 
 class Lane(Generic[M]):
@@ -275,7 +275,7 @@ class Lane(Generic[M]):
         self.progress.settle_range(first, end)
         self._owner.progressed(self)
 
-    def lose_stashed(self, message: M) -> None:
+    def lose_message(self, message: M) -> None:
         """Settle one whose record is gone from where it was: the log, or the stash."""
         self.progress.settle(message.position)
         self._owner.progressed(self)

@@ -158,7 +158,7 @@ class Loader:
             if is_there:
                 lane.reloaded(message)
             else:
-                lane.lose_stashed(message)
+                lane.lose_message(message)
             count += 1
             size += message.size
 
