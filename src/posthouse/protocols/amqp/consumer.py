@@ -19,7 +19,7 @@ _AT_ONCE_SHORT: Final = 4
 
 
 class ChannelConsumer:
-    """See `broker.queues.consumers.Consumer`."""
+    """See `broker.queues.message.Consumer`."""
 
     __slots__ = (
         "_tag",

@@ -12,7 +12,7 @@ from posthouse.protocols.amqp.mapping.stream_offsets import HEADER
 
 
 class StreamConsumer(ChannelConsumer):
-    """See `broker.queues.consumers.Consumer`."""
+    """See `broker.queues.message.Consumer`."""
 
     __slots__ = ()
 

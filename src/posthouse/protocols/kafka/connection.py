@@ -263,7 +263,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             elif isinstance(error, LoginFailed):
                 self.violated(f"its login failed: {error}")
             else:
-                log.error("a login failed", exc_info=error)
+                log.error("client %s: its login failed", self.peer, exc_info=error)
                 self.close_because("its login failed")
 
         self.run(request, take()).add_done_callback(taken)
