@@ -220,8 +220,7 @@ class Dispatcher:
         if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
-        call = _Call(self._broker, node, version, header.client_id, guard)
-        call.share_groups = self._share_groups
+        call = _Call(self._broker, self._share_groups, node, version, header.client_id, guard)
         call.throttling = self._throttling
         call.api = api
         call.handler = handler

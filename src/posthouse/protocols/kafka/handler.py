@@ -23,12 +23,17 @@ class Context:
 
     __slots__ = ("broker", "client_id", "guard", "node", "share_groups", "version")
 
-    share_groups: ShareGroups
-
     def __init__(
-        self, broker: Broker, node: Address, version: int, client_id: str | None, guard: Guard
+        self,
+        broker: Broker,
+        share_groups: ShareGroups,
+        node: Address,
+        version: int,
+        client_id: str | None,
+        guard: Guard,
     ) -> None:
         self.broker = broker
+        self.share_groups = share_groups
         self.node = node
         self.version = version
         self.client_id = client_id

@@ -1,0 +1,103 @@
+"""Subscriptions as any protocol uses them: members are ids, and there are no heartbeats or sessions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from posthouse.broker.appending import Produced
+from posthouse.broker.broker import Broker
+from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Verdict
+from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import NotLeased, PosthouseError, UnknownGroup
+from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.topics import Topic
+from posthouse.records.builder import BatchBuilder
+from posthouse.settings import Settings
+from posthouse.storage.memory.engine import MemoryStorage
+
+NAME = GroupId("workers")
+ANN, BOB = MemberId("ann"), MemberId("bob")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(MemoryStorage(self.clock), Settings(memory=True), self.clock)
+        self.subscriptions = self.broker.subscriptions
+
+    async def start(self) -> None:
+        await self.broker.start()
+        [topic] = await self.broker.create_topics([NewTopic(name="t", partitions=1)])
+        assert isinstance(topic, Topic)
+        self.topic, self.partition = topic, topic.partition(0)
+        await self.subscriptions.create(NAME)
+        await self.subscriptions.move(NAME, {self.partition: 0})
+
+    async def produce(self, *values: bytes) -> None:
+        builder = BatchBuilder()
+        for value in values:
+            builder.add(None, value, timestamp=self.clock.now_ms())
+        await self.broker.append([Produced(self.topic, 0, memoryview(builder.build()))]).wait()
+
+    async def fetch(self, member: MemberId, *, most: int = 100, seconds: float = 0.0) -> list[LeasedRun]:
+        wish = Wish(max_bytes=2**20, max_records=most, is_strict=True, seconds=seconds)
+        found = await self.subscriptions.fetch(NAME, member, [self.partition], wish, lambda: True)
+        taken = found.get(self.partition)
+        if isinstance(taken, PosthouseError):
+            raise taken
+        return taken.runs if isinstance(taken, Taken) else []
+
+    async def say(self, member: MemberId, first: int, last: int, verdict: Verdict) -> PosthouseError | None:
+        said = {self.partition: [Acknowledgement(first, last, [verdict])]}
+        return (await self.subscriptions.acknowledge(NAME, member, said))[self.partition]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    await bench.start()
+    yield bench
+    await bench.broker.stop()
+
+
+async def test_records_are_settled_one_by_one_by_those_who_hold_them(bench: Bench) -> None:
+    await bench.produce(b"a", b"b", b"c")
+    assert await bench.fetch(ANN, most=2) == [LeasedRun(0, 1, 1)]
+    assert await bench.fetch(BOB) == [LeasedRun(2, 2, 1)]
+    assert isinstance(await bench.say(BOB, 0, 0, Verdict.ACCEPT), NotLeased)
+    assert await bench.say(BOB, 2, 2, Verdict.ACCEPT) is None
+    assert await bench.say(ANN, 1, 1, Verdict.ACCEPT) is None
+    progress = bench.subscriptions.progress(NAME)[bench.partition].progress
+    assert (progress.floor, progress.settled_above) == (0, 2)
+    assert await bench.say(ANN, 0, 0, Verdict.REJECT) is None
+    assert progress.floor == 3
+
+
+@pytest.mark.parametrize(("count", "deliveries"), [(True, 2), (False, 1)])
+async def test_a_released_member_wakes_those_who_wait(bench: Bench, count: bool, deliveries: int) -> None:
+    await bench.produce(b"a")
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+    waiting = asyncio.ensure_future(bench.fetch(BOB, seconds=30))
+    await asyncio.sleep(0)
+    bench.subscriptions.release(NAME, ANN, count=count)
+    assert await waiting == [LeasedRun(0, 0, deliveries)]
+
+
+async def test_leases_end_by_themselves_unless_they_are_extended(bench: Bench) -> None:
+    await bench.produce(b"a", b"b")
+    await bench.fetch(ANN)
+    bench.clock.advance(20)
+    assert await bench.say(ANN, 0, 0, Verdict.RENEW) is None
+    bench.clock.advance(20)
+    await bench.subscriptions.tick()
+    assert await bench.fetch(BOB) == [LeasedRun(1, 1, 2)]
+
+
+async def test_a_subscription_that_is_deleted_is_gone(bench: Bench) -> None:
+    await bench.subscriptions.delete(NAME)
+    assert NAME not in bench.subscriptions and list(bench.subscriptions) == []
+    with pytest.raises(UnknownGroup):
+        await bench.fetch(ANN)
