@@ -94,6 +94,7 @@ class Conversation:
     ) -> None:
         self._shared = shared
         self._host = host
+        self._peer = identity.peer
         self._loop = loop
         self._outbox = flow.outbox
         self._decoder = decoder
@@ -220,12 +221,13 @@ class Conversation:
         elif isinstance(error, PosthouseError):
             refusal = translated(error)
         else:
-            log.error("method %d of class %d failed", index & 0xFFFF, index >> 16, exc_info=error)
+            method = f"method {index & 0xFFFF} of class {index >> 16}"
+            log.error("client %s: %s failed", self._peer, method, exc_info=error)
             refusal = Refused(ReplyCode.INTERNAL_ERROR, INTERNAL)
         if number == 0 or not refusal.closes_channel_only or self._channels is None:
             self._host.close_because(refusal, index)
         elif not self._channels.refuse(number, refusal, index):
-            log.debug("a channel was gone before it could be refused: %s", refusal)
+            log.debug("client %s: channel %d was gone before it was refused: %s", self._peer, number, refusal)
 
     # Channels
 
@@ -387,7 +389,7 @@ class Conversation:
                 await session.namespace.session_ended(session)
                 await session.namespace.effects.done()
             except PosthouseError as error:
-                log.warning("the exclusive queues of a connection could not be deleted: %s", error)
+                log.warning("client %s: its exclusive queues could not be deleted: %s", self._peer, error)
 
     def forget(self) -> None:
         """The connection is lost, and all that belongs to it is to go without the help of the collector."""
