@@ -80,31 +80,31 @@ build/quix/.installed: Makefile
 frameworks: $(BIN)/.dev build/quix/.installed  ## applications of FastStream, Faust, Quix Streams and others
 	$(BIN)/pytest tests/frameworks
 
-# The fast set shows a broken produce, fetch, publish, consume, commit or recovery: codecs, records, the storage contract and
-# recovery, every coordinator, queues, handlers, one real client of each protocol, and the commands. The
-# models and the fuzzing take most of the time of the whole suite and run only there.
+# The fast set shows a broken produce, fetch, publish, consume, commit or recovery: codecs, records, the storage
+# contract and recovery, every coordinator, queues, handlers, one real client of each protocol, and the commands.
+# The models and the fuzzing take most of the time of the whole suite and run only there.
 FAST := tests/records tests/storage tests/broker tests/protocols tests/client tests/testing tests/wire \
     tests/test_app.py tests/test_descriptors.py tests/test_docs.py tests/test_open_listeners.py \
     tests/clients/test_confluent_kafka.py tests/clients/test_groups_confluent.py \
     tests/clients/test_transactions_confluent.py tests/clients/amqp/test_publishing_pika.py \
     tests/clients/amqp/test_delivery_pika.py tests/clients/amqp/test_restart.py \
     tests/cli/test_cli_serve.py tests/cli/test_cli_topics.py tests/cli/test_cli_pipes.py
-# Files of those directories that take more than two seconds, or show again with other bytes what a faster one shows.
-SLOW := $(addprefix tests/broker/,queues/test_queue_model.py queues/test_queue_disk_model.py \
-        queues/test_stream_model.py routing/test_header_matching.py routing/test_router_stateful.py \
-        routing/test_routing_cost.py schedule/test_schedule_memory.py schedule/test_schedule_model.py \
-        routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_power_cut.py shares/test_share_partition_model.py \
-        transactions/test_transactions_stateful.py) \
+# Of those directories without the models, which have names of their own, and without the files that take more than two
+# seconds, or show again with other bytes what a faster one shows.
+MODELS := *_model.py *_stateful.py
+SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_routing_cost.py \
+        routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_memory.py \
+        schedule/test_schedule_power_cut.py) \
     $(addprefix tests/protocols/,amqp/codec/test_amqp_against_pamqp.py amqp/codec/test_amqp_hostile_input.py \
         amqp/codec/test_amqp_tables.py amqp/mapping/test_amqp_properties.py amqp/test_back_pressure.py \
         amqp/test_permissions.py kafka/access/test_every_api.py kafka/codec/test_codec_against_kafka_python.py \
         kafka/codec/test_codec_against_kio.py kafka/codec/test_codec_generator.py \
         kafka/codec/test_codec_hostile_input.py kafka/test_many_topics.py) \
-    $(addprefix tests/storage/,test_storage_model.py test_compaction_model.py files/test_compaction_crash.py \
-        files/test_compaction_power_cut.py files/test_damage.py files/test_limits.py)
+    $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
+        test_limits.py)
 fast: $(BIN)/.dev
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
-	$(BIN)/pytest -q -n 2 $(addprefix --ignore=,$(SLOW)) $(FAST)
+	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)
 
 # Three workers for two cores: tests with Spark and with real clients wait most of the time.
 pytest: $(BIN)/.dev

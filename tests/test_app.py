@@ -12,12 +12,11 @@ from posthouse.model.errors import InvalidConfig, StorageClosed
 from posthouse.settings import Address, Authentication, Settings
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.testing import AsyncBroker
-
-ANY_PORT = Address("127.0.0.1", 0)
+from tests.served import on_any_port
 
 
 async def test_start_and_stop() -> None:
-    app = App(Settings(memory=True, kafka=ANY_PORT, amqp=ANY_PORT))
+    app = App(on_any_port(memory=True))
     await app.start()
     address = app.listeners["kafka"]
     assert address.host == "127.0.0.1"
@@ -34,7 +33,7 @@ async def test_a_port_in_use_is_one_sentence() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         storage = MemoryStorage(ManualClock())
-        app = App(Settings(memory=True, kafka=Address("127.0.0.1", port), amqp=ANY_PORT), storage=storage)
+        app = App(on_any_port(memory=True, kafka=Address("127.0.0.1", port)), storage=storage)
         with pytest.raises(InvalidConfig, match=f"port {port} of 127.0.0.1 is in use"):
             await app.start()
         with pytest.raises(StorageClosed):
@@ -49,7 +48,7 @@ async def test_a_port_in_use_is_one_sentence() -> None:
     ],
 )
 async def test_an_address_that_is_not_here(address: Address, sentence: str) -> None:
-    app = App(Settings(memory=True, kafka=address, amqp=ANY_PORT, allow_open_network=True))
+    app = App(on_any_port(memory=True, kafka=address, allow_open_network=True))
     with pytest.raises(InvalidConfig, match=sentence):
         await app.start()
 
@@ -62,14 +61,14 @@ def test_settings_are_checked_first() -> None:
 async def test_storage_and_clock_can_be_passed_in() -> None:
     clock = ManualClock()
     storage = MemoryStorage(clock)
-    app = App(Settings(kafka=ANY_PORT, amqp=ANY_PORT), clock=clock, storage=storage)
+    app = App(on_any_port(), clock=clock, storage=storage)
     await app.start()
     assert app.broker.cluster_id == storage.cluster_id
     await app.stop()
 
 
 async def test_the_data_directory_is_used(tmp_path: Path) -> None:
-    settings = Settings(data=tmp_path / "data", kafka=ANY_PORT, amqp=ANY_PORT)
+    settings = on_any_port(data=tmp_path / "data")
     first = App(settings)
     await first.start()
     cluster_id = first.broker.cluster_id

@@ -5,9 +5,7 @@ import pytest
 from posthouse.app import App
 from posthouse.descriptors import RESERVE, share_out
 from posthouse.model.errors import InvalidConfig
-from posthouse.settings import Address, Settings
-
-ANY_PORT = Address("127.0.0.1", 0)
+from tests.served import on_any_port
 
 
 @pytest.mark.parametrize(
@@ -38,7 +36,7 @@ def test_a_warning_names_both_numbers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("posthouse.app.allowed_descriptors", lambda: 1024)
-    settings = Settings(memory=True, kafka=ANY_PORT, amqp=ANY_PORT, max_connections_per_address=5000)
+    settings = on_any_port(memory=True, max_connections_per_address=5000)
     app = App(settings)
     assert app.settings.max_connections == app.settings.max_connections_per_address == 720
     assert "max_connections is 10000" in caplog.text

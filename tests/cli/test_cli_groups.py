@@ -44,7 +44,7 @@ def member(kafka: str, filled: str) -> Iterator[Consumer]:
         }
     )
     consumer.subscribe([filled])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while len(consumer.assignment()) != 2:
         assert time.monotonic() < deadline
         consumer.poll(0.02)
@@ -229,7 +229,7 @@ def test_a_member_that_has_read_nothing_yet(kafka: str, topic: str) -> None:
         {"bootstrap.servers": kafka, "group.id": topic, "group.protocol": "consumer", "log_level": 0}
     )
     consumer.subscribe([f"{topic}-missing"])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while [topic, "Stable"] not in [row[:2] for row in rows(output("list", kafka=kafka))]:
         assert time.monotonic() < deadline
         consumer.poll(0.05)

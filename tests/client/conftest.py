@@ -10,5 +10,5 @@ from posthouse.testing import ThreadBroker
 
 @pytest.fixture
 def client(posthouse_session: ThreadBroker) -> Iterator[Client]:
-    with Client(posthouse_session.kafka, timeout=10) as client:
+    with Client(posthouse_session.kafka, timeout=30) as client:
         yield client

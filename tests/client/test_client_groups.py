@@ -60,7 +60,7 @@ def join(posthouse_session: ThreadBroker, filled: str) -> Iterator[Join]:
         )
         opened.append(consumer)
         consumer.subscribe([filled, *topics])
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while len(consumer.assignment()) != partitions:
             assert time.monotonic() < deadline, consumer.assignment()
             consumer.poll(0.02)
@@ -103,7 +103,7 @@ def test_two_members_share(client: Client, filled: str, join: Join) -> None:
     config = PROTOCOLS[GroupProtocol.CONSUMER]
     first = join(**config)
     second = join(partitions=0, **config)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while {len(first.assignment()), len(second.assignment())} != {1}:
         assert time.monotonic() < deadline
         first.poll(0.02)

@@ -71,7 +71,7 @@ def join(kafka: str, filled: str, protocol: dict[str, Any]) -> Iterator[Join]:
 
 
 def until(consumers: list[Consumer], done: Callable[[], bool], seen: Counter[int]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not done():
         assert time.monotonic() < deadline, [consumer.assignment() for consumer in consumers]
         for consumer in consumers:

@@ -1,31 +1,17 @@
 """A broker as everybody starts it, by its command, to be killed."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.served import ServedBroker
 
-class BrokerProcess:
+
+class BrokerProcess(ServedBroker):
+    """With a journal so small that its files are recycled all the time."""
+
     def __init__(self, data: Path, port: int = 0) -> None:
-        command = [
-            *(sys.executable, "-m", "posthouse", "serve", "--data", str(data)),
-            *("--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0"),
-            *("--journal-bytes", str(256 * 1024), "--log-level", "error"),
-        ]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the broker did not start"
-        listeners = json.loads(line)["listeners"]
-        self.bootstrap: str = listeners["kafka"]
-        self.amqp: str = listeners["amqp"]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        super().__init__(data, kafka=f"127.0.0.1:{port}", journal_bytes=256 * 1024)
 
 
 @contextmanager

@@ -52,39 +52,41 @@ def _closed_after(address: tuple[str, int], data: bytes) -> None:
 def declared_array(scene: Scene) -> None:
     """Metadata of two thousand million topics, each of which would take eight bytes in a list: 16 GB."""
     header = encode_request_header(3, 12, 1, "x")
-    _closed_after(scene.victim.kafka, framed(header + uvarint(2**31 - 1) + bytes(1000)))
+    _closed_after(scene.victim.kafka_address, framed(header + uvarint(2**31 - 1) + bytes(1000)))
     header = encode_request_header(3, 1, 1, "x")
-    _closed_after(scene.victim.kafka, framed(header + struct.pack(">i", 2**31 - 1) + bytes(1000)))
+    _closed_after(scene.victim.kafka_address, framed(header + struct.pack(">i", 2**31 - 1) + bytes(1000)))
 
 
 def wide_array(scene: Scene) -> None:
     """Five million empty topics that are really there: three bytes each, and a hundred as an object."""
     header = encode_request_header(21, 2, 1, "x")
-    _closed_after(scene.victim.kafka, framed(header + uvarint(5_000_001) + b"\x01\x01\x00" * 5_000_000))
+    _closed_after(
+        scene.victim.kafka_address, framed(header + uvarint(5_000_001) + b"\x01\x01\x00" * 5_000_000)
+    )
 
 
 def many_tags(scene: Scene) -> None:
     """Twenty million tagged fields in the header of ApiVersions."""
     header = encode_request_header(18, 4, 1, "x")[:-1] + uvarint(20_000_000)
     for there in (30_000, 7_000_000, 20_000_000):
-        _closed_after(scene.victim.kafka, framed(header + b"\x05\x00" * there))
+        _closed_after(scene.victim.kafka_address, framed(header + b"\x05\x00" * there))
 
 
 def long_string(scene: Scene) -> None:
     """A name of 15 MB with one character that makes it 60 MB in memory."""
     name = b"a" * (15 * MIB) + "😀".encode()
     header = encode_request_header(10, 3, 1, "x")
-    _closed_after(scene.victim.kafka, framed(header + uvarint(len(name) + 1) + name + b"\0\0"))
+    _closed_after(scene.victim.kafka_address, framed(header + uvarint(len(name) + 1) + name + b"\0\0"))
 
 
 def frame_lengths(scene: Scene) -> None:
     for length in (2**31 - 1, -1, -(2**31)):
-        _closed_after(scene.victim.kafka, struct.pack(">i", length) + bytes(100))
+        _closed_after(scene.victim.kafka_address, struct.pack(">i", length) + bytes(100))
 
 
 def half_frames(scene: Scene) -> None:
     """Frames of 90 MiB that begin, and connections that end in the middle of them."""
-    peers = [Peer(scene.victim.kafka) for _ in range(50)]
+    peers = [Peer(scene.victim.kafka_address) for _ in range(50)]
     for peer in peers:
         peer.send(struct.pack(">i", 90 * MIB) + encode_request_header(0, 9, 1, "x") + bytes(20_000))
     for peer in peers:
@@ -93,7 +95,7 @@ def half_frames(scene: Scene) -> None:
 
 def produce(name: str, batch: Callable[[], bytes], codes: set[int], **configs: str) -> Attack:
     def attack(scene: Scene) -> None:
-        with KafkaPeer(scene.victim.kafka) as peer:
+        with KafkaPeer(scene.victim.kafka_address) as peer:
             code = peer.produce(scene.topic(peer, name, **configs), batch())
             assert code in codes, f"error {code}"
 
@@ -102,7 +104,7 @@ def produce(name: str, batch: Callable[[], bytes], codes: set[int], **configs: s
 
 def scram_iterations(scene: Scene) -> None:
     """A credential that would make every login take hours."""
-    with KafkaPeer(scene.victim.kafka) as peer:
+    with KafkaPeer(scene.victim.kafka_address) as peer:
         upsertions = [
             ScramCredentialUpsertion(
                 name="mallory", mechanism=1, iterations=iterations, salt=b"salt", salted_password=bytes(32)
@@ -122,7 +124,7 @@ def _method(channel: int, index: int, arguments: bytes) -> bytes:
 
 def _logged_in(scene: Scene) -> Peer:
     """As guest, on "/", with channel 1 open."""
-    peer = Peer(scene.victim.amqp)
+    peer = Peer(scene.victim.amqp_address)
     peer.send(PROTOCOL)
     start = _received_frame(peer)
     assert start[:4] == b"\x00\x0a\x00\x0a"
@@ -158,7 +160,7 @@ def amqp_frame_lengths(scene: Scene) -> None:
         with _logged_in(scene) as peer:
             peer.send(FRAME.pack(1, 1, length) + bytes(1000))
             assert is_refused(peer)
-    with Peer(scene.victim.amqp) as peer:
+    with Peer(scene.victim.amqp_address) as peer:
         peer.send(PROTOCOL + FRAME.pack(1, 0, 2**32 - 1) + bytes(1000))
         assert is_refused(peer)
 

@@ -65,7 +65,7 @@ def repeat(name: str, target: Victim, signals: Signals) -> None:
 
 
 def slow_loris(protocol: str, target: Victim, signals: Signals) -> None:
-    address = target.kafka if protocol == "kafka" else target.amqp
+    address = target.kafka_address if protocol == "kafka" else target.amqp_address
     while not signals.over.is_set():
         signals.is_idle.set()
         if not signals.go.wait(0.1):
@@ -99,7 +99,7 @@ def measure(name: str, seconds: float) -> tuple[float, float, int]:
     alone: list[float] = []
     beside: list[float] = []
     with tempfile.TemporaryDirectory() as data, victim(Path(data)) as target:
-        with GoodClient(target.kafka) as good:
+        with GoodClient(target.kafka_address) as good:
             good.produce_for(_WARM_UP_SECONDS)
             before = target.begin()
             process = multiprocessing.Process(target=attacker, args=(name, target, signals))

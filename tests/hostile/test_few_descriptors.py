@@ -18,13 +18,13 @@ MANY = 300
 @pytest.fixture
 def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """`max_connections` is its usual 10,000."""
-    with victim(tmp_path_factory.mktemp("poor") / "data", *UNPUNISHED, descriptors=LIMIT) as process:
+    with victim(tmp_path_factory.mktemp("poor") / "data", **UNPUNISHED, descriptors=LIMIT) as process:
         yield process
 
 
 def test_connections_that_say_nothing(poor: Victim) -> None:
-    silent = [Peer(poor.kafka) for _ in range(MANY)]
-    with GoodClient(poor.kafka) as client:
+    silent = [Peer(poor.kafka_address) for _ in range(MANY)]
+    with GoodClient(poor.kafka_address) as client:
         assert client.produce_one() < 5
     for each in silent:
         each.socket.close()
@@ -32,10 +32,10 @@ def test_connections_that_say_nothing(poor: Victim) -> None:
 
 def test_connections_that_said_something_once(poor: Victim) -> None:
     """They may stay, but storage has descriptors of its own, and so has everybody who came before."""
-    with GoodClient(poor.kafka) as client:
+    with GoodClient(poor.kafka_address) as client:
         idle: list[KafkaPeer] = []
         for _ in range(MANY):
-            peer = KafkaPeer(poor.kafka)
+            peer = KafkaPeer(poor.kafka_address)
             try:
                 peer.ask(MetadataRequest(topics=[]), MetadataResponse)
             except (OSError, struct.error):  # it was closed instead

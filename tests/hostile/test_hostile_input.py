@@ -15,13 +15,13 @@ STRIKES = 3
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with victim(tmp_path_factory.mktemp("hostile"), *UNPUNISHED) as process:
+    with victim(tmp_path_factory.mktemp("hostile"), **UNPUNISHED) as process:
         yield Scene(process)
 
 
 @pytest.fixture(scope="module")
 def good(scene: Scene) -> Iterator[GoodClient]:
-    with GoodClient(scene.victim.kafka) as client:
+    with GoodClient(scene.victim.kafka_address) as client:
         for _ in range(200):
             client.produce_one()
         yield client

@@ -20,7 +20,7 @@ INVALID_RECORD = 87
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with victim(tmp_path_factory.mktemp("hostile-queues"), *UNPUNISHED) as process:
+    with victim(tmp_path_factory.mktemp("hostile-queues"), **UNPUNISHED) as process:
         yield Scene(process)
 
 
@@ -29,12 +29,12 @@ class Feed:
 
     def __init__(self, scene: Scene) -> None:
         self.name = f"fed-{uuid.uuid4().hex}"
-        host, port = scene.victim.amqp
-        self._bootstrap = "{}:{}".format(*scene.victim.kafka)
+        host, port = scene.victim.amqp_address
+        self._bootstrap = "{}:{}".format(*scene.victim.kafka_address)
         self._connection = pika.BlockingConnection(pika.ConnectionParameters(host, port))
         self._channel = self._connection.channel()
         self._channel.queue_declare(self.name, durable=True)
-        self.peer = KafkaPeer(scene.victim.kafka)
+        self.peer = KafkaPeer(scene.victim.kafka_address)
         self.topic_id = self.peer.create_topic(self.name)
 
     def produce_good(self, value: bytes) -> None:

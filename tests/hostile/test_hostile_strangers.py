@@ -30,8 +30,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     password = data / "password"
     password.write_text(PASSWORD)
     password.chmod(0o600)
-    flags = ("--authentication", "required", "--admin-password-file", str(password))
-    with victim(data / "data", *flags, "--max-connections", str(MAX_CONNECTIONS), *UNPUNISHED) as process:
+    with victim(
+        data / "data",
+        authentication="required",
+        admin_password_file=password,
+        max_connections=MAX_CONNECTIONS,
+        **UNPUNISHED,
+    ) as process:
         yield process
 
 
@@ -40,7 +45,7 @@ def is_served(guarded: Victim) -> bool:
     outcomes: list[Any] = []
     producer = Producer(
         {
-            "bootstrap.servers": "{}:{}".format(*guarded.kafka),
+            "bootstrap.servers": "{}:{}".format(*guarded.kafka_address),
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-256",
             "sasl.username": "admin",
@@ -68,7 +73,7 @@ STRANGE_REQUESTS = {
 def test_strangers_are_sent_away(guarded: Victim, name: str) -> None:
     before = guarded.begin()
     for _ in range(20):
-        with Peer(guarded.kafka) as peer:
+        with Peer(guarded.kafka_address) as peer:
             peer.send(STRANGE_REQUESTS[name])
             assert peer.is_closed(SECONDS_TO_LOG_IN - 1)
     assert is_served(guarded)
@@ -80,7 +85,7 @@ def test_bodies_before_a_login(guarded: Victim) -> None:
     """A publish of 100 MiB, to see what is kept of it."""
     before = guarded.begin()
     publish = struct.pack(">I", 0x003C0028) + b"\0\0\0\x01q\0"
-    with Peer(guarded.amqp) as peer:
+    with Peer(guarded.amqp_address) as peer:
         peer.send(PROTOCOL + FRAME.pack(1, 1, len(publish)) + publish + b"\xce")
         peer.send(FRAME.pack(2, 1, 14) + struct.pack(">HHQH", 60, 0, 100 * MIB, 0) + b"\xce")
         body = FRAME.pack(3, 1, 60_000) + bytes(60_000) + b"\xce"
@@ -96,7 +101,7 @@ def test_bodies_before_a_login(guarded: Victim) -> None:
 def test_slow_loris(guarded: Victim, protocol: str) -> None:
     """More connections than the broker has room for, none of which ever says anything whole."""
     before = guarded.begin()
-    address = guarded.kafka if protocol == "kafka" else guarded.amqp
+    address = guarded.kafka_address if protocol == "kafka" else guarded.amqp_address
     with SlowLoris(address, MAX_CONNECTIONS + 100) as loris:
         loris.connect_all()
         loris.drip()

@@ -45,21 +45,21 @@ def times_in(seconds: float, offend: Callable[[], None]) -> int:
 
 
 def offend(target: Victim, protocol: str) -> None:
-    with Peer(target.kafka if protocol == "kafka" else target.amqp) as peer:
+    with Peer(target.kafka_address if protocol == "kafka" else target.amqp_address) as peer:
         peer.send(struct.pack(">i", -1) + bytes(8))
         assert peer.is_closed()
 
 
 @pytest.mark.parametrize("protocol", ["kafka", "amqp"])
 def test_connections_of_an_offender_wait(target: Victim, protocol: str) -> None:
-    with GoodClient(target.kafka) as good:
+    with GoodClient(target.kafka_address) as good:
         count = times_in(SECONDS, lambda: offend(target, protocol))
         assert FREE_SECONDS < count <= AT_MOST
         assert good.produce_one() < SECONDS, "it was there before, and does not wait"
 
 
 def test_a_connection_that_offends_is_not_heard_for_a_while(target: Victim) -> None:
-    with KafkaPeer(target.kafka) as peer:
+    with KafkaPeer(target.kafka_address) as peer:
         topic_id = peer.create_topic("compacted", cleanup_policy="compact")
         bomb = bombs.bomb(Codec.ZSTD)
 
@@ -70,18 +70,18 @@ def test_a_connection_that_offends_is_not_heard_for_a_while(target: Victim) -> N
 
 
 def test_another_address_does_not_wait(tmp_path: Path) -> None:
-    with victim(tmp_path, "--offender-wait-seconds", "5") as target:
-        peers = [Peer(target.kafka) for _ in range(2 * int(FREE_SECONDS))]
+    with victim(tmp_path, offender_wait_seconds=5) as target:
+        peers = [Peer(target.kafka_address) for _ in range(2 * int(FREE_SECONDS))]
         for peer in peers:
             peer.send(struct.pack(">i", -1))
         for peer in peers:
             assert peer.is_closed()
             peer.socket.close()
         begun = time.monotonic()
-        with KafkaPeer(target.kafka, NEIGHBOUR) as neighbour:
+        with KafkaPeer(target.kafka_address, NEIGHBOUR) as neighbour:
             neighbour.create_topic("neighbours")
         assert time.monotonic() - begun < 3
-        with KafkaPeer(target.kafka) as same:
+        with KafkaPeer(target.kafka_address) as same:
             same.create_topic("of-the-same-address")
         assert time.monotonic() - begun > 3
 
@@ -91,13 +91,13 @@ def test_who_wants_no_answer_and_is_cut_off_has_not_offended(tmp_path: Path) -> 
     data = TopicProduceData(topic_id=bytes(range(16)), partition_data=[PartitionProduceData(records=b"x")])
     chunks, _ = RequestEncoder("peer").encode(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]))
     frame = b"".join(chunks)
-    with victim(tmp_path, "--offender-wait-seconds", "5") as target:
+    with victim(tmp_path, offender_wait_seconds=5) as target:
         for _ in range(2 * int(FREE_SECONDS)):
-            with Peer(target.kafka) as peer:
+            with Peer(target.kafka_address) as peer:
                 peer.send(frame)
                 assert peer.is_closed()
         begun = time.monotonic()
-        with KafkaPeer(target.kafka) as peer:
+        with KafkaPeer(target.kafka_address) as peer:
             peer.create_topic("topic")
         assert time.monotonic() - begun < 3
 
@@ -105,7 +105,7 @@ def test_who_wants_no_answer_and_is_cut_off_has_not_offended(tmp_path: Path) -> 
 def test_a_client_of_the_same_address_gets_in(target: Victim) -> None:
     """It waits a little, like everybody there, and not longer."""
     for _ in range(AT_MOST):
-        with Peer(target.amqp) as peer:
+        with Peer(target.amqp_address) as peer:
             peer.send(b"GET / HTTP/1.1\r\n\r\n")
-    admin = AdminClient({"bootstrap.servers": "{}:{}".format(*target.kafka), "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": "{}:{}".format(*target.kafka_address), "log_level": 0})
     assert admin.list_topics(timeout=20).brokers

@@ -11,7 +11,7 @@ from posthouse.protocols import listener as listener_module
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire
 
-SECONDS = 20
+SECONDS = 60
 
 
 class Accepting:

@@ -23,9 +23,10 @@ import uvloop
 from posthouse.app import App
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import PosthouseError
-from posthouse.settings import Address, Settings
+from posthouse.settings import Settings
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.disk import Disk, OsDisk
+from tests.served import on_any_port
 
 JOURNAL_BYTES = 48 * 1024
 """So small that there are several checkpoints in every round."""
@@ -74,10 +75,8 @@ class Recipe:
         )
 
     def plain_settings(self, **more: Any) -> Settings:
-        return Settings(
+        return on_any_port(
             data=self.data,
-            kafka=Address("127.0.0.1", 0),
-            amqp=Address("127.0.0.1", 0),
             group_heartbeat_ms=100,
             group_session_ms=self.session_ms,
             retention_check_seconds=self.retention_check_seconds,

@@ -20,7 +20,7 @@ from posthouse.model.errors import InvalidConfig, Unavailable
 
 ANN, BEN = Principal("ann"), Principal("ben")
 PEER = "127.0.0.1:1"
-SECONDS = 20
+SECONDS = 60
 
 
 def say(

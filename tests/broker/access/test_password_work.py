@@ -10,7 +10,7 @@ from posthouse.broker.access import password_work
 from posthouse.broker.access.password_work import PasswordWork
 from posthouse.model.errors import LoginFailed
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture

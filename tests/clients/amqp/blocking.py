@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pika import BasicProperties
 
-SECONDS = 20.0
+SECONDS = 60.0
 """How long anything may take that must happen."""
 
 

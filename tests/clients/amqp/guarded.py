@@ -14,7 +14,7 @@ from posthouse.settings import Authentication
 from posthouse.testing import ThreadBroker, running_broker
 
 PASSWORD = "p@ss/w0rd"
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

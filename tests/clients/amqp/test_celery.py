@@ -83,16 +83,16 @@ def test_message_as_the_worker_sees_it(celery: Any) -> None:
 
 def test_remote_control(celery: Any) -> None:
     """A fanout exchange to the workers, and answers through a queue that expires."""
-    replies = celery.app.control.ping(timeout=5, limit=1)
+    replies = celery.app.control.ping(timeout=30, limit=1)
     assert [list(reply.values()) for reply in replies] == [[{"ok": "pong"}]]
-    found = celery.app.control.inspect(timeout=5, limit=1).registered()
+    found = celery.app.control.inspect(timeout=30, limit=1).registered()
     assert any("add" in task for tasks in found.values() for task in tasks)
 
 
 def test_inspecting_a_worker(celery: Any) -> None:
     """Everything that `celery inspect` asks, while one task waits for its time."""
     due = celery.add.apply_async((1, 1), countdown=600)
-    inspect = celery.app.control.inspect(timeout=5, limit=1)
+    inspect = celery.app.control.inspect(timeout=30, limit=1)
 
     def asked(command: str, *arguments: Any) -> Any:
         answers = getattr(inspect, command)(*arguments)
@@ -112,7 +112,7 @@ def test_inspecting_a_worker(celery: Any) -> None:
     assert asked("query_task", due.id)[due.id][0] == "scheduled"
     assert asked("revoked") == []
     assert "clock" in asked("clock")
-    celery.app.control.revoke(due.id, reply=True, timeout=5, limit=1)
+    celery.app.control.revoke(due.id, reply=True, timeout=30, limit=1)
     assert asked("revoked") == [due.id]
 
 
@@ -123,9 +123,9 @@ def test_control_commands(celery: Any) -> None:
     def done(replies: Any) -> bool:
         return any("ok" in answer for reply in replies for answer in reply.values())
 
-    assert done(control.add_consumer(other, reply=True, timeout=5, limit=1))
+    assert done(control.add_consumer(other, reply=True, timeout=30, limit=1))
     assert celery.add.apply_async((2, 3), queue=other).get(timeout=SECONDS) == 5
-    assert done(control.cancel_consumer(other, reply=True, timeout=5, limit=1))
+    assert done(control.cancel_consumer(other, reply=True, timeout=30, limit=1))
     until = time.monotonic() + SECONDS
     with celery.app.connection() as connection:  # a worker answers first, and cancels then
         while connection.default_channel.queue_declare(other, passive=True).consumer_count:
@@ -133,13 +133,13 @@ def test_control_commands(celery: Any) -> None:
     waiting = celery.add.apply_async((3, 4), queue=other)
     assert celery.add.delay(1, 1).get(timeout=SECONDS) == 2
     assert not waiting.ready(), "nobody takes from that queue any more"
-    assert done(control.add_consumer(other, reply=True, timeout=5, limit=1))
+    assert done(control.add_consumer(other, reply=True, timeout=30, limit=1))
     assert waiting.get(timeout=SECONDS) == 7
     name = celery.add.name
-    assert done(control.rate_limit(name, "1000/s", reply=True, timeout=5, limit=1))
-    assert done(control.rate_limit(name, 0, reply=True, timeout=5, limit=1))
-    assert done(control.pool_grow(1, reply=True, timeout=5, limit=1))
-    assert done(control.pool_shrink(1, reply=True, timeout=5, limit=1))
+    assert done(control.rate_limit(name, "1000/s", reply=True, timeout=30, limit=1))
+    assert done(control.rate_limit(name, 0, reply=True, timeout=30, limit=1))
+    assert done(control.pool_grow(1, reply=True, timeout=30, limit=1))
+    assert done(control.pool_shrink(1, reply=True, timeout=30, limit=1))
     assert celery.add.delay(5, 5).get(timeout=SECONDS) == 10
 
 
@@ -158,7 +158,7 @@ def test_beat(celery: Any, environment: dict[str, str], directory: Path) -> None
 def test_events(celery: Any) -> None:
     """Workers tell what they do on a topic exchange; a monitor listens."""
     seen: list[str] = []
-    celery.app.control.enable_events(reply=True, timeout=5, limit=1)
+    celery.app.control.enable_events(reply=True, timeout=30, limit=1)
     with celery.app.connection() as connection:
         receiver = celery.app.events.Receiver(
             connection, handlers={"task-succeeded": lambda event: seen.append(event["uuid"])}

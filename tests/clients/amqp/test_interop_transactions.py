@@ -26,7 +26,7 @@ def test_records_come_with_the_commit(posthouse: ThreadBroker) -> None:
             producer.produce("orders", key="x.de", value=value)
             producer.produce("orders", key="x.fr", value=value)
             producer.produce("all", key="k", value=value)
-        assert producer.flush(10) == 0
+        assert producer.flush(30) == 0
 
     producer.begin_transaction()
     write("never")

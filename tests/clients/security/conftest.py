@@ -37,7 +37,7 @@ class Secured:
     def client(self, user: str) -> Client:
         """Our own, for what the test is not about."""
         return Client(
-            self.kafka, security=Security(ca=Path(self.ca), user=user, password=USERS[user]), timeout=10
+            self.kafka, security=Security(ca=Path(self.ca), user=user, password=USERS[user]), timeout=30
         )
 
 

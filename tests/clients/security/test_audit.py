@@ -19,7 +19,7 @@ from tests.certificates import Authority
 from tests.cli.programs import Serving, environment
 
 PASSWORDS = {"admin": "Adm1n-s3cret-x", "alice": "Al1ce-s3cret-y", "guess": "Gu3ss-s3cret-z"}
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture(scope="module")

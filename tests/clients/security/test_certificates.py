@@ -21,7 +21,7 @@ from tests.certificates import Authority, Identity
 from tests.cli.programs import Serving
 from tests.clients.security.conftest import USERS, Secured
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture

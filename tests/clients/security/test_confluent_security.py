@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from tests.clients.security.conftest import USERS, Secured
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-SECONDS = 20
+SECONDS = 60
 
 
 def config(

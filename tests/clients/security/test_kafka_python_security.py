@@ -21,7 +21,7 @@ from tests.clients.security.conftest import USERS, Secured
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-SECONDS = 20
+SECONDS = 60
 
 
 def config(

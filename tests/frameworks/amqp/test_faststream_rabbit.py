@@ -24,7 +24,7 @@ from posthouse.settings import Address
 from posthouse.testing import AsyncBroker
 from tests.clients.amqp.rabbit import Rabbit
 
-SECONDS = 20
+SECONDS = 60
 
 
 class Order(BaseModel):

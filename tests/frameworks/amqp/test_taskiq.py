@@ -19,7 +19,7 @@ from posthouse.settings import Address
 from posthouse.testing import AsyncBroker
 from tests.clients.amqp.rabbit import Rabbit
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Application:
