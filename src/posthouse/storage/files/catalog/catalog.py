@@ -194,7 +194,7 @@ class Catalog:
             put_topics(connection, topics)
             put_state(connection, state or {})
 
-        self._define_in_catalog(write)
+        self._define_in_catalog(write, spends_reserve=all(topic.deleted for topic in topics))
 
     def forget_topics(self, topics: Sequence[TopicId]) -> None:
         """Their files are gone."""
@@ -228,7 +228,7 @@ class Catalog:
             put_partitions(connection, snapshot.partitions)
             put_state(connection, snapshot.state)
 
-        self._define(write_shared, write)
+        self._define(write_shared, write, spends_reserve=False)
         self._keep_reserve()
 
     def replace_segments(self, partition: PartitionId, bases: Sequence[int], row: SegmentRow) -> None:
@@ -240,12 +240,16 @@ class Catalog:
 
         self._write(write)
 
-    def _define(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
+    def _define(
+        self, write: Write, in_catalog_only: Write = lambda _: None, *, spends_reserve: bool = True
+    ) -> None:
         """A change that both files have: the catalog decides, the backup follows."""
-        self._define_in_catalog(write, in_catalog_only)
+        self._define_in_catalog(write, in_catalog_only, spends_reserve=spends_reserve)
         self.update_backup()
 
-    def _define_in_catalog(self, write: Write, in_catalog_only: Write = lambda _: None) -> None:
+    def _define_in_catalog(
+        self, write: Write, in_catalog_only: Write = lambda _: None, *, spends_reserve: bool = True
+    ) -> None:
         """A change that the backup gets with the next `update_backup`."""
         self._version += 1
         version = str(self._version)
@@ -258,7 +262,7 @@ class Catalog:
             in_catalog_only(connection)
             write_version(connection)
 
-        self._write(write_catalog)
+        self._write(write_catalog, spends_reserve=spends_reserve)
         self._missed.append(write_version)
 
     def update_backup(self) -> None:
@@ -288,12 +292,13 @@ class Catalog:
                 self._backup = None
                 self.update_backup()
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: Write, *, spends_reserve: bool = True) -> None:
         try:
             self._try(write)
         except StorageFull:
-            # Deleting must work on a full disk, and it begins with a note in the catalog.
-            if not self._data_directory.has(RESERVE):
+            # Deleting must work on a full disk, and it begins with a note in the catalog. Checkpoints and new
+            # topics must not spend the reserve: they can wait, and a deletion would have none left.
+            if not spends_reserve or not self._data_directory.has(RESERVE):
                 raise
             self._data_directory.remove(RESERVE)
             self._try(write)
