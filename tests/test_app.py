@@ -2,13 +2,19 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from posthouse.app import App
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.routing.definitions import Binding
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidConfig, StorageClosed
+from posthouse.protocols.front_end import FrontEnd
+from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.kafka.front_end import KAFKA_FRONT_END
 from posthouse.settings import Address, Authentication, Settings
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.testing import AsyncBroker
@@ -86,3 +92,20 @@ async def test_a_broker_that_nobody_could_log_in_to_does_not_start(tmp_path: Pat
             pass
     async with AsyncBroker(data=tmp_path):
         pass
+
+
+async def test_bindings_survive_a_start_without_the_front_end_that_made_them(tmp_path: Path) -> None:
+    async def bindings(front_ends: Sequence[FrontEnd], *, bind: bool = False) -> int:
+        app = App(on_any_port(data=tmp_path, amqp=None), front_ends=front_ends)
+        await app.start()
+        namespace = app.broker.namespaces.get("/")
+        if bind:
+            await namespace.declare_queue(QueueDefinition(name="q"), object())
+            await namespace.bind(Binding(source="amq.topic", destination="q", key=b"a"))
+        found = [each for each in namespace.router.bindings(destination="q") if each.source]
+        await app.stop()
+        return len(found)
+
+    assert await bindings(FRONT_ENDS, bind=True) == 1
+    assert await bindings([KAFKA_FRONT_END]) == 1
+    assert await bindings(FRONT_ENDS) == 1

@@ -12,6 +12,7 @@ from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
+from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
@@ -70,6 +71,7 @@ class App:
             clock,
             ConsumerProtocol(),
             read_attributes,
+            predeclared_exchanges=PREDECLARED,
             limit_connections=self._gate.limit,
         )
         self._certificates = Certificates.of(settings)

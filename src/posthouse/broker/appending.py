@@ -94,19 +94,22 @@ class Appending:
         if self.admission is not None:
             operations += self.admission.puts()
         self.future = storage.commit(operations)
-        if self.admission is not None or self.referred is not None:
-            # Before any other callback: the transaction and the queues hear of commits in their order.
-            if self.future.done():
-                self._durable(self.future)
-            else:
-                self.future.add_done_callback(self._durable)
-
-    def _durable(self, done: asyncio.Future[list[Outcome]]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            return
         if self.admission is not None:
-            self.admission.durable()
+            if self.future.done():
+                self._admitted(self.future)
+            else:
+                self.future.add_done_callback(self._admitted)
         if self.referred is not None:
+            # Always by a callback, as waves do: queues hear of commits in their order, also where storage
+            # returns futures that are done.
+            self.future.add_done_callback(self._referred)
+
+    def _admitted(self, done: asyncio.Future[list[Outcome]]) -> None:
+        if self.admission is not None and _has_succeeded(done):
+            self.admission.durable()
+
+    def _referred(self, done: asyncio.Future[list[Outcome]]) -> None:
+        if self.referred is not None and _has_succeeded(done):
             self.referred()
 
     def results(self, outcomes: Sequence[Outcome]) -> list[Appended | PosthouseError]:
@@ -130,3 +133,7 @@ class Appending:
         A caller that is cancelled does not cancel the commit, of which queues and transactions must hear.
         """
         return self.results([] if self.future is None else await asyncio.shield(self.future))
+
+
+def _has_succeeded(done: asyncio.Future[list[Outcome]]) -> bool:
+    return not done.cancelled() and done.exception() is None

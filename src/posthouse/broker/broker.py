@@ -22,6 +22,7 @@ from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
+from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
@@ -61,6 +62,7 @@ class Broker:
         member_metadata: MemberMetadata = OPAQUE,
         read_attributes: ReadAttributes = no_attributes,
         *,
+        predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
     ) -> None:
         self._storage = storage
@@ -101,6 +103,7 @@ class Broker:
             self.delete_topics,
             self._is_read,
             read_attributes,
+            predeclared_exchanges,
         )
         self.transactions = Transactions(
             storage,

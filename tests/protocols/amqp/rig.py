@@ -11,6 +11,7 @@ from posthouse.model.clock import SystemClock
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.connection import AmqpConnection, AmqpConnections
 from posthouse.protocols.amqp.limits import AmqpLimits
+from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.settings import Address, Settings
@@ -56,7 +57,12 @@ class Rig:
     ) -> None:
         """`buffer` is the setting connection_buffer_bytes."""
         self.settings = Settings(memory=True, connection_buffer_bytes=buffer, **settings)
-        self.broker = Broker(storage or MemoryStorage(SystemClock()), self.settings, SystemClock())
+        self.broker = Broker(
+            storage or MemoryStorage(SystemClock()),
+            self.settings,
+            SystemClock(),
+            predeclared_exchanges=PREDECLARED,
+        )
         self._limits = limits
 
     async def __aenter__(self) -> Self:

@@ -93,7 +93,8 @@ class Dispatcher:
         for lane in self._lanes:
             await find_expiries(self._resources.storage, lane)
             if self._definition.max_bytes is not None:
-                self.settlement.bytes += await unsettled_bytes(self.new_reader(lane), lane)
+                found = await unsettled_bytes(self.new_reader(lane), lane)
+                self.settlement.bytes += found  # not in one line: messages come and go while they are counted
         self.expiry.plan()
         self._check_overflow()
 

@@ -53,8 +53,9 @@ class Namespaces:
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
         is_read: Callable[[PartitionId], bool],
         read_attributes: ReadAttributes = no_attributes,
+        predeclared: Sequence[ExchangeDefinition] = (),
     ) -> None:
-        """`is_read` says whether a group reads the partition as a Kafka topic."""
+        """`is_read`: a group reads the partition. Every namespace has the `predeclared` exchanges."""
         self.storage = storage
         self.clock = clock
         self.settling = Settling(storage)
@@ -78,8 +79,10 @@ class Namespaces:
         self._removing: asyncio.Task[None] | None = None
         self._retry_seconds = RETRY_SECONDS
         self._is_closing = False
-        self._predeclared: Sequence[ExchangeDefinition] = ()
+        self._predeclared = predeclared
         self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
+        for namespace in self._by_name.values():
+            self._predeclare(namespace)
         self.retention = QueueRetention(
             storage, topics, clock, self.settling, self.sources, self._queues, self._delete_forsaken, is_read
         )
@@ -105,13 +108,8 @@ class Namespaces:
     def __iter__(self) -> Iterable[Namespace]:
         return iter(self._by_name.values())
 
-    def predeclare(self, exchanges: Sequence[ExchangeDefinition]) -> None:
-        """Let every namespace have them. Before anything is loaded: bindings may need them."""
-        self._predeclared = exchanges
-        for namespace in self._by_name.values():
-            self._predeclare(namespace)
-
     def _predeclare(self, namespace: Namespace) -> None:
+        """Before anything is loaded: a stored binding whose exchange is missing counts as a leftover."""
         there = {exchange.name for exchange in namespace.router.exchanges()}
         for definition in self._predeclared:
             if definition.name not in there:

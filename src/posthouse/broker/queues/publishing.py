@@ -105,9 +105,9 @@ class Publishing:
             self._line.popleft().fail(error)
         elif error is not None:
             wave = self._line.popleft()
-            names = ", ".join(backing.name for backing in wave.missing_topics())
+            names = ", ".join(backing.name for backing in wave.missing_topics()) or "of the schedule"
             log.error("topics %s: could not be created", names, exc_info=error)
-            wave.fail(PosthouseError("topics could not be made"))
+            wave.fail(PosthouseError("topics could not be created"))
         self._advance()
 
     async def close(self) -> None:

@@ -25,7 +25,6 @@ from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
 from posthouse.protocols.amqp.negotiation import LoginRefused
-from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.authenticator import PeerIdentity
@@ -42,7 +41,7 @@ _BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, R
 
 
 class AmqpConnections:
-    """Makes the connections of one listener."""
+    """Makes the connections of all AMQP listeners of a broker."""
 
     def __init__(
         self,
@@ -55,7 +54,6 @@ class AmqpConnections:
         budget: Budget | None = None,
         random: RandomBytes = os.urandom,
     ) -> None:
-        namespaces.predeclare(PREDECLARED)
         self.shared = Shared(
             namespaces,
             publishing,
