@@ -129,13 +129,16 @@ class Wire:
 
     async def receive(self, seconds: float = _SECONDS) -> tuple[int, Any]:
         while True:
-            start = await asyncio.wait_for(self.reader.readexactly(FRAME_START.size), seconds)
+            start = await self._frame_start(seconds)
             if start[:4] == b"AMQP":
                 return 0, start + await self.reader.readexactly(1)
             rest = await self.reader.readexactly(frame_length(start) - len(start))
             got = self.assembler.take(start + rest)
             if got is not None:
                 return got
+
+    async def _frame_start(self, seconds: float) -> bytes:
+        return await asyncio.wait_for(self.reader.readexactly(FRAME_START.size), seconds)
 
     async def expect(self, channel: int, kind: "type[Answer]") -> Answer:
         """The next frame, which must be of `kind`. Raises Closed where the broker closes instead."""

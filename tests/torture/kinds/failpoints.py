@@ -131,20 +131,21 @@ def kind_of(path: str) -> str:
 
 def guard(catalog: Catalog, failpoint: Failpoint) -> None:
     """Die around the transactions of the catalog, and before and behind those that its backup repeats."""
-    commit, define = catalog._try, catalog._define
+    commit, update_backup = catalog._try, catalog.update_backup
 
     def guarded_commit(write: Any) -> None:
         failpoint.pass_by("catalog-commit", "before")
         commit(write)
         failpoint.pass_by("catalog-commit", "after")
 
-    def guarded_define(*writes: Any) -> None:
-        failpoint.pass_by("backup-commit", "before")
-        define(*writes)
-        failpoint.pass_by("backup-commit", "after")
+    def guarded_update() -> None:
+        if catalog._missed:
+            failpoint.pass_by("backup-commit", "before")
+            update_backup()
+            failpoint.pass_by("backup-commit", "after")
 
     catalog._try = guarded_commit  # type: ignore[method-assign]
-    catalog._define = guarded_define  # type: ignore[method-assign, assignment]
+    catalog.update_backup = guarded_update  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

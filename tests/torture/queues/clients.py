@@ -1,13 +1,10 @@
 """Publishers with confirms, and consumers that settle in transactions or by plain acknowledgements."""
 
 import asyncio
-import struct
 from collections import deque
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-from pamqp import frame
 from pamqp.commands import Basic, Channel, Confirm, Connection, Tx
 
 from posthouse.settings import Address
@@ -17,7 +14,7 @@ from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
 from tests.torture.stream.links import decode_value, encode_value
 from tests.torture.workloads import RETRY_SECONDS, Refused
-from tests.wire.amqp import Content
+from tests.wire.amqp import FRAME_START, Content
 
 EXCHANGE = "orders"
 """A fanout to all of `FANNED`."""
@@ -31,11 +28,9 @@ _CHANNEL = 1
 
 
 class _Link(Wire):
-    async def _frame(self, seconds: float) -> tuple[int, Any]:
+    async def _frame_start(self, seconds: float) -> bytes:
         """Without a timeout: `asyncio.wait_for` may forget that its task was cancelled."""
-        start = await self.reader.readexactly(7)
-        _, channel, size = struct.unpack(">BHI", start)
-        return channel, frame.unmarshal(start + await self.reader.readexactly(size + 1))[2]
+        return await self.reader.readexactly(FRAME_START.size)
 
 
 async def connect(addresses: Addresses) -> Wire:
