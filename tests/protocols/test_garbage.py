@@ -9,9 +9,11 @@ import pytest
 from pamqp.commands import Basic, Confirm, Queue
 
 from posthouse.protocols.amqp.codec.framing import PROTOCOL
+from posthouse.protocols.kafka.connection import KafkaConnection
 from posthouse.testing import AsyncBroker
 from tests.hostile.peers import GoodClient
-from tests.protocols.amqp.rig import Rig
+from tests.protocols.amqp.rig import GatedStorage, Rig
+from tests.protocols.kafka.wire import Wire, fetch_request
 
 HALF_A_FRAME = b"\0\0\xea\x60begun"
 
@@ -76,3 +78,36 @@ async def test_requests_that_are_answered() -> None:
         gc.collect()
         await asyncio.to_thread(produce, 100, "counted")
         assert gc.collect() < 100
+
+
+async def test_a_consumer_that_is_lost_in_the_middle_of_a_long_poll() -> None:
+    async with AsyncBroker() as broker:
+        async with Wire(broker.kafka) as wire:
+            topic = await wire.create_topic()
+            wire.send(fetch_request((topic, 0, 0), min_bytes=1, max_wait_ms=60_000))
+            [found] = broker.app.connections
+            assert isinstance(found, KafkaConnection)
+            while found._blocked_by is None:
+                await asyncio.sleep(0.001)
+            connection = weakref.ref(found)
+            del found
+        assert await is_gone(connection)
+
+
+async def test_a_lost_publisher_takes_no_memory_budget_when_its_last_wave_ends() -> None:
+    storage = GatedStorage()
+    async with Rig(storage=storage) as rig:
+        wire = await rig.open()
+        await wire.call(1, Queue.Declare(queue="q"))
+        [connection] = rig.connections
+        budget = connection._shared.budget
+        storage.gate.clear()
+        wire.publish(1, "", "q", b"x" * 90_000)
+        while budget.room == budget.limit:
+            await asyncio.sleep(0.001)
+        connection.connection_lost(None)
+        assert budget.room == budget.limit
+        connection.regulate()  # as the end of a wave does, before the conversation has ended
+        assert budget.room == budget.limit
+        storage.gate.set()
+        wire.writer.close()

@@ -11,7 +11,7 @@ from tests.simulation.controls import CONTROLS
 from tests.simulation.scenario import run
 
 ROOT = Path(__file__).parents[2]
-ENOUGH = 60
+ENOUGH = 200
 """Seeds within which a broken promise must show; most do within five."""
 
 

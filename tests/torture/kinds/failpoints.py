@@ -139,7 +139,7 @@ def guard(catalog: Catalog, failpoint: Failpoint) -> None:
         failpoint.pass_by("catalog-commit", "after")
 
     def guarded_update() -> None:
-        if catalog._missed:
+        if catalog._missed or catalog._is_behind:
             failpoint.pass_by("backup-commit", "before")
             update_backup()
             failpoint.pass_by("backup-commit", "after")

@@ -188,6 +188,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def regulate(self) -> None:
         stage = self._stage
+        if stage is _Stage.LOST:
+            return  # its account is closed: bytes of waves that end now must not be counted again
         conversation = self._conversation
         if stage is _Stage.FINISHING and conversation.is_idle:
             forced = "broker forced connection closure with reason 'shutdown'"
@@ -200,7 +202,7 @@ class AmqpConnection(asyncio.Protocol):
             # Answers still go to a congested client: many clients write without reading, and would wait for
             # the broker as the broker for them. Only a client that takes no answers either is not read from.
             flow.regulate(held_back=conversation.is_behind or self._outbox.is_overfull)
-        elif stage is not _Stage.LOST:
+        else:
             flow.resume()
         self._heartbeats.is_excused = flow.is_paused
 

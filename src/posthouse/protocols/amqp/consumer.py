@@ -118,6 +118,8 @@ class ChannelConsumer:
                 )
             )
         deliveries.last_tag = delivery_tag
+        if not no_ack:
+            self.unacked += len(messages)  # first: sending may make room for the next deliveries at once
         channel.outbox.send_all(frames)
         if (throttle := channel.session.throttle).is_on:
             throttle.delivered(sum(map(len, frames)))
@@ -125,8 +127,6 @@ class ChannelConsumer:
             channel.has_served(self)
         if no_ack:
             self.queue.ack(messages)
-        else:
-            self.unacked += len(messages)
 
     def cancel(self) -> None:
         """The client, or the end of its channel, ends the subscription."""

@@ -372,6 +372,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reader.forget()
         self._waiting.clear()
         self._pending.clear()
+        self._blocked_by = None
         if self._task is not None:
             self._task.cancel()
             self._task = None

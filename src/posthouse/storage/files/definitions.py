@@ -56,10 +56,10 @@ class Definitions:
     async def _put(self, topics: Sequence[Topic], state: Sequence[Put]) -> None:
         values = {(int(put.space), put.key): put.value for put in state}
         await self._background.do(self._catalog.put_topics, [TopicRow.of(topic) for topic in topics], values)
-        self._background.later("the catalog's backup could not be updated", self._catalog.update_backup)
         for topic in topics:
             self.topics[topic.id] = topic
             self._logs.learn(topic)
+        self._background.later("the catalog's backup could not be updated", self._catalog.update_backup)
 
     def adopt(self, topics: Sequence[Topic]) -> None:
         """Other effective settings for topics that are there: the catalog keeps only those of their own."""

@@ -149,7 +149,7 @@ def decode_response_header(api_key: int, version: int, buf: memoryview) -> tuple
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, body: list[Buffer]) -> list[Buffer]:
-    """The chunks of a response with its size and header in front, ready for `writelines`."""
+    """The chunks of a response with its size and header in front."""
     size = sum(map(len, body))
     if response_has_tags(api_key, version):
         return [_pack_frame_v1(size + 5, correlation_id), *body]

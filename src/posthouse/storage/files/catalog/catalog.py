@@ -173,12 +173,13 @@ class Catalog:
         return contents
 
     def close(self) -> None:
-        if self._main is not None:
+        try:
             self.update_backup()
-        self._close_main()
-        if self._backup is not None:
-            self._backup.close()
-            self._backup = None
+        finally:
+            self._close_main()
+            if self._backup is not None:
+                self._backup.close()
+                self._backup = None
 
     def _close_main(self) -> None:
         if self._main is not None:
@@ -270,8 +271,7 @@ class Catalog:
 
         A crash before this leaves a backup with a lower version: the next start copies it from the catalog.
         """
-        assert self._main is not None
-        if not self._missed:
+        if self._main is None or not (self._missed or self._is_behind):
             return
         try:
             if self._backup is None:
@@ -286,6 +286,7 @@ class Catalog:
             self._is_behind = False
         except sqlite3.Error as error:
             log.warning("%s: cannot be written, retrying with the next change: %s", self._backup_path, error)
+            self._missed.clear()  # the whole catalog is copied instead
             self._is_behind = True
             if self._backup is not None and is_damage(error):
                 self._backup.close()
