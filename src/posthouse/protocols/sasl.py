@@ -13,7 +13,7 @@ PLAIN: Final = "PLAIN"
 _MAX_TOKEN_BYTES = 16 * 1024
 
 
-class SaslMechanism(Protocol):
+class SaslExchange(Protocol):
     """One mechanism at work."""
 
     user: str
@@ -62,7 +62,7 @@ class SaslLogin:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
         self._mechanism = ""
-        self._exchange: SaslMechanism | None = None
+        self._exchange: SaslExchange | None = None
 
     @property
     def is_begun(self) -> bool:
