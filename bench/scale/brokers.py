@@ -22,7 +22,10 @@ _COUNTED_ANEW = "5"
 class Broker:
     """Running from the start on. What it logs goes to a file beside its data."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, object] | None = None, *, source: Path | None = None
+    ) -> None:
+        """`source` has other sources than those that are installed."""
         self._directory = directory
         command = [
             str(Path(sys.executable).with_name("posthouse")),
@@ -34,6 +37,8 @@ class Broker:
         # Installed software has its bytecode; a shell that forbids writing it would be measured instead.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         environment |= {f"POSTHOUSE_{name.upper()}": str(value) for name, value in (settings or {}).items()}
+        if source is not None:
+            environment["PYTHONPATH"] = str(source)
         begun = time.perf_counter()
         with (directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
