@@ -132,7 +132,10 @@ class Appending:
 
         A caller that is cancelled does not cancel the commit, of which queues and transactions must hear.
         """
-        return self.results([] if self.future is None else await asyncio.shield(self.future))
+        outcomes = [] if self.future is None else await asyncio.shield(self.future)
+        if self.referred is not None:
+            await asyncio.sleep(0)  # the callback of a future that was done at once runs in the next turn
+        return self.results(outcomes)
 
 
 def _has_succeeded(done: asyncio.Future[list[Outcome]]) -> bool:
