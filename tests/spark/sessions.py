@@ -37,8 +37,9 @@ def _plain() -> SparkSession:
         return SparkSession.builder.remote(LOCAL).getOrCreate()
     if KIND not in ("plain", "local-cluster"):
         raise ValueError(f"there is no session {KIND!r}")
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return SparkSession.builder.getOrCreate()
+    submitted = SparkSession.getActiveSession()
+    if submitted is not None:
+        return submitted
     master = CLUSTER if KIND == "local-cluster" else LOCAL
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {master} pyspark-shell"
     try:
