@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from posthouse.client import Client
@@ -108,6 +109,10 @@ own_server = pytest.mark.skipif(
 
 
 @own_server
+@pytest.mark.skipif(
+    ".zip" in pyspark.__file__,
+    reason="spark-submit imports PySpark from an archive without its programs",
+)
 @pytest.mark.timeout(240)
 def test_spark_runs_it(project: Path, filled: str) -> None:
     run_declared(find_program(project), bootstrap=filled, master="local[2]")
