@@ -300,10 +300,14 @@ async def test_a_backup_that_is_damaged_while_it_is_used_is_made_again(tmp_path:
     async with opened(tmp_path) as storage:
         await storage.create_topics([make_topic("before")])
         catalog = storage._catalog
-        assert catalog._backup is not None
-        catalog._backup.close()
-        backup.write_bytes(b"x" * 8192)
-        catalog._backup = sqlite3.connect(backup, isolation_level=None, check_same_thread=False)
+
+        def damage() -> None:
+            assert catalog._backup is not None
+            catalog._backup.close()
+            backup.write_bytes(b"x" * 8192)
+            catalog._backup = sqlite3.connect(backup, isolation_level=None, check_same_thread=False)
+
+        await storage._background.do(damage)  # on its thread: the backup is updated behind the creation
         await storage.create_topics([make_topic("after")])
     with closing(sqlite3.connect(backup)) as found:
         assert {name for (name,) in found.execute("SELECT name FROM topics")} == {"before", "after"}
