@@ -78,7 +78,7 @@ build/quix/.installed: Makefile
 	@touch $@
 
 frameworks: $(BIN)/.dev build/quix/.installed  ## applications of FastStream, Faust, Quix Streams and others
-	$(BIN)/pytest tests/frameworks
+	POSTHOUSE_FRAMEWORKS=1 $(BIN)/pytest tests/frameworks
 
 # The fast set shows a broken produce, fetch, publish, consume, commit or recovery: codecs, records, the storage
 # contract and recovery, every coordinator, queues, handlers, one real client of each protocol, and the commands.

@@ -30,6 +30,7 @@ _SPARK_PREFIXES = ("PYSPARK_", "SPARK_")
 # What a test run may be told.
 _KEPT = frozenset(
     {
+        "POSTHOUSE_FRAMEWORKS",
         "POSTHOUSE_JAVA",
         "POSTHOUSE_KILLS",
         "POSTHOUSE_PURE",
