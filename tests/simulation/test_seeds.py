@@ -12,7 +12,7 @@ from tests.simulation.scenario import run
 
 ROOT = Path(__file__).parents[2]
 ENOUGH = 200
-"""Seeds within which a broken promise must show; most do within five."""
+"""Seeds within which a broken promise must show; most do within five, an open door in one of 25."""
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,6 +67,7 @@ def test_the_trace_says_what_happened() -> None:
         assert expected in trace
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", sorted(set(CONTROLS) - {"none"}))
 def test_a_broken_promise_shows(name: str) -> None:
     results = (run(seed, control=CONTROLS[name]) for seed in range(1, ENOUGH))
