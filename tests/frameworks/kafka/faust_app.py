@@ -28,7 +28,7 @@ class Word(faust.Record):
 
 words = app.topic(f"{NAME}-words", value_type=Word, partitions=2)
 counted = app.topic(f"{NAME}-counted", partitions=2)
-dead = app.topic(f"{NAME}-dead", partitions=1)
+dead = app.topic(f"{NAME}-dead", partitions=2)
 counts = app.Table(f"{NAME}-counts", default=int, partitions=2)
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.testing import running_broker
 from tests.frameworks.kafka.words import Results, application, produce
@@ -19,16 +20,24 @@ def worker(name: str, kafka: str, data: Path, *, killed: bool = False) -> Abstra
     return application([*command, *options], environment, data.with_suffix(".log"), killed=killed)
 
 
-@pytest.mark.skipif(
-    "POSTHOUSE_FRAMEWORKS" not in os.environ,
-    reason="a Faust worker stalls after about one of six kills, cause not found yet: make frameworks",
-)
+def create_topics(name: str, kafka: str) -> None:
+    """Before the worker starts, because of a defect of aiokafka 0.14, with any broker: its producer begins by knowing all
+    topics, and keeps only those that it had to ask for by name from the first such question on. Records that wait to be
+    sent to another topic at that moment find no leader any more and are never sent. A producer that has to ask for none
+    keeps all."""
+    topics = [NewTopic(f"{name}-{each}", 2) for each in ("words", "counted", "dead")]
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for created in admin.create_topics(topics).values():
+        created.result(30)
+
+
 @pytest.mark.timeout(300)
 def test_a_table_survives_a_kill(name: str, tmp_path: Path) -> None:
     """The second worker has the changelog only. Faust's exactly_once writes nothing with aiokafka 0.14,
     on Kafka 4.3.1 as well, so that a word may be counted again that was counted and not committed."""
     with running_broker(data=tmp_path / "broker") as broker:
         kafka = broker.kafka
+        create_topics(name, kafka)
         counted, dead = Results(kafka, f"{name}-counted"), Results(kafka, f"{name}-dead")
         try:
             produce(kafka, f"{name}-words", *["apple", "pear"] * 5, "bad")
