@@ -21,10 +21,10 @@ def worker(name: str, kafka: str, data: Path, *, killed: bool = False) -> Abstra
 
 
 def create_topics(name: str, kafka: str) -> None:
-    """Before the worker starts, because of a defect of aiokafka 0.14, with any broker: its producer begins by knowing all
-    topics, and keeps only those that it had to ask for by name from the first such question on. Records that wait to be
-    sent to another topic at that moment find no leader any more and are never sent. A producer that has to ask for none
-    keeps all."""
+    """Before the worker starts, because of a defect of aiokafka 0.14, with any broker: its producer begins
+    with the metadata of all topics. From the first topic that it has to ask for by name it keeps only such
+    topics. A record that waits to be sent to another one finds no leader any more, and is never sent.
+    """
     topics = [NewTopic(f"{name}-{each}", 2) for each in ("words", "counted", "dead")]
     admin = AdminClient({"bootstrap.servers": kafka})
     for created in admin.create_topics(topics).values():
