@@ -7,6 +7,7 @@ BIN    := $(VENV)/bin
 DATA   := ./data
 KAFKA  := 127.0.0.1:9092
 AMQP   := 127.0.0.1:5672
+ADMIN  := 127.0.0.1:15672
 
 unexport PYTHONHOME PYTHONINSPECT PYTHONOPTIMIZE PYTHONPATH PYTHONPLATLIBDIR PYTHONSAFEPATH PYTHONSTARTUP PYTHONUSERBASE
 unexport PYTHONWARNINGS PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD MYPYPATH MYPY_CACHE_DIR RUFF_CONFIG
@@ -51,8 +52,8 @@ $(BIN)/.demo: $(BUILT_FROM)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
 	@touch $(BIN)/.runtime $@
 
-run: $(BIN)/.runtime  ## start the broker on $(KAFKA) and $(AMQP), data in $(DATA)
-	@exec $(BIN)/posthouse serve --data $(DATA) --kafka $(KAFKA) --amqp $(AMQP) --hints
+run: $(BIN)/.runtime  ## start the broker on $(KAFKA), $(AMQP) and $(ADMIN), data in $(DATA)
+	@exec $(BIN)/posthouse serve --data $(DATA) --kafka $(KAFKA) --amqp $(AMQP) --admin $(ADMIN) --hints
 
 demo: $(BIN)/.demo  ## broker, orders and a pipeline on Spark, for half a minute
 	@$(BIN)/python -m tools.demo

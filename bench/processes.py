@@ -53,6 +53,8 @@ def broker(data: Path | None = None) -> Iterator[Served]:
                 "127.0.0.1:0",
                 "--amqp",
                 "off",
+                "--admin",
+                "off",
                 "--log-level",
                 "warning",
             ),

@@ -20,13 +20,20 @@ _NAMES = frozenset(field.name for field in fields(Settings))
 
 def on_any_port(**settings: Any) -> Settings:
     """For tests that put an application together by themselves, on a storage or a clock of their own."""
-    return Settings(**{"kafka": ANY_PORT, "amqp": ANY_PORT, **settings})
+    return Settings(**{"kafka": ANY_PORT, "amqp": ANY_PORT, "admin": ANY_PORT, **settings})
 
 
 def serve_command(data: Path, settings: Mapping[str, object]) -> list[str]:
     unknown = settings.keys() - _NAMES
     assert not unknown, f"no such setting: {', '.join(unknown)}"
-    given = {"data": data, "kafka": ANY_PORT, "amqp": ANY_PORT, "log_level": "error", **settings}
+    given = {
+        "data": data,
+        "kafka": ANY_PORT,
+        "amqp": ANY_PORT,
+        "admin": ANY_PORT,
+        "log_level": "error",
+        **settings,
+    }
     flags = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     return [sys.executable, "-m", "posthouse", "serve", *flags]
 

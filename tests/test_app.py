@@ -96,7 +96,7 @@ async def test_a_broker_that_nobody_could_log_in_to_does_not_start(tmp_path: Pat
 
 async def test_bindings_survive_a_start_without_the_front_end_that_made_them(tmp_path: Path) -> None:
     async def bindings(front_ends: Sequence[FrontEnd], *, bind: bool = False) -> int:
-        app = App(on_any_port(data=tmp_path, amqp=None), front_ends=front_ends)
+        app = App(on_any_port(data=tmp_path, amqp=None, admin=None), front_ends=front_ends)
         await app.start()
         namespace = app.broker.namespaces.get("/")
         if bind:

@@ -27,31 +27,35 @@ def starts(settings: Settings) -> bool:
 @pytest.mark.parametrize("allow_cleartext", [False, True])
 def test_every_combination(authentication: Authentication, allow_open: bool, allow_cleartext: bool) -> None:
     count = 0
-    for kafka, kafka_tls, amqp, amqp_tls in product(SOME, repeat=4):
+    for kafka, kafka_tls, amqp, amqp_tls, admin, admin_tls in product(SOME, repeat=6):
         settings = Settings(
             kafka=kafka,
             kafka_tls=kafka_tls,
             amqp=amqp,
             amqp_tls=amqp_tls,
+            admin=admin,
+            admin_tls=admin_tls,
             authentication=authentication,
             allow_open_network=allow_open,
             allow_cleartext_passwords=allow_cleartext,
             **TLS,  # type: ignore[arg-type]
         )
-        listeners = [each for each in (kafka, kafka_tls, amqp, amqp_tls) if each is not None]
+        listeners = [
+            each for each in (kafka, kafka_tls, amqp, amqp_tls, admin, admin_tls) if each is not None
+        ]
         is_known = authentication is Authentication.REQUIRED
         anybody_may = any(each in BEYOND for each in listeners) and not is_known and not allow_open
-        # Kafka clients can prove a password without telling it; AMQP clients cannot.
-        overheard = amqp in BEYOND and is_known and not allow_cleartext
+        # Kafka clients can prove a password without telling it; AMQP and HTTP clients cannot.
+        overheard = (amqp in BEYOND or admin in BEYOND) and is_known and not allow_cleartext
         assert starts(settings) == (bool(listeners) and not anybody_may and not overheard), settings
         count += 1
-    assert count == 81
+    assert count == 729
 
 
-@pytest.mark.parametrize("name", ["kafka", "kafka_tls", "amqp", "amqp_tls"])
+@pytest.mark.parametrize("name", ["kafka", "kafka_tls", "amqp", "amqp_tls", "admin", "admin_tls"])
 @pytest.mark.parametrize("address", [*HERE, *BEYOND], ids=str)
 def test_what_is_this_machine(name: str, address: Address) -> None:
-    settings = Settings(**{"kafka": None, "amqp": None, **TLS, name: address})  # type: ignore[arg-type]
+    settings = Settings(**{"kafka": None, "amqp": None, "admin": None, **TLS, name: address})  # type: ignore[arg-type]
     assert starts(settings) == (address in HERE)
 
 
@@ -61,7 +65,7 @@ def test_the_sentences() -> None:
     with pytest.raises(InvalidConfig, match="would send their passwords in the clear"):
         Settings(amqp=BEYOND[0], authentication=Authentication.REQUIRED).check()
     with pytest.raises(InvalidConfig, match="there is nothing to listen on"):
-        Settings(kafka=None, amqp=None).check()
+        Settings(kafka=None, amqp=None, admin=None).check()
     with pytest.raises(InvalidConfig, match="tls_certificate and tls_key are needed"):
         Settings(kafka_tls=HERE[0]).check()
     with pytest.raises(InvalidConfig, match="needs tls_client_ca"):

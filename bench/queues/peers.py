@@ -45,7 +45,7 @@ class Peer:
 def posthouse() -> Iterator[Served]:
     with _directory() as directory:
         port, kafka = _free_ports(2)
-        addresses = ("--kafka", f"127.0.0.1:{kafka}", "--amqp", f"127.0.0.1:{port}")
+        addresses = ("--kafka", f"127.0.0.1:{kafka}", "--amqp", f"127.0.0.1:{port}", "--admin", "off")
         command = [_own("posthouse"), "serve", "--data", str(directory / "data"), *addresses]
         # Installed software has its bytecode; a shell that forbids writing it would be measured instead.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}

@@ -36,6 +36,8 @@ class Broker:
         command += ["--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--log-level", "warning"]
         # Installed software has its bytecode; a shell that forbids writing it would be measured instead.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        # Not as an option: commits that are compared may be older than it.
+        environment["POSTHOUSE_ADMIN"] = "off"
         environment |= {f"POSTHOUSE_{name.upper()}": str(value) for name, value in (settings or {}).items()}
         if source is not None:
             environment["PYTHONPATH"] = str(source)

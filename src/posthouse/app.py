@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
@@ -19,6 +19,7 @@ from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
+from posthouse.protocols.served import ServedListener, ServedListeners
 from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
@@ -31,17 +32,6 @@ _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
 _CERTIFICATE_SECONDS = 5.0
 """How often the files of the certificate are looked at."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Door:
-    """One address that clients of one front end are served on."""
-
-    name: str
-    front_end: FrontEnd
-    address: Address
-    listener: Listener
-    has_tls: bool
 
 
 class App:
@@ -78,20 +68,28 @@ class App:
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
-        backend = Backend(broker=self.broker, settings=settings, budget=self._budget)
-        self._doors = _doors(front_ends, backend, self._gate)
+        self._served = ServedListeners()
+        backend = Backend(
+            broker=self.broker,
+            settings=settings,
+            budget=self._budget,
+            gate=self._gate,
+            listeners=self._served,
+        )
+        self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
+        _serve(front_ends, backend)
         self.listeners: dict[str, Address] = {}
         """Where clients are served, by the name of the setting, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
         try:
-            for door in self._doors:
-                tls = self._certificates if door.has_tls else None
-                self.listeners[door.name] = await door.listener.start(door.address, tls)
+            for each in self._served:
+                tls = self._certificates if each.has_tls else None
+                self.listeners[each.name] = await each.listener.start(each.settings.address, tls)
         except BaseException:
-            for door in self._doors:
-                door.listener.close()
+            for each in self._served:
+                each.listener.close()
             await self.broker.stop()
             raise
         self._sweep()
@@ -102,8 +100,8 @@ class App:
         """Once a second: connections that take too long, or too much, are closed."""
         self._gate.sweep()
         self._budget.sweep()
-        for door in self._doors:
-            door.listener.sweep()
+        for each in self._served:
+            each.listener.sweep()
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def reload_certificates(self) -> None:
@@ -115,14 +113,14 @@ class App:
     def descriptions(self) -> list[str]:
         """Which clients connect where, in words, but for those that use TLS. Once started."""
         return [
-            door.front_end.describe(self.listeners[door.name], self.settings)
-            for door in self._doors
-            if not door.has_tls
+            self._describe[each.settings.protocol](self.listeners[each.name], self.settings)
+            for each in self._served
+            if not each.has_tls
         ]
 
     @property
     def connections(self) -> list[Connection]:
-        return [connection for door in self._doors for connection in door.listener]
+        return [connection for _, connection in self._served.connections()]
 
     async def stop(self) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage."""
@@ -130,34 +128,26 @@ class App:
             self._following.cancel()
         if self._sweeping is not None:
             self._sweeping.cancel()
-        for door in self._doors:
-            door.listener.close()
+        for each in self._served:
+            each.listener.close()
         self.broker.wake_readers()
-        await asyncio.gather(*(door.listener.drained(self.settings.shutdown_seconds) for door in self._doors))
+        seconds = self.settings.shutdown_seconds
+        await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
         await self.broker.stop()
 
 
-def _doors(front_ends: Sequence[FrontEnd], backend: Backend, gate: Gate) -> list[_Door]:
+def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
     listeners = backend.settings.listeners
     served = [front_end.protocol for front_end in front_ends]
     for each in listeners:
         if each.protocol not in served:
             raise InvalidConfig(f"{each.name} is set, but this broker does not serve {each.protocol.label}")
-    doors = []
     for front_end in front_ends:
         connections = front_end.connect(backend)
-        doors += [
-            _Door(
-                name=each.name,
-                front_end=front_end,
-                address=each.address,
-                listener=Listener(each.protocol.label, connections(each), gate),
-                has_tls=each.has_tls,
-            )
-            for each in listeners
-            if each.protocol == front_end.protocol
-        ]
-    return doors
+        for each in listeners:
+            if each.protocol == front_end.protocol:
+                listener = Listener(each.protocol.label, connections(each), backend.gate)
+                backend.listeners.add(ServedListener(settings=each, listener=listener))
 
 
 def _affordable(settings: Settings) -> Settings:

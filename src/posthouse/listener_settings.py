@@ -51,6 +51,7 @@ class WireProtocol:
 
 KAFKA = WireProtocol(name="kafka", label="Kafka", sends_passwords=False)
 AMQP = WireProtocol(name="amqp", label="AMQP")
+ADMIN = WireProtocol(name="admin", label="HTTP")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

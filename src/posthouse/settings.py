@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posthouse.listener_settings import (
+    ADMIN,
     AMQP,
     KAFKA,
     Address,
@@ -109,6 +110,12 @@ class Settings:
         AMQP,
         "Address for AMQP 0-9-1 clients (RabbitMQ's); port 0 picks a free port, off disables the listener.",
     )
+    admin: Address | None = listener_setting(
+        Address("127.0.0.1", 15672),
+        ADMIN,
+        "Address for operators, over HTTP: health, metrics, the JSON API and RabbitMQ's management API; port "
+        "0 picks a free port, off disables the listener.",
+    )
     kafka_tls: Address | None = listener_setting(
         None,
         KAFKA,
@@ -124,6 +131,12 @@ class Settings:
         None,
         AMQP,
         "Address for AMQP clients with TLS; port 0 picks a free port, off disables the listener.",
+        has_tls=True,
+    )
+    admin_tls: Address | None = listener_setting(
+        None,
+        ADMIN,
+        "Address for operators, over HTTPS; port 0 picks a free port, off disables the listener.",
         has_tls=True,
     )
     tls_certificate: Path | None = _setting(

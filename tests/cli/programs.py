@@ -82,6 +82,8 @@ class Serving:
             "127.0.0.1:0",
             "--amqp",
             "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
             *arguments,
         ]
         self._environment = environment(**more)

@@ -13,13 +13,17 @@ from posthouse.client import Client
 from posthouse.protocols.kafka.codec.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.cli.programs import Serving, inside, one_sentence, posthouse
 
+ADMIN = ("--admin", "127.0.0.1:0")
+
 
 def test_one_ready_line_then_requests_are_served_then_sigterm_ends_it_well(tmp_path: Path) -> None:
     with Serving(tmp_path / "data") as serving:
         amqp = serving.ready["listeners"]["amqp"]
-        assert serving.ready == {"event": "ready", "listeners": {"kafka": serving.kafka, "amqp": amqp}}
-        listeners = f'{{"kafka":"{serving.kafka}","amqp":"{amqp}"}}'
-        assert serving.ready_line == f'{{"event":"ready","listeners":{listeners}}}\n'
+        admin = serving.ready["listeners"]["admin"]
+        listeners = {"kafka": serving.kafka, "amqp": amqp, "admin": admin}
+        assert serving.ready == {"event": "ready", "listeners": listeners}
+        addresses = f'{{"kafka":"{serving.kafka}","amqp":"{amqp}","admin":"{admin}"}}'
+        assert serving.ready_line == f'{{"event":"ready","listeners":{addresses}}}\n'
         assert not serving.kafka.endswith(":0") and not amqp.endswith(":0")
         with Client(serving.kafka) as client:
             assert client.create_topic("t") == 4
@@ -69,7 +73,8 @@ def test_a_second_signal_ends_it_at_once() -> None:
 def test_a_second_broker_on_the_same_directory_is_told_so(tmp_path: Path) -> None:
     with Serving(tmp_path) as serving:
         sentence = one_sentence(
-            posthouse("serve", "--data", tmp_path, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1
+            posthouse("serve", "--data", tmp_path, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", *ADMIN),
+            1,
         )
         assert sentence == (
             f"{tmp_path} is in use by another broker (process {serving.process.pid}); "
@@ -81,7 +86,7 @@ def test_a_port_that_is_taken() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         sentence = one_sentence(
-            posthouse("serve", "--memory", "--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0"), 2
+            posthouse("serve", "--memory", "--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0", *ADMIN), 2
         )
     assert f"port {port} of 127.0.0.1 is in use" in sentence
 
@@ -114,10 +119,10 @@ def test_places_that_cannot_hold_data(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert str(file) in one_sentence(
-        posthouse("serve", "--data", file, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1
+        posthouse("serve", "--data", file, "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", *ADMIN), 1
     )
     assert "/proc" in one_sentence(
-        posthouse("serve", "--data", "/proc/no", "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"), 1
+        posthouse("serve", "--data", "/proc/no", "--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", *ADMIN), 1
     )
 
 

@@ -26,7 +26,7 @@ def test_every_protocol_package_is_served() -> None:
 
 
 def test_every_listener_setting_is_of_a_front_end() -> None:
-    everything = Settings(kafka_tls=ANY_PORT, amqp_tls=ANY_PORT).listeners
+    everything = Settings(kafka_tls=ANY_PORT, amqp_tls=ANY_PORT, admin_tls=ANY_PORT).listeners
     assert [each.name for each in everything] == listener_names(Settings, with_tls=True)
     assert {each.protocol for each in everything} == {each.protocol for each in FRONT_ENDS}
 
@@ -49,6 +49,7 @@ async def test_what_people_are_told() -> None:
         assert broker.app.descriptions == [
             f"Kafka clients on {broker.kafka}",
             f"RabbitMQ clients on amqp://guest:guest@{broker.amqp}",
+            f"operators and metrics on http://{broker.admin}",
         ]
-    async with AsyncBroker(users={"ann": "secret"}, kafka=None) as broker:
+    async with AsyncBroker(users={"ann": "secret"}, kafka=None, admin=None) as broker:
         assert broker.app.descriptions == [f"RabbitMQ clients on amqp://{broker.amqp}"]

@@ -12,6 +12,7 @@ import trustme
 
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.tls import Certificates, name_of
@@ -51,6 +52,10 @@ class Echo(asyncio.Protocol):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+
+    @property
+    def info(self) -> ConnectionInfo:
+        return ConnectionInfo(peer=self.peer, protocol="echo", since_ms=0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's with TLS is no subclass

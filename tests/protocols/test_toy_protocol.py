@@ -20,6 +20,7 @@ from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
 from posthouse.model.errors import InvalidConfig, LoginFailed
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import STUCK_SECONDS
+from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
@@ -73,6 +74,10 @@ class ToyConnection(asyncio.Protocol):
         elif identity.certified is not None:
             self._authenticator.admit(Principal(identity.certified))
             self._listener.prove(self)
+
+    @property
+    def info(self) -> ConnectionInfo:
+        return ConnectionInfo(peer=self.peer, protocol="toy", since_ms=0)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)
@@ -182,7 +187,7 @@ async def toy(address: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 
 def listener_of(running: AsyncBroker) -> Listener:
-    [listener] = [door.listener for door in running.app._doors if door.name == "toy"]
+    [listener] = [each.listener for each in running.app._served if each.name == "toy"]
     return listener
 
 
@@ -195,7 +200,7 @@ async def connections(running: AsyncBroker, count: int) -> list[ToyConnection]:
 async def test_a_listener_and_its_place_in_the_ready_line() -> None:
     async with broker() as running, toy(running.address("toy")) as client:
         assert await client.ask(b"hello") == b"hello"
-        assert list(running.app.listeners) == ["kafka", "amqp", "toy"]
+        assert list(running.app.listeners) == ["kafka", "amqp", "admin", "toy"]
         assert running.app.descriptions[-1] == f"toys on {running.address('toy')}"
 
 

@@ -100,6 +100,7 @@ class Machine:
             data=DataDirectory.directory,
             kafka=Address("127.0.0.1", KAFKA_PORT),
             amqp=Address("127.0.0.1", AMQP_PORT),
+            admin=None,
             connection_buffer_bytes=self.limits.connection_buffer_bytes,
             retention_check_seconds=3.0,
             auto_create_topics=False,

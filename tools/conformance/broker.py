@@ -47,6 +47,7 @@ def broker(
         str(Path(sys.executable).with_name("posthouse")),
         *("serve", "--data", str(data), "--kafka", "127.0.0.1:0"),
         *("--amqp", amqp or "127.0.0.1:0"),
+        *("--admin", "off"),
     ]
     # No file, directory or address that the surroundings name may be used by mistake.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTHOUSE_")}

@@ -53,7 +53,7 @@ def main() -> int:
 
 @contextmanager
 def broker(data: Path) -> Iterator[str]:
-    place = ("--data", str(data), "--kafka", "127.0.0.1:0", "--amqp", "off")
+    place = ("--data", str(data), "--kafka", "127.0.0.1:0", "--amqp", "off", "--admin", "off")
     command = [*POSTHOUSE, "serve", *place, "--log-level", "warning"]
     # In a session of its own, so that Ctrl-C reaches us and the pipeline first.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

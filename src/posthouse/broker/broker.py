@@ -38,6 +38,7 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
@@ -188,6 +189,9 @@ class Broker:
     def is_behind(self) -> bool:
         """Whether so much waits for the disk that more would only make everybody wait longer."""
         return self._storage.unwritten_bytes > _MUCH_UNWRITTEN
+
+    async def storage_condition(self) -> StorageCondition:
+        return await self._storage.condition()
 
     def now_ms(self) -> int:
         return self._clock.now_ms()

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from posthouse.broker.broker import Broker
 from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.served import ServedListeners
 from posthouse.settings import Settings
 
 ConnectionFactory = Callable[[Listener], asyncio.BaseProtocol]
@@ -21,6 +23,9 @@ class Backend:
     broker: Broker
     settings: Settings
     budget: Budget
+    gate: Gate
+    listeners: ServedListeners
+    """Of all front ends, this one's among them; filled when all are built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

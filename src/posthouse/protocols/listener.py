@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from posthouse.model.errors import InvalidConfig
+from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
@@ -44,6 +45,10 @@ class Connection(Protocol):
     @property
     def peer(self) -> str: ...
 
+    @property
+    def info(self) -> ConnectionInfo:
+        """For people who look at connections."""
+
     def finish(self) -> None:
         """Take no more requests, answer those in flight, then close."""
 
@@ -67,6 +72,8 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._tls: Certificates | None = None
         self._emptied = asyncio.Event()
+        self.address: Address | None = None
+        """Where clients connect, while it is open."""
         self._refused = 0
         """Since the last sweep."""
         self._failed = 0
@@ -84,7 +91,8 @@ class Listener:
             raise InvalidConfig(_bind_error(address, error)) from None
         for each in self._sockets:
             self._loop.add_reader(each, self._accept, each)
-        return Address(address.host, self._sockets[0].getsockname()[1])
+        self.address = Address(address.host, self._sockets[0].getsockname()[1])
+        return self.address
 
     async def _bind(self, address: Address) -> None:
         found = await self._loop.getaddrinfo(
@@ -283,6 +291,7 @@ class Listener:
             self._loop.remove_reader(each)
             each.close()
         self._sockets.clear()
+        self.address = None
 
     async def drained(self, seconds: float) -> None:
         """Wait until the last connection is closed; after `seconds` they are aborted."""

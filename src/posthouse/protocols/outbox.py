@@ -55,6 +55,11 @@ class Outbox:
         transport.set_write_buffer_limits(high=high_watermark)
 
     @property
+    def sent(self) -> int:
+        """Bytes that the transport was given so far."""
+        return self._written
+
+    @property
     def is_memory_short(self) -> bool:
         return self._account.is_short
 

@@ -12,6 +12,7 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Slice, TimestampedOffset
+from posthouse.storage.condition import StorageCondition
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.partition_view import PartitionView
@@ -41,6 +42,9 @@ class Storage(PartitionView, Protocol):
 
     async def forget_lost_commits(self) -> None:
         """The broker has acted on the loss, durably: the next start need not do it again."""
+
+    async def condition(self) -> StorageCondition:
+        """Whether writes are taken now, and the room that is left for them."""
 
     @property
     def unwritten_bytes(self) -> int:

@@ -73,6 +73,11 @@ class AsyncBroker:
         return self.address("amqp")
 
     @property
+    def admin(self) -> str:
+        """Where operators connect, over HTTP, as host:port."""
+        return self.address("admin")
+
+    @property
     def amqp_tls(self) -> str:
         return self.address("amqp_tls")
 

@@ -47,6 +47,11 @@ class ThreadBroker:
         return self.address("amqp")
 
     @property
+    def admin(self) -> str:
+        """Where operators connect, over HTTP, as host:port."""
+        return self.address("admin")
+
+    @property
     def amqp_tls(self) -> str:
         return self.address("amqp_tls")
 

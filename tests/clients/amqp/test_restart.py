@@ -160,7 +160,7 @@ def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
 def serve(directory: Path) -> tuple["subprocess.Popen[str]", Rabbit]:
     command = [
         *(str(Path(sys.executable).with_name("posthouse")), "serve", "--data", str(directory / "data")),
-        *("--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0"),
+        *("--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--admin", "off"),
     ]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTHOUSE_")}
     with (directory / "log").open("w") as log:

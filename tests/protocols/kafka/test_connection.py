@@ -190,7 +190,7 @@ async def test_a_request_that_comes_in_drops_is_not_waited_for() -> None:
         await good.ask(MetadataRequest(), MetadataResponse)
         await slow.ask(MetadataRequest(), MetadataResponse)
         slow.writer.write(struct.pack(">i", 1000) + b"begun")
-        [listener] = [door.listener for door in broker.app._doors if door.name == "kafka"]
+        [listener] = [each.listener for each in broker.app._served if each.name == "kafka"]
         while not any(connection._reader.in_frame for connection in connections(broker)):
             await asyncio.sleep(0)
         for _ in range(SLOW_SECONDS + 1):

@@ -105,7 +105,7 @@ class Namespaces:
             raise UnknownNamespace(f"there is no namespace {name!r}")
         return namespace
 
-    def __iter__(self) -> Iterable[Namespace]:
+    def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
 
     def _predeclare(self, namespace: Namespace) -> None:

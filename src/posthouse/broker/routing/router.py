@@ -58,7 +58,7 @@ class Router(Generic[Q]):
             raise UnknownExchange(f"there is no exchange {name!r}")
         return exchange
 
-    def exchanges(self) -> Iterable[Exchange]:
+    def exchanges(self) -> list[Exchange]:
         """The default one first, then as they were declared."""
         return list(self._exchanges.values())
 

@@ -29,6 +29,7 @@ from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.listener import Listener
 from posthouse.settings import Settings
@@ -100,6 +101,7 @@ class AmqpConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
         self.peer = identity.peer
+        self._since_ms = self._shared.namespaces.clock.now_ms()
         self._flow = FlowControl(
             loop,
             self._transport,
@@ -122,6 +124,22 @@ class AmqpConnection(asyncio.Protocol):
         else:
             self._stage = _Stage.LOST
             self._transport.abort()
+
+    @property
+    def info(self) -> ConnectionInfo:
+        session = self._conversation.session
+        return ConnectionInfo(
+            peer=self.peer,
+            protocol="amqp",
+            since_ms=self._since_ms,
+            user=None if session is None else session.user,
+            namespace=None if session is None else session.vhost,
+            has_tls=self._transport.get_extra_info("ssl_object") is not None,
+            is_paused=self._flow.is_paused,
+            received_bytes=self._pace.received,
+            sent_bytes=self._outbox.sent,
+            held_bytes=self._flow.account.held,
+        )
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._stage is _Stage.OPEN and self._conversation.session is not None:

@@ -19,6 +19,7 @@ from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL, Budget
+from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
 from posthouse.protocols.kafka.dispatch import Dispatcher
@@ -102,6 +103,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
+        self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
             self._loop,
             self._transport,
@@ -129,6 +131,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.login = Login(self._authenticator)
         if identity.certified is not None:
             self._log_in_by_certificate(identity.certified)
+
+    @property
+    def info(self) -> ConnectionInfo:
+        return ConnectionInfo(
+            peer=self.peer,
+            protocol=_PROTOCOL,
+            since_ms=self._since_ms,
+            user=self._authenticator.user,
+            client=" ".join(filter(None, self.software)),
+            has_tls=self._transport.get_extra_info("ssl_object") is not None,
+            is_paused=self._flow.is_paused,
+            received_bytes=self._pace.received,
+            sent_bytes=self._outbox.sent,
+            held_bytes=self._flow.account.held,
+        )
 
     def _log_in_by_certificate(self, name: str) -> None:
         """The client need not send anything: its certificate says who it is."""

@@ -202,6 +202,7 @@ class Dispatcher:
             max_size=broker.settings.group_max_size,
         )
         self.is_behind = broker.is_behind
+        self.now_ms = broker.now_ms
 
     def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
         """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import logging
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,8 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
-from posthouse.storage.files.catalog.catalog import Catalog
+from posthouse.storage.condition import StorageCondition
+from posthouse.storage.files.catalog.catalog import RESERVE_BYTES, Catalog
 from posthouse.storage.files.catalog.rows import SegmentRow
 from posthouse.storage.files.commits.background_worker import BackgroundWorker
 from posthouse.storage.files.commits.checkpoint import Checkpoint
@@ -285,6 +287,15 @@ class FileStorage:
 
     def bounds(self, partition: PartitionId) -> Bounds:
         return self._logs[partition].bounds
+
+    async def condition(self) -> StorageCondition:
+        usage = await asyncio.to_thread(shutil.disk_usage, self._directory)
+        return StorageCondition(
+            refusal=None if self._state is None else str(self._state),
+            free_bytes=usage.free,
+            total_bytes=usage.total,
+            has_reserve=usage.free > RESERVE_BYTES,
+        )
 
     @property
     def unwritten_bytes(self) -> int:

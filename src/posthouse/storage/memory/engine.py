@@ -26,6 +26,7 @@ from posthouse.records.control import is_commit
 from posthouse.records.record import Record, iter_records
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.condition import StorageCondition
 from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
@@ -141,6 +142,9 @@ class MemoryStorage:
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._topics
+
+    async def condition(self) -> StorageCondition:
+        return StorageCondition(refusal="the storage is closed" if self._closed else None)
 
     @property
     def unwritten_bytes(self) -> int:

@@ -1,0 +1,50 @@
+"""What a handler works with: the broker, the parts around it, and the guard of the client who asks."""
+
+from dataclasses import dataclass
+
+from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.broker import Broker
+from posthouse.protocols.admin.problems import refused
+from posthouse.protocols.budget import Budget
+from posthouse.protocols.front_end import Backend
+from posthouse.protocols.gate import Gate
+from posthouse.protocols.served import ServedListeners
+from posthouse.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    backend: Backend
+    guard: Guard
+    peer: str
+
+    @property
+    def broker(self) -> Broker:
+        return self.backend.broker
+
+    @property
+    def settings(self) -> Settings:
+        return self.backend.settings
+
+    @property
+    def budget(self) -> Budget:
+        return self.backend.budget
+
+    @property
+    def gate(self) -> Gate:
+        return self.backend.gate
+
+    @property
+    def listeners(self) -> ServedListeners:
+        return self.backend.listeners
+
+    def require(self, operation: Operation, kind: Kind, name: str) -> None:
+        """Raises Problem 403. What is refused, or changes something, goes to the audit log."""
+        if not self.guard.allows(operation, kind, name):
+            raise refused(operation, kind, name)
+
+    def require_cluster(self, operation: Operation) -> None:
+        """For what belongs to no single topic or group: connections, users, settings."""
+        if not self.guard.allows(operation, Kind.CLUSTER, CLUSTER):
+            raise refused(operation, Kind.CLUSTER, CLUSTER)

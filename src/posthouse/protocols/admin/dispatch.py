@@ -1,0 +1,55 @@
+"""One request to one response: login, rules for browsers, route, handler. Errors become problems here."""
+
+import logging
+
+from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.model.errors import PosthouseError
+from posthouse.protocols.admin.browsers import check
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.login import Login
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import Response
+from posthouse.protocols.admin.router import Router
+from posthouse.protocols.front_end import Backend
+
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """One for all connections."""
+
+    def __init__(self, backend: Backend, router: Router) -> None:
+        self._backend = backend
+        self._router = router
+
+    async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+        try:
+            check(request, must_log_in=self._backend.settings.must_log_in, host=host)
+            # An unknown path is not told apart from a known one before the login.
+            guard = await self._guard_unless_public(request, login)
+            route, parameters = self._router.find(request.method, request.segments)
+            context = Context(backend=self._backend, guard=guard, peer=peer)
+            response = await route.handler(context, request, parameters)
+            await self._backend.broker.access.audit.written(guard.last_change)
+            return response
+        except Problem as problem:
+            return problem.response()
+        except PosthouseError as error:
+            return Problem.of(error).response()
+        except Exception:
+            log.exception("admin: %s %s from %s failed", request.method, request.path[:200], peer)
+            return Problem(500, "the broker failed to answer; its log has the reason").response()
+
+    async def _guard_unless_public(self, request: Request, login: Login) -> Guard:
+        credentials = request.headers.get("authorization")
+        if credentials is None and self._is_public(request) and self._backend.settings.must_log_in:
+            return CLOSED
+        return await login.guard(credentials)
+
+    def _is_public(self, request: Request) -> bool:
+        try:
+            route, _ = self._router.find(request.method, request.segments)
+        except Problem:
+            return False
+        return route.is_public

@@ -1,0 +1,85 @@
+"""One call of the JSON API, declared by types. They check what is sent, and describe it (see `openapi`).
+
+Parameters (of the path and the query), body and result are `msgspec.Struct`s. A value that does not fit is
+answered with a problem that names it. Fields carry their meaning:
+`Annotated[int, Meta(ge=1, description="...")]`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import JSON, NO_CONTENT, Response, json_response
+from posthouse.protocols.admin.router import Parameters, Route
+
+P = TypeVar("P", bound=msgspec.Struct)
+B = TypeVar("B")
+
+
+class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class NoBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The call takes no body; an empty object is accepted, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint(Generic[P, B]):
+    method: str
+    path: str
+    summary: str
+    tag: str
+    handler: Callable[[Context, P, B], Awaitable[Any]]
+    """What it returns is the result, or a Response."""
+    parameters: type[P] = field(default=NoParameters)  # type: ignore[assignment]
+    body: type[B] = field(default=NoBody)  # type: ignore[assignment]
+    result: Any = None
+    """The type of the result. None is answered with 204."""
+    status: int = 200
+    content_type: str = JSON
+    problems: tuple[int, ...] = ()
+    """Status codes besides 400, 401, 403 and 503, which every call may have."""
+
+    @property
+    def operation_id(self) -> str:
+        """Unique, and readable in generated clients: get_topics_topic."""
+        words = [each.strip("{}").replace("-", "_") for each in self.path.split("/")[2:]]
+        return "_".join([self.method.lower(), *words])
+
+    def route(self) -> Route:
+        return Route(method=self.method, path=self.path, handler=self._answer)
+
+    async def _answer(self, context: Context, request: Request, parameters: Parameters) -> Response:
+        checked = self._parameters(request, parameters)
+        body = self._body(request)
+        result = await self.handler(context, checked, body)
+        if isinstance(result, Response):
+            return result
+        if self.result is None:
+            return NO_CONTENT
+        return json_response(result, status=self.status)
+
+    def _parameters(self, request: Request, parameters: Parameters) -> P:
+        clash = parameters.keys() & request.query.keys()
+        if clash:
+            raise Problem(400, f"{min(clash)!r} belongs to the path, not to the query")
+        try:
+            return msgspec.convert({**request.query, **parameters}, self.parameters, strict=False)
+        except msgspec.ValidationError as error:
+            raise Problem(400, f"a parameter is not right: {error}") from None
+
+    def _body(self, request: Request) -> B:
+        if self.body is NoBody and not request.body:
+            return NoBody()  # type: ignore[return-value]
+        try:
+            return msgspec.json.decode(request.body or b"{}", type=self.body)
+        except msgspec.ValidationError as error:
+            raise Problem(400, f"the body is not right: {error}") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Problem(400, f"the body is not valid JSON: {error}") from None

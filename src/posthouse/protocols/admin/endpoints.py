@@ -1,0 +1,9 @@
+"""The calls of the JSON API, in the order in which the OpenAPI document shows them."""
+
+from typing import Any, Final
+
+from posthouse.protocols.admin.endpoint import Endpoint
+from posthouse.protocols.admin.handlers.overview import OVERVIEW
+from posthouse.protocols.admin.handlers.topics import TOPICS
+
+ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (OVERVIEW, *TOPICS)

@@ -1,0 +1,78 @@
+"""The broker in one answer."""
+
+import os
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Operation
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
+from posthouse.protocols.admin.handlers.health import unready_reasons
+
+
+class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    protocol: str
+    address: str | None
+    tls: bool
+    connections: int
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    cluster: Annotated[str, Meta(description="Id of the cluster.")]
+    process: Annotated[int, Meta(description="Id of the broker's process.")]
+    ready: bool
+    reasons: Annotated[list[str], Meta(description="Why the broker is not ready.")]
+    topics: int
+    groups: int
+    namespaces: int
+    queues: int
+    exchanges: int
+    connections: int
+    authentication: bool
+    listeners: list[ListenerView]
+
+
+async def _overview(context: Context, parameters: NoParameters, body: NoBody) -> Overview:
+    context.require_cluster(Operation.DESCRIBE)
+    broker = context.broker
+    reasons = await unready_reasons(context)
+    namespaces = list(broker.namespaces)
+    return Overview(
+        version=version("posthouse"),
+        cluster=broker.cluster_id,
+        process=os.getpid(),
+        ready=not reasons,
+        reasons=reasons,
+        topics=len(broker.topics),
+        groups=len(broker.groups.listed()),
+        namespaces=len(namespaces),
+        queues=sum(len(each.queues) for each in namespaces),
+        exchanges=sum(len(each.router.exchanges()) for each in namespaces),
+        connections=sum(len(each.listener) for each in context.listeners),
+        authentication=context.settings.must_log_in,
+        listeners=[
+            ListenerView(
+                name=each.name,
+                protocol=each.protocol,
+                address=None if each.address is None else str(each.address),
+                tls=each.has_tls,
+                connections=len(each.listener),
+            )
+            for each in context.listeners
+        ],
+    )
+
+
+OVERVIEW: Final = Endpoint(
+    method="GET",
+    path="/v1/overview",
+    summary="The broker in one answer",
+    tag="broker",
+    handler=_overview,
+    result=Overview,
+)

@@ -1,0 +1,144 @@
+"""Topics: listed, described, created, changed and deleted."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.topics import NewTopic
+from posthouse.model.errors import PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.problems import refused
+
+TopicName = Annotated[str, Meta(min_length=1, max_length=249, description="Name of the topic.")]
+
+
+class OfTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    topic: TopicName
+
+
+class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    id: str
+    partitions: int
+    records: Annotated[int, Meta(description="Offsets between start and end, of all partitions.")]
+    bytes: Annotated[int, Meta(description="Size of the log on disk.")]
+
+
+class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    start: Annotated[int, Meta(description="First offset.")]
+    end: Annotated[int, Meta(description="Offset of the next record.")]
+    stable: Annotated[int, Meta(description="Below it every transaction is decided (last stable offset).")]
+    bytes: int
+
+
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    id: str
+    partitions: list[PartitionView]
+    settings: Annotated[dict[str, str], Meta(description="What was set on the topic itself.")]
+
+
+class NewTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: TopicName
+    partitions: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    settings: dict[str, str] = {}
+
+
+def summary(context: Context, topic: Topic) -> TopicSummary:
+    bounds = [context.broker.bounds(topic, each) for each in range(topic.partitions)]
+    return TopicSummary(
+        name=topic.name,
+        id=topic.id.hex(),
+        partitions=topic.partitions,
+        records=sum(each.end - each.start for each in bounds),
+        bytes=sum(context.broker.size(topic, each) for each in range(topic.partitions)),
+    )
+
+
+def view(context: Context, topic: Topic) -> TopicView:
+    partitions = []
+    for index in range(topic.partitions):
+        bounds = context.broker.bounds(topic, index)
+        size = context.broker.size(topic, index)
+        partitions.append(
+            PartitionView(
+                partition=index, start=bounds.start, end=bounds.end, stable=bounds.stable, bytes=size
+            )
+        )
+    return TopicView(
+        name=topic.name, id=topic.id.hex(), partitions=partitions, settings=dict(topic.overrides)
+    )
+
+
+async def _list(context: Context, paging: Paging, body: NoBody) -> Page[TopicSummary]:
+    names = [topic.name for topic in context.broker.topics if context.guard.sees(Kind.TOPIC, topic.name)]
+    return page(names, paging, lambda name: summary(context, context.broker.topic(name)))
+
+
+async def _describe(context: Context, parameters: OfTopic, body: NoBody) -> TopicView:
+    context.require(Operation.DESCRIBE, Kind.TOPIC, parameters.topic)
+    return view(context, context.broker.topic(parameters.topic))
+
+
+async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBody) -> TopicView:
+    if not context.guard.allows_here_or_everywhere(Operation.CREATE, Kind.TOPIC, body.name):
+        raise refused(Operation.CREATE, Kind.TOPIC, body.name)
+    new = NewTopic(name=body.name, partitions=body.partitions, overrides=body.settings)
+    [created] = await context.broker.create_topics([new])
+    if isinstance(created, PosthouseError):
+        raise created
+    return view(context, created)
+
+
+async def _delete(context: Context, parameters: OfTopic, body: NoBody) -> None:
+    context.require(Operation.DELETE, Kind.TOPIC, parameters.topic)
+    await context.broker.delete_topics([context.broker.topic(parameters.topic)])
+
+
+TOPICS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/topics",
+        summary="List topics",
+        tag="topics",
+        handler=_list,
+        parameters=Paging,
+        result=Page[TopicSummary],
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/topics",
+        summary="Create a topic",
+        tag="topics",
+        handler=_create,
+        body=NewTopicBody,
+        result=TopicView,
+        status=201,
+        problems=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}",
+        summary="Describe a topic",
+        tag="topics",
+        handler=_describe,
+        parameters=OfTopic,
+        result=TopicView,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/topics/{topic}",
+        summary="Delete a topic with its records",
+        tag="topics",
+        handler=_delete,
+        parameters=OfTopic,
+        problems=(404,),
+    ),
+)

@@ -1,0 +1,113 @@
+"""Who makes a request: HTTP Basic credentials, or the certificate of the connection.
+
+The login belongs to the request. A connection remembers the last one, so that the password is verified once
+and not with every request; other credentials are verified anew.
+"""
+
+import binascii
+import hmac
+from base64 import b64decode
+from collections.abc import Callable
+
+from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.access.principal import Principal
+from posthouse.model.errors import LoginFailed
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.authenticator import Authenticator, PeerIdentity
+from posthouse.protocols.noop import noop
+
+PROTOCOL = "http"
+_CHALLENGE = (("www-authenticate", 'Basic realm="Posthouse", charset="UTF-8"'),)
+
+
+class Login:
+    def __init__(
+        self,
+        access: AccessControl,
+        identity: PeerIdentity,
+        *,
+        proven: Callable[[], None],
+        revoked: Callable[[], None],
+    ) -> None:
+        """`proven` is called when a client has logged in, `revoked` when its user is deleted or gets another
+        password."""
+        self._access = access
+        self._identity = identity
+        self._proven = proven
+        self._revoked = revoked
+        self._authenticator = self._new_authenticator()
+        self._credentials = ""
+
+    def _new_authenticator(self) -> Authenticator:
+        return Authenticator(
+            self._access, self._identity, PROTOCOL, admitted=self._admitted, revoked=lambda: self._revoked()
+        )
+
+    def _admitted(self, guard: Guard) -> None:
+        self._proven()
+
+    @property
+    def user(self) -> str | None:
+        return self._authenticator.user
+
+    async def guard(self, credentials: str | None) -> Guard:
+        """The guard for a request with this Authorization header. Raises Problem 401."""
+        if not self._authenticator.is_required:
+            if self._authenticator.guard is CLOSED:
+                self._authenticator.admit_anonymous()
+            return self._authenticator.guard
+        if credentials is None:
+            if self._identity.certified is not None:
+                return self._guard_of_certificate(self._identity.certified)
+            raise Problem(401, "log in with a user name and password (HTTP Basic)", headers=_CHALLENGE)
+        if self._credentials and hmac.compare_digest(self._credentials.encode(), credentials.encode()):
+            return self._authenticator.guard
+        return await self._guard_of_password(credentials)
+
+    def _guard_of_certificate(self, name: str) -> Guard:
+        if self._authenticator.user != name:
+            self._admit(Principal(name), "certificate")
+        return self._authenticator.guard
+
+    async def _guard_of_password(self, credentials: str) -> Guard:
+        if not self._identity.may_send_password:
+            raise Problem(403, "passwords are accepted with TLS only; use the address of admin_tls")
+        user, password = _parse(credentials)
+        try:
+            principal = await self._authenticator.verify_password(user, password)
+        except LoginFailed as error:
+            self._authenticator.record(user, "basic", error)
+            raise Problem(401, str(error), headers=_CHALLENGE) from None
+        self._admit(principal, "basic")
+        self._credentials = credentials
+        return self._authenticator.guard
+
+    def _admit(self, principal: Principal, mechanism: str) -> None:
+        self._authenticator.close()
+        self._credentials = ""
+        self._authenticator = self._new_authenticator()
+        try:
+            self._authenticator.admit(principal)
+        except LoginFailed as error:
+            self._authenticator.record(principal.name, mechanism, error)
+            raise Problem(401, str(error), headers=_CHALLENGE) from None
+        self._authenticator.record(principal.name, mechanism)
+
+    def close(self) -> None:
+        """The connection is lost. Nothing here refers to it any more."""
+        self._authenticator.close()
+        self._proven = self._revoked = noop
+
+
+def _parse(credentials: str) -> tuple[str, str]:
+    scheme, _, encoded = credentials.partition(" ")
+    try:
+        if scheme.lower() != "basic":
+            raise ValueError
+        user, colon, password = b64decode(encoded.strip(), validate=True).decode().partition(":")
+        if not colon:
+            raise ValueError
+    except (ValueError, binascii.Error):
+        raise Problem(401, "the Authorization header is not HTTP Basic", headers=_CHALLENGE) from None
+    return user, password

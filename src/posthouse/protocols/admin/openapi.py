@@ -1,0 +1,124 @@
+"""The OpenAPI document: made of the declarations of the endpoints, so that it cannot say anything else."""
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.endpoints import ENDPOINTS
+from posthouse.protocols.admin.problems import CONTENT_TYPE
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import JSON, Response
+from posthouse.protocols.admin.router import Parameters, Route
+
+_EVERY_PROBLEM = (400, 401, 403, 415, 421, 500, 503)
+_REFERENCES = "#/components/schemas/{name}"
+
+
+class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    error: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def document(endpoints: Iterable[Endpoint[Any, Any]]) -> dict[str, Any]:
+    endpoints = list(endpoints)
+    types = {id(each): each for endpoint in endpoints for each in _types(endpoint)}
+    types[id(ProblemDetails)] = ProblemDetails
+    schemas, components = msgspec.json.schema_components(types.values(), ref_template=_REFERENCES)
+    schema_of = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for each in endpoints:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schema_of, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Posthouse",
+            "version": version("posthouse"),
+            "description": "The JSON API of the broker. Errors are problem details (RFC 9457).",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+        "security": [{"basic": []}, {}],
+    }
+
+
+def _types(endpoint: Endpoint[Any, Any]) -> list[Any]:
+    return [each for each in (endpoint.parameters, endpoint.body, endpoint.result) if each is not None]
+
+
+def _operation(
+    endpoint: Endpoint[Any, Any], schema_of: dict[int, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": endpoint.operation_id,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "parameters": _parameters(endpoint, _resolved(schema_of[id(endpoint.parameters)], components)),
+        "responses": _responses(endpoint, schema_of),
+    }
+    if endpoint.body is not NoBody:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {JSON: {"schema": schema_of[id(endpoint.body)]}},
+        }
+    return operation
+
+
+def _resolved(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref")
+    return schema if reference is None else components[reference.rpartition("/")[2]]
+
+
+def _parameters(endpoint: Endpoint[Any, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    required = schema.get("required", [])
+    found = []
+    for name, each in schema.get("properties", {}).items():
+        in_path = f"{{{name}}}" in endpoint.path
+        found.append(
+            {
+                "name": name,
+                "in": "path" if in_path else "query",
+                "required": in_path or name in required,
+                "description": each.get("description", ""),
+                "schema": {key: value for key, value in each.items() if key != "description"},
+            }
+        )
+    return found
+
+
+def _responses(endpoint: Endpoint[Any, Any], schema_of: dict[int, Any]) -> dict[str, Any]:
+    problem = {CONTENT_TYPE: {"schema": schema_of[id(ProblemDetails)]}}
+    responses: dict[str, Any] = {
+        str(status): {"description": "A problem.", "content": problem}
+        for status in sorted({*_EVERY_PROBLEM, *endpoint.problems})
+    }
+    if endpoint.result is None:
+        responses["204"] = {"description": "Done."}
+    else:
+        content = {endpoint.content_type: {"schema": schema_of[id(endpoint.result)]}}
+        responses[str(endpoint.status)] = {"description": "The result.", "content": content}
+    return responses
+
+
+@cache
+def _encoded() -> bytes:
+    return msgspec.json.encode(document(ENDPOINTS))
+
+
+async def _serve(context: Context, request: Request, parameters: Parameters) -> Response:
+    return Response(body=_encoded())
+
+
+OPENAPI_ROUTE = Route(method="GET", path="/v1/openapi.json", handler=_serve, is_public=True)

@@ -1,0 +1,93 @@
+"""Errors as HTTP answers: problem details (RFC 9457), and the one table from domain errors to them."""
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from posthouse.model.errors import (
+    AccessRefused,
+    BadRequest,
+    ConcurrentTransaction,
+    DataDamaged,
+    DefinitionMismatch,
+    GroupNotEmpty,
+    InUse,
+    InvalidTransaction,
+    LoginFailed,
+    MembershipError,
+    NotEmpty,
+    NotFound,
+    PosthouseError,
+    QueueFull,
+    QueueLocked,
+    RecordTooLarge,
+    StorageFull,
+    TopicExists,
+    Unavailable,
+)
+from posthouse.protocols.admin.response import Response
+
+CONTENT_TYPE = "application/problem+json"
+
+_STATUS: tuple[tuple[type[PosthouseError], int], ...] = (
+    (LoginFailed, 401),
+    (AccessRefused, 403),
+    (TopicExists, 409),
+    (DefinitionMismatch, 409),
+    (GroupNotEmpty, 409),
+    (InUse, 409),
+    (NotEmpty, 409),
+    (QueueLocked, 409),
+    (QueueFull, 409),
+    (InvalidTransaction, 409),
+    (ConcurrentTransaction, 409),
+    (MembershipError, 409),
+    (RecordTooLarge, 413),
+    (BadRequest, 400),
+    (NotFound, 404),
+    (DataDamaged, 500),
+    (StorageFull, 507),
+    (Unavailable, 503),
+)
+"""From the particular to the general: the first that fits counts."""
+
+
+class Problem(Exception):
+    """A request that cannot be served. `detail` is for the person who made it."""
+
+    def __init__(
+        self, status: int, detail: str, *, headers: tuple[tuple[str, str], ...] = (), **members: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+        self.members = members
+
+    @classmethod
+    def of(cls, error: PosthouseError) -> "Problem":
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        return cls(status, str(error), error=type(error).__name__)
+
+    def response(self) -> Response:
+        document = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        return Response(
+            status=self.status,
+            body=msgspec.json.encode(document | self.members),
+            content_type=CONTENT_TYPE,
+            headers=self.headers,
+        )
+
+
+def refused(operation: str, kind: str, name: str) -> Problem:
+    return Problem(
+        403,
+        f"you may not {operation} {kind} {name!r}; ask an administrator for the permission "
+        f"{operation!r} on this {kind}",
+    )

@@ -1,0 +1,14 @@
+"""Whether a storage can take writes now, and how much room it has."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCondition:
+    refusal: str | None = None
+    """Why writes are refused: the storage is closed or fenced."""
+    free_bytes: int | None = None
+    """None where there is no disk."""
+    total_bytes: int | None = None
+    has_reserve: bool = True
+    """Whether deleting would still work on a full disk."""
