@@ -81,5 +81,5 @@ class Endpoint(Generic[P, B]):
             return msgspec.json.decode(request.body or b"{}", type=self.body)
         except msgspec.ValidationError as error:
             raise Problem(400, f"the body is not right: {error}") from None
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, f"the body is not valid JSON: {error}") from None
