@@ -8,8 +8,8 @@ from pamqp.base import Frame as Command
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageSource
 from posthouse.broker.routing.exchange import Exchange
+from posthouse.protocols.amqp.acknowledgements import Confirms
 from posthouse.protocols.amqp.codec import encode
-from posthouse.protocols.amqp.confirms import Confirms
 from posthouse.protocols.amqp.deliveries import Deliveries, Delivery, by_queue
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
 from posthouse.protocols.amqp.reply_to import ReplyConsumer

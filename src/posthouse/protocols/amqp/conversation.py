@@ -15,6 +15,7 @@ from pamqp.commands import Connection as Methods
 
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.errors import PosthouseError, QueueBlocked, StorageFull
+from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.blocking import Blocking, Reason
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.channels import Channels
@@ -36,10 +37,8 @@ from posthouse.protocols.amqp.negotiation import Login, State
 from posthouse.protocols.amqp.opening import Opening
 from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
-from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.stopwatch import Timed

@@ -6,15 +6,14 @@ from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
 from posthouse.protocols.amqp.errors import Refused, speaking_of
 from posthouse.protocols.amqp.negotiation import Login, Negotiation, State
 from posthouse.protocols.amqp.permissions import check_vhost
 from posthouse.protocols.amqp.session import Session
-from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.outbox import Outbox
 

@@ -6,15 +6,14 @@ from typing import Protocol
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
+from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.deliveries import Deliveries as Shown
 from posthouse.protocols.amqp.mapping.envelopes import Envelopes
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
-from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.outbox import Outbox
 
 
