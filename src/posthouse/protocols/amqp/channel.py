@@ -208,7 +208,7 @@ class Channel:
             self.number, tag.encode(), number, False, b"", key, properties, body, session.frame_max
         )
         session.outbox.send(frame)
-        if session.throttle.is_on:
+        if not session.throttle.quotas.is_empty:
             session.throttle.delivered(len(frame))
         return True
 

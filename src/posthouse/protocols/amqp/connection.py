@@ -145,7 +145,7 @@ class AmqpConnection(asyncio.Protocol):
         if self._unknown_bytes is not None and not self._is_modest(len(data)):
             return
         throttle = self._conversation.throttle
-        if throttle.is_on and self._conversation.session is not None:
+        if not throttle.quotas.is_empty and self._conversation.session is not None:
             with throttle.stopwatch:
                 self._take(data)
             throttle.worked()

@@ -66,7 +66,7 @@ class ChannelConsumer:
             or throttle.deliveries.is_on
         ):
             return 0
-        most = _AT_ONCE_METERED if throttle.is_on else AT_ONCE
+        most = AT_ONCE if throttle.quotas.is_empty else _AT_ONCE_METERED
         if channel.outbox.is_memory_short:
             most = _AT_ONCE_SHORT
         if self.no_ack:
@@ -121,7 +121,7 @@ class ChannelConsumer:
         if not no_ack:
             self.unacked += len(messages)  # first: sending may make room for the next deliveries at once
         channel.outbox.send_all(frames)
-        if (throttle := channel.session.throttle).is_on:
+        if not (throttle := channel.session.throttle).quotas.is_empty:
             throttle.delivered(sum(map(len, frames)))
         if channel.shared_prefetch:
             channel.has_served(self)

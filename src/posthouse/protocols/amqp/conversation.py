@@ -126,16 +126,15 @@ class Conversation:
         """Whether nothing more is to be read for now."""
         return (
             len(self.waiting) > 0
-            or bool(self.blocking)
-            or self._opening.is_logging_in
             or self._turns_for_others > 0
+            or (self._is_held and (bool(self.blocking) or self._opening.is_logging_in))
         )
 
     def take(self, asked: Sequence[Asked], size: int) -> None:
         """What was in so many bytes."""
         if self.is_over:
             asked = [event for event in asked if event[1] == 0 or event[0] == ACK]
-        if self.throttle.is_on and self.session is not None:
+        if not self.throttle.quotas.is_empty and self.session is not None:
             self._meter(asked)
         if self._is_held:
             self.waiting.extend(asked)
@@ -250,7 +249,7 @@ class Conversation:
         if self.session is not None:
             self.session.is_answering = True
         work: Coroutine[Any, Any, None] = self._answered(number, answer, index)
-        if self.session is not None and self.throttle.is_on:
+        if self.session is not None and not self.throttle.quotas.is_empty:
             work = Timed(work, self.throttle.stopwatch)
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._done)

@@ -8,8 +8,7 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.amqp.mapping.deliveries import Deliveries as Shown
-from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
@@ -41,8 +40,8 @@ class Session:
     unfinished: Unfinished
     settlements: Settlements
     throttle: Throttle
-    envelopes: Envelopes
-    shown: Shown
+    envelopes: EnvelopeCache
+    shown: DeliveryCache
     """Messages as AMQP consumers see them."""
     stream_offsets: StreamOffsets
     reply_tos: ReplyTos

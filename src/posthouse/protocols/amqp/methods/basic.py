@@ -179,7 +179,7 @@ async def _get(channel: Channel, queue: Queue, *, no_ack: bool) -> bytes | None:
         message.value or b"",
         session.frame_max,
     )
-    if session.throttle.is_on:
+    if not session.throttle.quotas.is_empty:
         session.throttle.gotten(len(frame))
     return frame
 
