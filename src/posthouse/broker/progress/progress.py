@@ -329,7 +329,9 @@ class Progress:
                 puts.append(self._chunk_put(number, None))
                 self._stored_chunks.discard(number)
         self._changed_chunks.clear()
-        return puts + self.stash.puts()
+        if self.stash.changed:
+            puts += self.stash.puts()
+        return puts
 
     def reserve(self, to: int) -> list[Put]:
         """`puts` before they are handed out: storage is told that all below `to` may have been."""

@@ -90,9 +90,8 @@ class LogQueue(ABC):
 
     # Messages come in
 
-    def lane_for(self, priority: int) -> MessageLane:
-        lanes = self.lanes
-        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
+    @abstractmethod
+    def lane_for(self, priority: int) -> MessageLane: ...
 
     @abstractmethod
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:

@@ -70,7 +70,6 @@ class Namespaces:
         )
         self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
         self.read_attributes = read_attributes
-        self._topics = topics
         self._delete_topics = delete_topics
         self._publishing: Publishing | None = None
         self._expiring: set[LogQueue] = set()
@@ -167,7 +166,8 @@ class Namespaces:
     # What queues ask for
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
-        return backing.find(self._topics)
+        assert self._publishing is not None
+        return self._publishing.topic(backing)
 
     def watch(self, queue: LogQueue) -> None:
         if queue.definition.expires_ms is not None:

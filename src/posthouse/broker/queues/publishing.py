@@ -119,7 +119,9 @@ class Publishing:
             await asyncio.sleep(0)
 
     def topic(self, backing: BackingTopic) -> Topic | None:
-        return backing.find(self._topics)
+        """The topic as it is now: it may have been changed or deleted since the last wave."""
+        backing.topic = topic = self._topics.find(backing.name)
+        return topic
 
     def now_ms(self) -> int:
         return self._clock.now_ms()

@@ -80,6 +80,11 @@ class Queue(LogQueue):
 
     # Messages come in
 
+    def lane_for(self, priority: int) -> MessageLane:
+        """One lane for each priority; the highest lane takes all priorities above it, too."""
+        lanes = self.lanes
+        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
+
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
         """When a message that is published now expires, by its own time to live and that of the queue."""
         ttl = self.definition.message_ttl_ms

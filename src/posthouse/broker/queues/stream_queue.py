@@ -38,6 +38,9 @@ class StreamQueue(LogQueue):
     def consumer_count(self) -> int:
         return len(self._readings)
 
+    def lane_for(self, priority: int) -> MessageLane:
+        return self._lane  # streams have no priorities
+
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
         """Messages of a stream do not expire: this is when they came."""
         return now_ms

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues.backing_topics import BackingTopic, partition_for
+from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.room import Room
@@ -17,6 +17,7 @@ from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
+from posthouse.records.partitioner import partition_of
 from posthouse.records.references import NEVER
 from posthouse.storage.operations import Operation, Put, Refer, Run
 from posthouse.storage.outcomes import Outcome
@@ -201,7 +202,8 @@ class Wave:
                 topic = backing.topic
                 assert topic is not None, "missing topics were made before"
                 last_backing = backing
-                place = backing, partition_for(topic, key)
+                # The partition that producers of the topic choose for the key, too.
+                place = backing, 0 if topic.partitions == 1 else partition_of(key, topic.partitions)
                 following = packings.get(place)
                 if following is None:
                     following = packings[place] = Packing(topic, place[1])
