@@ -45,7 +45,7 @@ class Routing(Protocol):
         key: bytes,
         value: bytes,
         envelope: Envelope,
-        wave: Wave | None = None,
+        wave: Wave,
         *,
         barred: frozenset[str] = frozenset(),
         waits: bool = True,

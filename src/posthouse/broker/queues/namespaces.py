@@ -89,11 +89,6 @@ class Namespaces:
     def connect(self, publishing: Publishing) -> None:
         self._publishing = publishing
 
-    @property
-    def wave(self) -> Wave:
-        assert self._publishing is not None
-        return self._publishing.wave
-
     def transaction(self) -> Wave:
         assert self._publishing is not None
         return self._publishing.transaction()
