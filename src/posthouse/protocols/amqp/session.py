@@ -30,10 +30,10 @@ class Session:
     user: str
     guard: Guard
     is_guarded: bool
-    """Whether there is anything that it may not do: publishes ask only then."""
+    """Whether permissions have to be checked."""
     namespace: Namespace
     capabilities: Mapping[str, object]
-    """What the client says it can do."""
+    """Capabilities that the client announced."""
     frame_max: int
     limits: AmqpLimits
     outbox: Outbox
@@ -42,14 +42,14 @@ class Session:
     throttle: Throttle
     envelopes: EnvelopeCache
     shown: DeliveryCache
-    """Messages as AMQP consumers see them."""
+    """Records as AMQP messages."""
     stream_offsets: StreamOffsets
     reply_tos: ReplyTos
     names: ServerNames
     own_queues_left: int = 0
-    """Exclusive queues that it may declare before the existing ones are counted again."""
+    """Exclusive queues that may be declared before the existing ones are counted again."""
     is_answering: bool = False
-    """Whether the client waits for an answer that takes time."""
+    """Whether the client waits for the answer to a method."""
     _notices: list[tuple[Closable, bytes]] = field(default_factory=list, init=False)
 
     @property
@@ -57,9 +57,9 @@ class Session:
         return self.namespace.name
 
     async def settled(self, queue: str | None = None) -> None:
-        """Wait for the publishes of this connection, and for effects under way: it is to see them.
+        """Wait for the publishes of this connection and for effects under way, so that the client sees them.
 
-        With a queue, also for what goes on in that one, or may lead to it.
+        With a queue, also for the work of that queue, and of queues whose dead letters may get there.
         """
         await self.unfinished.drained()
         await self.namespace.effects.done(queue)

@@ -40,7 +40,7 @@ class Shared:
         self._shown: dict[str, DeliveryCache] = {}
 
     def shown(self, namespace: Namespace) -> DeliveryCache:
-        """The messages of a namespace as consumers see them."""
+        """Records of a namespace as AMQP messages."""
         shown = self._shown.get(namespace.name)
         if shown is None:
             shown = self._shown[namespace.name] = DeliveryCache(

@@ -1,4 +1,4 @@
-"""A consumer of a stream: a reader with an offset of its own, whose acknowledgements are credit."""
+"""A consumer of a stream: a reader with its own offset; acknowledgements raise its credit."""
 
 from collections.abc import Sequence
 
