@@ -90,7 +90,7 @@ class Authenticator:
         """Raises LoginFailed where the user has too many connections, or the connection another user."""
         if self._entered is not None:
             if self._entered[0] != principal.name:
-                raise LoginFailed("this connection belongs to somebody else")
+                raise LoginFailed("this connection belongs to another user")
             return
         number = self._access.sessions.enter(principal.name, self._revoke)
         self._entered = (principal.name, number)

@@ -37,7 +37,7 @@ class PlainTokens:
         except UnicodeDecodeError:
             raise LoginFailed("a PLAIN token that is not UTF-8") from None
         if as_whom not in ("", self.user):
-            raise LoginFailed("a login in the name of somebody else")
+            raise LoginFailed("a login in the name of another user")
         return b"", await self._authenticator.verify_password(self.user, password)
 
 

@@ -104,7 +104,7 @@ class ProducerTable:
             epoch, awaited = self._awaited.get(header.producer_id, (-1, -1))
             if header.producer_epoch == epoch and header.base_sequence != awaited and not header.is_control:
                 raise OutOfOrderSequence(
-                    f"producer {header.producer_id} sent sequence {header.base_sequence} after {awaited} failed"
+                    f"producer {header.producer_id} sent sequence {header.base_sequence}; {awaited} failed"
                 )
             return None
         if header.producer_epoch < known.epoch:

@@ -1,8 +1,8 @@
 """Members that speak the classic protocol in a group whose partitions the broker assigns.
 
-They join and sync as ever, but nobody leads: what a member would learn from a leader, the broker tells it.
-A heartbeat sends it back to joining whenever there is a step for it to take. So an application can
-move from one protocol to the other, one instance at a time and without a pause.
+They join and sync as usual, but there is no leader: the broker gives each member its assignment. A heartbeat
+asks a member to join again whenever it has a step to take. So an application can migrate from one protocol to
+the other, one instance at a time and without downtime.
 """
 
 import math
@@ -36,7 +36,7 @@ _NOBODY = MemberId("")
 
 
 class Guests:
-    """The classic protocol's view of a group. Holds no state of its own."""
+    """The classic protocol's view of a group. Has no state of its own."""
 
     def __init__(
         self, group: ConsumerGroup, metadata: MemberMetadata, new_member_id: Callable[[str], MemberId]
@@ -98,7 +98,7 @@ class Guests:
             raise RebalanceInProgress("the group has changed")
 
     def leave(self, leaving: Sequence[Leaving]) -> list[MembershipError | None]:
-        """One result per member: None where it has left."""
+        """Remove members. One result per member: None if it has left."""
         results: list[MembershipError | None] = []
         for each in leaving:
             try:
@@ -123,9 +123,9 @@ class Guests:
         self._group.remove(member)
 
     def _subscription(self, request: JoinRequest) -> MemberSubscription:
-        """Raises where the member could not live with the others."""
+        """Raises if the member is incompatible with the group."""
         if not request.protocols:
-            raise InconsistentProtocol("a member must say how partitions can be shared out")
+            raise InconsistentProtocol("a member must offer at least one assignment protocol")
         found = self._metadata.subscription(request.protocol_type, request.protocols[0].metadata)
         if found is None:
             raise InconsistentProtocol("the broker assigns the partitions of this group")
