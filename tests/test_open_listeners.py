@@ -60,7 +60,7 @@ def test_the_sentences() -> None:
         Settings(kafka=BEYOND[0]).check()
     with pytest.raises(InvalidConfig, match="would send their passwords in the clear"):
         Settings(amqp=BEYOND[0], authentication=Authentication.REQUIRED).check()
-    with pytest.raises(InvalidConfig, match="there is nothing to listen on"):
+    with pytest.raises(InvalidConfig, match="all listeners are off"):
         Settings(kafka=None, amqp=None).check()
     with pytest.raises(InvalidConfig, match="tls_certificate and tls_key are needed"):
         Settings(kafka_tls=HERE[0]).check()

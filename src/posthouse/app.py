@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
 _CERTIFICATE_SECONDS = 5.0
-"""How often the files of the certificate are looked at."""
+"""How often the certificate files are checked for changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Door:
-    """One address that clients of one front end are served on."""
+    """One address of one front end."""
 
     name: str
     front_end: FrontEnd
@@ -81,7 +81,7 @@ class App:
         backend = Backend(broker=self.broker, settings=settings, budget=self._budget)
         self._doors = _doors(front_ends, backend, self._gate)
         self.listeners: dict[str, Address] = {}
-        """Where clients are served, by the name of the setting, once started."""
+        """The addresses of the listeners, by the name of the setting, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
@@ -99,7 +99,7 @@ class App:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
     def _sweep(self) -> None:
-        """Once a second: connections that take too long, or too much, are closed."""
+        """Once a second: close connections that are too slow or hold too much memory."""
         self._gate.sweep()
         self._budget.sweep()
         for door in self._doors:
@@ -107,13 +107,13 @@ class App:
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def reload_certificates(self) -> None:
-        """At once, instead of when the change is next looked for."""
+        """Reload changed certificates at once, instead of at the next check."""
         if self._certificates is not None:
             asyncio.get_running_loop().run_in_executor(None, self._certificates.reload_changed)
 
     @property
     def descriptions(self) -> list[str]:
-        """Which clients connect where, in words, but for those that use TLS. Once started."""
+        """Which clients connect where, in words, without TLS listeners. Once started."""
         return [
             door.front_end.describe(self.listeners[door.name], self.settings)
             for door in self._doors
@@ -161,7 +161,7 @@ def _doors(front_ends: Sequence[FrontEnd], backend: Backend, gate: Gate) -> list
 
 
 def _affordable(settings: Settings) -> Settings:
-    """No more connections and open segments than the system allows descriptors for."""
+    """Limit connections and open segments to the descriptors that the system allows."""
     limit = allowed_descriptors()
     shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:

@@ -1,4 +1,4 @@
-"""A broker in the event loop that the caller runs."""
+"""A broker in the caller's event loop."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ class AsyncBroker:
         return self
 
     async def _started_with_users(self) -> App:
-        """The first user can only be one whose password the broker finds in a file."""
+        """Start with users: the first password has to be in a file."""
         (_, password), *others = self._users.items()
         with tempfile.NamedTemporaryFile("w", prefix="posthouse-password-") as file:
             file.write(password)

@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, for tests that know nothing of event loops."""
+"""A broker in its own thread, for tests without an event loop."""
 
 import asyncio
 import threading
@@ -59,7 +59,7 @@ class ThreadBroker:
         started.result()
 
     def stop(self) -> None:
-        """Drain and end; does nothing to a broker that is not running."""
+        """Drain and stop; no-op if the broker is not running."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None:
             return
@@ -98,5 +98,5 @@ class ThreadBroker:
 def running_broker(
     *, data: Path | str | None = None, users: Mapping[str, str] | None = None, **settings: Any
 ) -> ThreadBroker:
-    """`with running_broker() as broker:` reads better where the thread is of no interest."""
+    """`with running_broker() as broker:`, the same as `ThreadBroker`."""
     return ThreadBroker(data=data, users=users, **settings)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: one token of a login."""
+"""SaslAuthenticate: one token of a SASL login."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
 
 _FAILURE_SECONDS = 0.1
-"""Whoever guesses passwords is to take their time, and clients that try again at once, too."""
+"""Delay of the answer to a failed login: slows down password guessing and clients that retry at once."""
 
 
 async def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
