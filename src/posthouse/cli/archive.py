@@ -177,7 +177,7 @@ def _need(package: str) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one does not wait."""
+    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one stops at once."""
     stop = threading.Event()
 
     def ask(number: int, frame: object) -> None:
@@ -186,7 +186,7 @@ def _stopping() -> Iterator[threading.Event]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    # Spark has put a handler of its own there that ends its jobs.
+    # Spark has installed its own handler, which cancels its jobs.
     before = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.getsignal(signal.SIGTERM)}
     for each in before:
         signal.signal(each, ask)
