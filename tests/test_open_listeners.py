@@ -56,7 +56,7 @@ def test_what_is_this_machine(name: str, address: Address) -> None:
 
 
 def test_the_sentences() -> None:
-    with pytest.raises(InvalidConfig, match="--authentication required, or say --allow-open-network"):
+    with pytest.raises(InvalidConfig, match="--authentication required, or set --allow-open-network"):
         Settings(kafka=BEYOND[0]).check()
     with pytest.raises(InvalidConfig, match="would send their passwords in the clear"):
         Settings(amqp=BEYOND[0], authentication=Authentication.REQUIRED).check()

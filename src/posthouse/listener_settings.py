@@ -109,7 +109,7 @@ class ListenerRules:
         if not self.must_log_in and not self.allow_open_network and not listener.address.is_loopback:
             raise InvalidConfig(
                 f"refusing to listen on {listener.address}: anyone who reaches it could read and write "
-                "everything. Bind to 127.0.0.1, let users log in with --authentication required, or say "
+                "everything. Bind to 127.0.0.1, let users log in with --authentication required, or set "
                 "--allow-open-network if that is what you want."
             )
 
@@ -122,5 +122,5 @@ class ListenerRules:
         if not self.allow_cleartext_passwords:
             raise InvalidConfig(
                 f"refusing to listen on {listener.address}: {protocol.label} clients would send their "
-                f"passwords in the clear. Use {protocol.name}_tls, or say --allow-cleartext-passwords."
+                f"passwords in the clear. Use {protocol.name}_tls, or set --allow-cleartext-passwords."
             )

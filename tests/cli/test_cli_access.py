@@ -338,4 +338,4 @@ def test_logins_that_make_no_sense(broker: ThreadBroker, tmp_path: Path) -> None
     missing = inside("--ca", tmp_path / "no.pem", "topic", "list", bootstrap=broker.kafka_tls)
     assert "no.pem cannot be read" in one_sentence(missing, 2)
     nobody = one_sentence(inside("topic", "list", bootstrap=broker.kafka), 1)
-    assert "say --user if it wants you to log in" in nobody
+    assert "give --user if it requires a login" in nobody

@@ -74,7 +74,7 @@ def test_a_wrong_password(broker: ThreadBroker, authority: Authority, mechanism:
 
 
 def test_nobody_logs_in(broker: ThreadBroker) -> None:
-    with pytest.raises(BrokerUnreachable, match="say --user if it wants you to log in"):
+    with pytest.raises(BrokerUnreachable, match="give --user if it requires a login"):
         Client(broker.kafka).topics()
 
 
@@ -153,7 +153,7 @@ def test_tls_where_there_is_none(broker: ThreadBroker, authority: Authority) -> 
 def test_no_tls_where_there_is_only_that(broker: ThreadBroker) -> None:
     with pytest.raises((IncompatibleBroker, BrokerUnreachable)) as caught:
         Client(broker.kafka_tls).topics()
-    assert "wants TLS" in str(caught.value) or "was lost" in str(caught.value)
+    assert "requires TLS" in str(caught.value) or "was lost" in str(caught.value)
 
 
 def test_somebody_who_does_not_even_begin_with_tls(authority: Authority) -> None:

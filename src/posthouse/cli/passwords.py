@@ -25,7 +25,7 @@ def new_password(name: str, file: Path | None) -> str:
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             raise BadArgument(
-                "there is no password in the first line of standard input; write one there, or say "
+                "there is no password in the first line of standard input; write one there, or give "
                 "--password-file FILE"
             )
         return password

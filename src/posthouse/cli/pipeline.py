@@ -125,7 +125,7 @@ def run(
     if program.is_declared:
         if start is not None or end is not None:
             raise typer.BadParameter(
-                "declarative pipelines say in their code what they read", param_hint="--from, --to"
+                "declarative pipelines choose their input in code; leave these out", param_hint="--from, --to"
             )
         from posthouse.spark.pipelines.declared import run_declared
 
@@ -293,7 +293,7 @@ def _launch(job: Launch, **times: Any) -> None:
 
     say(f"starting Spark for {job.program.name!r}; its log is {job.log}; Ctrl-C stops it")
     if job.resumes and job.start is not None and job.end is None:
-        say("it goes on from its checkpoint; --from is only for the first time")
+        say("resuming from its checkpoint; --from is used only by the first run")
     try:
         with Display(bounded=job.once or job.end is not None) as display:
             states = launch(job, stop=stop, show=display.show, ready=ready)
@@ -302,7 +302,7 @@ def _launch(job: Launch, **times: Any) -> None:
             signal.signal(number, handler)
     records = max((state.records for state in states), default=0)
     if stop.is_wanted:
-        say(f"stopped after {counted(records, 'record')}; run it again to go on from its checkpoint")
+        say(f"stopped after {counted(records, 'record')}; run it again to resume from its checkpoint")
     else:
         say(f"done with {counted(records, 'record')}")
 

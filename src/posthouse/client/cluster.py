@@ -125,7 +125,7 @@ class Cluster:
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         response = self.any().ask(request, MetadataResponse)
         if response.error_code:
-            raise RequestRefused("the broker does not say which topics it has", response.error_code)
+            raise RequestRefused("the broker does not list its topics; look at its log", response.error_code)
         self._nodes = {broker.node_id: Node(broker.host, broker.port) for broker in response.brokers}
         return response
 

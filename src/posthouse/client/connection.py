@@ -114,8 +114,8 @@ class BrokerConnection:
             prefix = _read(self._socket, _SIZE.size)
             if prefix.startswith(_TLS_ALERT):
                 raise IncompatibleBroker(
-                    f"the broker at {self.node} wants TLS; say --ca FILE with the authority that signed its "
-                    "certificate, or --tls if the system knows it"
+                    f"the broker at {self.node} requires TLS; give --ca FILE with the authority of its "
+                    "certificate, or --tls if the system trusts it"
                 )
             (size,) = _SIZE.unpack(prefix)
             if not _SIZE.size <= size <= MAX_FRAME:
@@ -185,15 +185,15 @@ class BrokerConnection:
     def _advice(self) -> str:
         """Advice for a client that the broker disconnects without an answer."""
         if self._is_stranger and self._versions:
-            return "say --user if it wants you to log in, "
+            return "give --user if it requires a login, "
         if not self._versions and isinstance(self._socket, ssl.SSLSocket):
-            return "show it a certificate that it trusts with --certificate if it wants one, "
+            return "give --certificate if it requires a client certificate, "
         return ""
 
     def _not_kafka(self) -> IncompatibleBroker:
         return IncompatibleBroker(
             f"what answers at {self.node} does not speak the Kafka protocol; "
-            "say another address with --bootstrap"
+            "give another address with --bootstrap"
         )
 
 
@@ -202,11 +202,11 @@ def _connect(node: Node, timeout: float) -> socket.socket:
         connected = socket.create_connection((node.host, node.port), timeout)
     except socket.gaierror:
         raise BrokerUnreachable(
-            f"there is no host {node.host!r}; correct the name, or say another address with --bootstrap"
+            f"there is no host {node.host!r}; correct the name, or give another address with --bootstrap"
         ) from None
     except OSError:
         raise BrokerUnreachable(
-            f"no broker answers at {node}; start one with 'posthouse serve' or say --bootstrap"
+            f"no broker answers at {node}; start one with 'posthouse serve' or give --bootstrap"
         ) from None
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected

@@ -90,8 +90,8 @@ def refusal(error: Exception, node: Node) -> ClientError | None:
     """The client error for a known TLS error."""
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
         return IncompatibleBroker(
-            f"what answers at {node} does not speak TLS; say the address that does, or come without --tls, "
-            "--ca and --certificate"
+            f"what answers at {node} does not speak TLS; give the address of a TLS listener, or leave "
+            "out --tls, --ca and --certificate"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         sentence = _BY_VERIFY_CODE.get(error.verify_code)

@@ -82,7 +82,7 @@ class OffsetResolver:
             place = missing[0]
             raise WrongOption(
                 f"topic {place.topic!r}, partition {place.partition}, has no record from time {times[place]} "
-                "on; choose an earlier starting time, or say "
+                "on; choose an earlier starting time, or set "
                 ".option('startingOffsetsByTimestampStrategy', 'latest')"
             )
         return found | self._find(topics, missing, LATEST)

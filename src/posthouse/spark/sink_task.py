@@ -64,7 +64,7 @@ def check_epoch(name: str, epoch: int, committed: int | None) -> None:
         raise StaleEpoch(
             f"epoch {epoch} of {name!r} is to be written, but {committed} was committed already: its "
             "checkpoint was deleted, is an old copy, or is used by two queries; choose another 'appId' to "
-            "begin anew"
+            "start again"
         )
 
 

@@ -69,7 +69,7 @@ class Audit:
             self._file = AuditFile(self._path)
         except OSError as error:
             raise InvalidConfig(
-                f"the audit log {self._path} cannot be written: {error.strerror}; say audit=FILE or audit=off"
+                f"the audit log {self._path} cannot be written: {error.strerror}; set audit=FILE or audit=off"
             ) from None
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
         self._thread.start()

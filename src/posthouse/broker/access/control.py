@@ -58,7 +58,7 @@ class AccessControl:
         if self.is_required and not len(self.users) and not has_certificates:
             raise InvalidConfig(
                 "authentication is required and there is no user who could log in; write a password into "
-                "a file that only you can read, and say --admin-password-file FILE"
+                "a file that only you can read, and start with --admin-password-file FILE"
             )
         self.audit.open()
 

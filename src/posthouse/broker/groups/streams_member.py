@@ -180,14 +180,14 @@ def check_streams_beat(beat: StreamsBeat) -> None:
         if beat.topology is None:
             raise BadRequest("a member that joins must bring its topology")
         if beat.rebalance_seconds is None:
-            raise BadRequest("a member that joins must say how long it may take to give up tasks")
+            raise BadRequest("a member that joins must send its rebalance timeout")
         if beat.owned:
             raise BadRequest("a member that joins owns no tasks")
         for each in beat.topology.subtopologies:
             for changelog in each.changelogs:
                 if changelog.partitions:
                     raise InvalidTopology(
-                        f"the changelog {changelog.name!r} must not say how many partitions"
+                        f"the changelog {changelog.name!r} must not have a number of partitions"
                     )
     elif beat.topology is not None:
         raise BadRequest("a topology can only be brought when joining")

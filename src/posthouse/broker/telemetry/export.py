@@ -55,7 +55,7 @@ class MetricsFile:
         except OSError as error:
             raise InvalidConfig(
                 f"the file of clients' metrics {self._path} cannot be written: {error.strerror}; "
-                "say client_metrics=FILE or client_metrics=off"
+                "set client_metrics=FILE or client_metrics=off"
             ) from None
         self._thread = threading.Thread(target=self._run, name="client metrics", daemon=True)
         self._thread.start()

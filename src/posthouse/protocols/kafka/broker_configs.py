@@ -97,7 +97,7 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
             settings.default_partitions,
             standard.default_partitions,
             own.INT,
-            "Partitions of a topic when its creator does not say.",
+            "Partitions of a topic whose creator does not specify a number.",
         ),
         (
             "socket.request.max.bytes",

@@ -70,7 +70,9 @@ def check_broker_name(name: str) -> None:
 def check_alterable(resource_type: int, names: Sequence[str]) -> None:
     """Raises Refused unless the resource has settings that can change, and each is named once."""
     if resource_type == ResourceType.BROKER_LOGGER:
-        raise Refused(ErrorCode.INVALID_CONFIG, "no logger can change; say log_level when the broker starts")
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, "log levels cannot change at run time; set log_level at the start"
+        )
     if resource_type not in RESOURCE_TYPES:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
     twice = [name for name, times in Counter(names).items() if times > 1]

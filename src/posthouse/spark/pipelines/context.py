@@ -132,6 +132,6 @@ class PipelineContext:
         if log.exists() and not Path(self.checkpoint(name)).exists():
             raise WrongPipeline(
                 f"the table {self.table(table)} was written from another checkpoint than "
-                f"{self.checkpoint(name)}, which is not there; remove the table to build it anew, or put the "
-                "checkpoint back"
+                f"{self.checkpoint(name)}, which does not exist; remove the table to build it again, or "
+                "restore the checkpoint"
             )

@@ -1,6 +1,6 @@
 """Orders: a topic → clean → sales by item and window → a table of Parquet files, and a topic.
 
-    posthouse pipeline run .                              until Ctrl-C; it goes on from there the next time
+    posthouse pipeline run .                              until Ctrl-C; the next run resumes there
     posthouse pipeline run . --once                       only what is there now
     posthouse pipeline run . --from 2h --to 1h            that hour again, into a place of its own
 

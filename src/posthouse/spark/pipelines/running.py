@@ -130,7 +130,7 @@ def _check(trackers: Sequence[Tracker]) -> None:
         if error is not None:
             raise PipelineFailed(
                 f"query {tracker.state().name!r} failed: {reason(error)}; see Spark's log for more, then run "
-                "it again to go on from its checkpoint"
+                "it again to resume from its checkpoint"
             )
 
 

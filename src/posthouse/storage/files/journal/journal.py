@@ -32,8 +32,8 @@ But for a put, which is shorter:
          4     4  length of the value, 2³²-1 to remove it
          8     …  key, value
 
-An *append* carries its batch. A *range* says that these bytes of a segment were written before the frame
-was, but not synced: what a topic with durability `os` does. They have to be looked at after a crash.
+An *append* carries its batch. A *range* refers to bytes that were written to a segment before the frame, but
+not synced: topics with durability `os` use it. Recovery has to verify these bytes.
 
 Invariant: frame n+1 is written only when frame n is synced (or asked for no sync). So after a crash only
 the last frame can be torn: it was never acknowledged, and it is cut. A frame that cannot be read is damage if
@@ -43,10 +43,10 @@ any of these proves that it was acknowledged:
 - the file that follows, whose name has the number of its first frame;
 - the journal's head (`journal_head`), which has the number of the last frame;
 
-and so is a file that the head names and that is missing or shorter than it was allocated, and an empty one.
-Damage is reported, and the frames behind it count. Files are allocated before use and used again after their
-content is checkpointed. The random salt in a file's name keeps apart the frames of its lives, and frames from
-bytes that a client sent to look like one.
+A file that the head names is damaged as well if it is missing, shorter than allocated, or empty. Damage is
+reported, and the frames behind it are valid. Files are allocated before use and reused after their content is
+checkpointed. The random salt in a file's name distinguishes its frames from those of its earlier uses, and
+from bytes that a client sent to imitate a frame.
 """
 
 import logging

@@ -107,7 +107,7 @@ class OsDataDirectory:
             try:
                 is_same = _identity(path) == known
             except OSError as error:
-                return f"{path} was removed ({error.strerror})"
+                return f"{path} is missing ({error.strerror})"
             if not is_same:
                 return f"{path} was replaced since the broker started"
         if self._watched:
