@@ -59,8 +59,7 @@ class Storage(PartitionView, Protocol):
         """Replace the definition of the topic with the same id: new settings, more partitions."""
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
-        """Delete topics. Readers lose access to the records at once; the disk space is freed in the
-        background."""
+        """Delete topics. Readers lose access to the records at once, then their space is freed."""
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Make the operations durable together, or none of them. The only durable write of records.

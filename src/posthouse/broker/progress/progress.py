@@ -58,7 +58,7 @@ class _Chunk:
         if self.deliveries:
             self.deliveries.pop(at, None)
         if self.count == CHUNK:
-            # shared: one unsettled position far below may leave thousands of full chunks
+            # Shared: one unsettled position far below may leave thousands of full chunks.
             self.settled = _FULL
         return True
 

@@ -47,7 +47,7 @@ class Settling:
         lanes, self._changed = self._changed, {}
         operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
         if operations:
-            # fenced or closed: settled messages are redelivered after a restart
+            # Fenced or closed: settled messages are redelivered after a restart.
             with suppress(PosthouseError):
                 self.store(lanes, operations)
 

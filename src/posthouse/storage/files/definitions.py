@@ -97,7 +97,7 @@ class Definitions:
     def finish_deleting(self, topics: Sequence[TopicId]) -> None:
         """Delete the files, then the rows, of topics that the catalog marks as deleted. On the background
         thread."""
-        # first: a catalog restored from the backup must not have a topic whose files are deleted
+        # First: a catalog restored from the backup must not have a topic whose files are deleted.
         self._catalog.update_backup()
         for topic in topics:
             self._remove_files(topic_directory(self._directory, topic))

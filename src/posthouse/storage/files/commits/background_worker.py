@@ -42,7 +42,7 @@ class BackgroundWorker:
     def _remove(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
             remove_segment(self._disk, segment)
-            # after the removal: a reader could otherwise open the file again in between
+            # After the removal: a reader could otherwise open the file again in between.
             self._files.drop(segment.path)
 
     def close(self) -> None:

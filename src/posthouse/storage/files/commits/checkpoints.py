@@ -112,7 +112,7 @@ class Checkpoints:
 
     async def make(self) -> bool:
         """Write a checkpoint of everything committed so far; returns whether it succeeded."""
-        # a later checkpoint relies on the changes of a failed one being put back first
+        # A failed checkpoint must put its changes back before the next one begins.
         async with self.one_at_a_time:
             changed, self.changed = self.changed, {}
             state, self.state = self.state, {}

@@ -110,7 +110,7 @@ class Commits:
             try:
                 owner.producers.repeated(operation.header)
             except (ProducerFenced, OutOfOrderSequence) as error:
-                # the error outlives this call and must not keep its stack frames alive
+                # The error outlives this call and must not keep its stack frames alive.
                 return error.with_traceback(None)
         return None
 

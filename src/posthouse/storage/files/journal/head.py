@@ -81,7 +81,7 @@ class HeadWriter:
                 self._write(handle, first - 1, first - 1)
         except OSError:
             self._file, self._sequence, self._latest = before
-            # higher than the sequence of a slot that this call may have written
+            # Higher than the sequence of a slot that this call may have written.
             self._sequence = max(self._sequence, 2)
             self.advance(synced=self._latest[0], written=self._latest[1])  # the previous file stays in use
             raise

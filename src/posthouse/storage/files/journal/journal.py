@@ -251,7 +251,7 @@ class Journal:
         handle = self._disk.open(spare, create=True)
         try:
             self._disk.allocate(handle, self._file_bytes)
-            # before the rename: recovery treats a file that is too short as damaged
+            # Before the rename: recovery treats a file that is too short as damaged.
             synced(self._disk, handle)
             self._disk.rename(spare, path)
         except OSError:

@@ -151,7 +151,7 @@ class Recovery:
         if head is not None or contents.clean or contents.frame is None or not contents.was_started:
             return Loss.NOTHING
         if contents.has_head:
-            # possibly lost; skipping producer ids needlessly costs little
+            # Possibly lost; skipping producer ids needlessly costs little.
             self._result.has_lost_commits = True
             path = head_path(f"{self._directory}/journal")
             self._result.report(
@@ -200,7 +200,7 @@ class Recovery:
             self._tails.check_identity(owner, segment)
         for owner in self._result.logs.values():
             if owner.segments and owner.segments[-1].misplaced:
-                # otherwise the next batch would be written to a misplaced file
+                # Otherwise the next batch would be written to a misplaced file.
                 owner.add_segment(owner.end, self._now_ms)
         for key, value in contents.state.get(Space.PRODUCERS, {}).items():
             owner = self._result.logs.get(producer_rows.partition_of(key))
