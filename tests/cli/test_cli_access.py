@@ -257,9 +257,9 @@ def test_permissions_count_at_once(run: Run, broker: ThreadBroker, tmp_path: Pat
     [
         (
             ["acl", "allow", "a", "reed", "topic", "t"],
-            "'reed' is nothing that can be permitted; use all, read",
+            "'reed' is not an operation; use all, read",
         ),
-        (["acl", "allow", "a", "read", "queue", "q"], "'queue' is nothing to permit something on; use topic"),
+        (["acl", "allow", "a", "read", "queue", "q"], "'queue' is not a kind of resource; use topic"),
         (["acl", "allow", "a", "read", "topic"], "the name of the topic is missing; give it, or '*' for all"),
         (["acl", "allow", "a", "alter", "cluster", "this"], "there is one cluster, which needs no name"),
         (["acl", "remove", "a", "any", "topic", "--prefix"], "--prefix needs NAME"),

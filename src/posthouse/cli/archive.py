@@ -221,7 +221,7 @@ def _tell(report: Report, json: bool) -> None:
     for loss in report.losses:
         complain(
             f"offsets {loss.lost.start} to {loss.lost.end - 1} of topic {loss.topic!r}, partition "
-            f"{loss.partition}, were gone before they were archived; let retention.ms keep records longer"
+            f"{loss.partition}, were deleted before they were archived; raise retention.ms"
         )
     if json:
         print_json(asdict(report))

@@ -347,7 +347,7 @@ def _ready(name: str) -> Path:
 
 
 def _bootstrap(context: typer.Context, given: str | None, program: Program | None) -> str:
-    """The option, what was said before the command or in the environment, the project's, the usual one."""
+    """The first of: the option, the global option or variable, the project's address, the default."""
     invocation = context.find_object(Invocation) or Invocation()
     if given:
         return given
@@ -357,7 +357,7 @@ def _bootstrap(context: typer.Context, given: str | None, program: Program | Non
 
 
 def _check_broker(bootstrap: str) -> None:
-    """Before Spark starts, which takes seconds: an error should be shown at once."""
+    """Check the connection before Spark starts, which takes seconds: an error is shown at once."""
     from posthouse.client import Client, Security
 
     with Client(bootstrap, security=Security.from_environment()) as client:
@@ -374,5 +374,5 @@ def _require_spark() -> None:
         raise SparkError(
             "pipelines run on Spark, which is not there; install it with 'pip install \"posthouse[spark]\"'"
         )
-    # PySpark says so whenever it starts; nothing here goes through pandas.
+    # PySpark warns at every start; pipelines do not use pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

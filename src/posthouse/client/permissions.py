@@ -173,7 +173,7 @@ def parse_kind(text: str) -> ResourceKind:
     for kind in ResourceKind:
         if text.lower() == kind.word:
             return kind
-    raise BadArgument(f"{text!r} is nothing to permit something on; use {_words(ResourceKind)}")
+    raise BadArgument(f"{text!r} is not a kind of resource; use {_words(ResourceKind)}")
 
 
 def parse_operations(text: str) -> list[AclOperation]:
@@ -182,7 +182,7 @@ def parse_operations(text: str) -> list[AclOperation]:
     found = []
     for word in (part.strip().lower() for part in text.split(",")):
         if word not in by_word:
-            raise BadArgument(f"{word!r} is nothing that can be permitted; use {_words(AclOperation)}")
+            raise BadArgument(f"{word!r} is not an operation; use {_words(AclOperation)}")
         found.append(by_word[word])
     return list(dict.fromkeys(found))
 

@@ -259,6 +259,6 @@ def _check_flushing(overrides: Mapping[str, str]) -> None:
         text = overrides.get(name, INERT_SETTINGS[name].default)
         if INERT_SETTINGS[name].type.normalized(text) != INERT_SETTINGS[name].default:
             raise InvalidConfig(
-                f"{name}={text} is not kept with durability=os, where the system decides when records are "
-                "on disk; set durability=fsync"
+                f"{name}={text} has no effect with durability=os, because the system decides when records "
+                "are on disk; set durability=fsync"
             )

@@ -259,7 +259,7 @@ def _topics(options: Options) -> TopicSelection:
     if len(given) != 1:
         said = " and ".join(map(repr, given)) or "none"
         raise WrongOption(
-            f"exactly one of 'subscribe', 'subscribePattern' and 'assign' says what to read, not {said}"
+            f"exactly one of 'subscribe', 'subscribePattern' and 'assign' must be set, not {said}"
         )
     text = options.text(given[0]) or ""
     if given[0] == "subscribe":

@@ -125,7 +125,7 @@ class ProducerTable:
         expected = _following(known.batches[-1].last_sequence) if known.batches else 0
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
-                f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
+                f"producer {header.producer_id} sent sequence {header.base_sequence} instead of {expected}"
             )
         return None
 

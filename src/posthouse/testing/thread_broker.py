@@ -14,8 +14,8 @@ from posthouse.testing.async_broker import AsyncBroker
 
 
 class ThreadBroker:
-    """`with ThreadBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp` where
-    RabbitMQ's do.
+    """A broker as `with ThreadBroker() as broker:`. Kafka clients connect to `broker.kafka`, AMQP clients to
+    `broker.amqp`.
 
     Takes the arguments of `AsyncBroker`.
     """
@@ -29,7 +29,7 @@ class ThreadBroker:
         self._thread: threading.Thread | None = None
 
     def address(self, listener: str) -> str:
-        """Where clients connect, as host:port. Listeners have the names of their settings: "kafka_tls"."""
+        """The address of a listener as host:port. Its name is that of its setting, such as "kafka_tls"."""
         return self.broker.address(listener)
 
     @property
@@ -43,7 +43,7 @@ class ThreadBroker:
 
     @property
     def amqp(self) -> str:
-        """Where AMQP clients connect, as host:port."""
+        """The address for AMQP clients as host:port."""
         return self.address("amqp")
 
     @property

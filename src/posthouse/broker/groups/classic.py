@@ -248,7 +248,7 @@ class ClassicGroup:
 
     def _join_again(self, member: Member, request: JoinRequest, now: float, reply: Reply[Joined]) -> None:
         if member.join_reply is not None:
-            member.answer_join(RebalanceInProgress("the member has asked again"))
+            member.answer_join(RebalanceInProgress("the member has joined again"))
         changed = member.protocols != request.protocols
         self.members.update(member, request)
         member.join_reply = reply

@@ -101,7 +101,7 @@ class ClientMetrics:
         push; False if no metrics are requested."""
         instance, _ = self._instance(identity)
         if instance.is_over:
-            raise BadRequest("the client has said that it pushes no more")
+            raise BadRequest("the client has already sent its last push")
         now = self._clock.monotonic()
         if not is_last and self._is_early(instance, instance.pushed_at, now):
             raise TooEarly("the client pushes again before its interval is over")

@@ -45,7 +45,7 @@ def pipeline(spark: SparkSession, context: PipelineContext) -> list[StreamingQue
     mended = context.function(settings["function"])(records)
     if "mended" not in mended.columns:
         raise WrongPipeline(
-            f"what {settings['function']} returns has no column 'mended'; add a BOOLEAN that says which are"
+            f"the result of {settings['function']} has no column 'mended'; add it as a BOOLEAN"
         )
     back_to = F.lit(settings["back_to"]) if settings.get("back_to") else origin(settings.get("header"))
     return [context.to_topic(route(mended, back_to, settings.get("still_dead")), name="repair")]

@@ -160,7 +160,7 @@ class Verification:
                     entry = next(entries, None)  # the index entry points into known damage
             elif step.header is not None and entry is not None and entry.position <= step.position:
                 if (entry.position, entry.base_offset) != (step.position, step.header.base_offset):
-                    yield _index_finding(path, f"it leads to byte {entry.position}, where no batch begins")
+                    yield _index_finding(path, f"it points to byte {entry.position}, where no batch begins")
                     entry = None
                 else:
                     entry = next(entries, None)

@@ -18,7 +18,7 @@ async def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuth
     login = context.login
     if login is None or not login.is_begun:
         return SaslAuthenticateResponse(
-            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first"
+            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake must be sent first"
         )
     try:
         answer = await login.take(bytes(request.auth_bytes))

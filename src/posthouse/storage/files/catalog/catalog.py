@@ -4,13 +4,13 @@
                 whether the journal has a head, whether the broker still has to act on lost commits
     topics      id, name, partitions, overrides as JSON, whether its files are still to be removed
     partitions  log start and end at the checkpoint
-    segments    size, highest timestamp, birth and index size at the checkpoint; which generation of the
-                file counts, up to where it is compacted, and when it may be again
-    state       what the broker put, by space and key
+    segments    size, highest timestamp, creation time and index size at the checkpoint; the valid generation
+                of the file, the offset up to which it is compacted, and its next delete horizon
+    state       values of the broker, by space and key
 
 Every row carries a CRC32C of its values, because SQLite does not notice a flipped bit. A second file,
-`catalog.backup.sqlite`, repeats all but `segments` and is written after the first; the creation of
-a topic does not wait for it. If the catalog is damaged, it comes from there and the rest is found again by
+`catalog.backup.sqlite`, has all tables but `segments` and is written after the first; the creation of a topic
+does not wait for it. A damaged catalog is restored from this backup; the rows of `segments` are rebuilt by
 walking the segments.
 
 Writes are synced before they return (`synchronous=FULL`). All calls block.

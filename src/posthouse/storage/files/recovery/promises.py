@@ -104,7 +104,7 @@ class PromiseReader:
         journal = str(self._directory / "journal")
         promises.loss = Loss.UNDECIDED
         if contents.has_head:
-            problem = "it is missing or damaged: nothing tells whether the journal's end is whole"
+            problem = "it is missing or damaged: it is unknown whether the journal's end is whole"
             yield Finding(path=head_path(journal), problem=problem)
         if not journal_files(self._disk, journal):
             promises.loss = Loss.FRAMES

@@ -155,7 +155,7 @@ class Recovery:
             self._result.has_lost_commits = True
             path = head_path(f"{self._directory}/journal")
             self._result.report(
-                f"{path} is missing or damaged: nothing tells whether the journal's end is whole. Batches "
+                f"{path} is missing or damaged: it is unknown whether the journal's end is whole. Batches "
                 "behind it are set aside"
             )
         return Loss.UNDECIDED
