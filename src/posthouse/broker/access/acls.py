@@ -119,7 +119,7 @@ class Acls:
     async def _add(self, acls: Sequence[Acl]) -> None:
         new = [acl for acl in dict.fromkeys(acls) if acl not in self._all]
         if len(self._all) + len(new) > _MAX_ACLS:
-            raise InvalidAcl(f"there are {len(self._all)} permissions; {_MAX_ACLS} are the most")
+            raise InvalidAcl(f"there are {len(self._all)} ACLs; the limit is {_MAX_ACLS}")
         if new:
             await self._storage.commit([Put(Space.ACLS, acl.key(), b"") for acl in new])
             self._all |= dict.fromkeys(new)

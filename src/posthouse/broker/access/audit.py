@@ -118,7 +118,7 @@ class Audit:
 
     def _add_change(self, entry: AuditEntry, now: int) -> int:
         if self._is_failing and len(self._unwritten) + len(self._changes) >= _MOST_UNWRITTEN:
-            raise Unavailable(f"nothing may be changed while the audit log {self._path} cannot be written")
+            raise Unavailable(f"changes are refused while the audit log {self._path} cannot be written")
         known = self._changes.get(entry)
         if known is None:
             self._changes[entry] = [now, 1]

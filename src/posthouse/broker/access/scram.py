@@ -142,7 +142,7 @@ class ScramServer:
         if not is_known or gs2 != self._gs2 or not hmac.compare_digest(found["nonce"], self._nonce):
             raise LoginFailed("a wrong user name or password")
         if self._find(self.user, mechanism) != verifier:
-            raise LoginFailed("a password that was changed in this moment")
+            raise LoginFailed("a password that was changed during the login")
         return b"v=" + b64encode(signature(mechanism, verifier.server_key, signed))
 
 

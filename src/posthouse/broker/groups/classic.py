@@ -91,7 +91,7 @@ class ClassicGroup:
         ):
             raise InconsistentProtocol(f"the group uses {self.protocol_type!r} and {self.protocol!r}")
         if self.state is ClassicState.GATHERING:
-            raise RebalanceInProgress("the group is gathering its members")
+            raise RebalanceInProgress("the group is rebalancing")
         self._unsynced.discard(member.id)
         member.sync_reply = reply
         if self.state is ClassicState.STABLE:
@@ -109,7 +109,7 @@ class ClassicGroup:
         self._check_alive()
         self._checked(identity).seen(now)
         if self.state is ClassicState.GATHERING:
-            raise RebalanceInProgress("the group is gathering its members")
+            raise RebalanceInProgress("the group is rebalancing")
 
     def leave(self, leaving: Sequence[Leaving], now: float) -> list[MembershipError | None]:
         """Remove members. One result per member: None if it has left."""
@@ -137,7 +137,7 @@ class ClassicGroup:
             raise UnknownMember("the group has members; only they may commit")
         member = self._checked(identity)
         if self.state is ClassicState.AWAITING_ASSIGNMENT and not transactional:
-            raise RebalanceInProgress("partitions are about to change hands")
+            raise RebalanceInProgress("the group is rebalancing")
         if not member.is_waiting:
             member.seen(now)
 
@@ -273,7 +273,7 @@ class ClassicGroup:
         if member is None:
             raise UnknownMember(f"{leaving.instance or leaving.member!r} is not a member")
         if leaving.member is not None and leaving.member != member.id:
-            raise FencedInstance(f"{leaving.instance!r} is another member by now")
+            raise FencedInstance(f"{leaving.instance!r} belongs to a newer member")
         self.members.remove(member)
         return True
 

@@ -208,7 +208,7 @@ class GroupOffsets:
         if topic is None or not 0 <= new.partition.index < topic.partitions:
             return UnknownPartition(f"there is no partition {new.partition}")
         if len(new.metadata.encode()) > self._metadata_bytes:
-            return OffsetMetadataTooLarge(f"the text may have {self._metadata_bytes} bytes")
+            return OffsetMetadataTooLarge(f"offset metadata may have at most {self._metadata_bytes} bytes")
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup | StreamsGroup):
             try:

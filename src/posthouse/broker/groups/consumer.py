@@ -273,9 +273,9 @@ class ConsumerGroup:
         if beat.instance is not None:
             holder = self._static.get(beat.instance)
             if holder is None:
-                raise UnknownMember(f"no member is called {beat.instance!r}")
+                raise UnknownMember(f"no member has the instance id {beat.instance!r}")
             if holder != beat.member:
-                raise FencedInstance(f"{beat.instance!r} is another member by now")
+                raise FencedInstance(f"{beat.instance!r} belongs to a newer member")
         member = self._members.get(beat.member)
         if member is None:
             raise UnknownMember(f"{beat.member!r} is not a member")
@@ -295,7 +295,7 @@ class ConsumerGroup:
         if member is None:
             raise UnknownMember(f"{beat.member!r} is not a member")
         if member.id != beat.member:
-            raise FencedInstance(f"{beat.instance!r} is another member by now")
+            raise FencedInstance(f"{beat.instance!r} belongs to a newer member")
         if beat.epoch == LEAVING_FOR_A_WHILE:
             self._release(member)
             member.rest()
@@ -373,7 +373,7 @@ def check_beat(beat: Beat) -> None:
     if beat.assignor and beat.assignor not in ASSIGNORS:
         raise UnsupportedAssignor(f"there is no assignor {beat.assignor!r}; there are {', '.join(ASSIGNORS)}")
     if beat.epoch == LEAVING_FOR_A_WHILE and beat.instance is None:
-        raise BadRequest("only a static member can leave to come back")
+        raise BadRequest("only a static member can leave temporarily")
     if beat.epoch < LEAVING_FOR_A_WHILE:
         raise BadRequest(f"there is no epoch {beat.epoch}")
     if beat.epoch == JOINING:

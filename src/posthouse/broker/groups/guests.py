@@ -119,7 +119,7 @@ class Guests:
         if member is None:
             raise UnknownMember(f"{leaving.instance or leaving.member!r} is not a member")
         if leaving.member is not None and leaving.member != member.id:
-            raise FencedInstance(f"{leaving.instance!r} is another member by now")
+            raise FencedInstance(f"{leaving.instance!r} belongs to a newer member")
         self._group.remove(member)
 
     def _subscription(self, request: JoinRequest) -> MemberSubscription:
@@ -163,7 +163,7 @@ class Guests:
     def _known(self, member_id: MemberId, request: JoinRequest) -> ConsumerMember:
         holder = self._group.holder(request.instance)
         if request.instance is not None and holder is not None and holder.id != member_id:
-            raise FencedInstance(f"{request.instance!r} is another member by now")
+            raise FencedInstance(f"{request.instance!r} belongs to a newer member")
         member = self._group.get(member_id)
         if member is None:
             raise UnknownMember(f"{member_id!r} is not a member")
@@ -173,7 +173,7 @@ class Guests:
         if identity.instance is not None:
             holder = self._group.holder(identity.instance)
             if holder is not None and holder.id != identity.member:
-                raise FencedInstance(f"{identity.instance!r} is another member by now")
+                raise FencedInstance(f"{identity.instance!r} belongs to a newer member")
         member = self._group.get(identity.member)
         if member is None or member.guest is None:
             raise UnknownMember(f"{identity.member!r} is not a member")

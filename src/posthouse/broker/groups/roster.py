@@ -105,9 +105,9 @@ class Roster:
         if instance is not None:
             holder = self.holder(instance)
             if holder is None:
-                raise UnknownMember(f"no member is called {instance!r}")
+                raise UnknownMember(f"no member has the instance id {instance!r}")
             if holder.id != member_id:
-                raise FencedInstance(f"{instance!r} is another member by now")
+                raise FencedInstance(f"{instance!r} belongs to a newer member")
         member = self.get(member_id)
         if member is None:
             raise UnknownMember(f"{member_id!r} is not a member")

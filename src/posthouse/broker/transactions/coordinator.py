@@ -163,7 +163,7 @@ class Transactions:
         """Raises unless all of the partitions are part of the open transaction."""
         work = self._checked(request).work
         if work is None or not work.partitions.issuperset(partitions):
-            raise InvalidTransaction(f"that is not part of the transaction of {request.id!r}")
+            raise InvalidTransaction(f"a partition is not part of the transaction of {request.id!r}")
 
     async def _remember(self, transaction: Transaction, work: Work) -> None:
         if not work.is_stored:
@@ -215,7 +215,7 @@ class Transactions:
         if request.epoch_per_transaction:
             if transaction.previous == request.producer and transaction.state in _ENDED:
                 if transaction.state is not outcome:
-                    raise InvalidTransaction(f"the transaction of {request.id!r} has ended otherwise")
+                    raise InvalidTransaction(f"the transaction of {request.id!r} ended with the other result")
                 return transaction.producer
             # The client cannot know whether a failed batch has begun a transaction.
             nothing_to_end = transaction.work is None and commit

@@ -82,8 +82,8 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
     rows: list[tuple[str, object, object, ConfigType, str]] = [
         ("node.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
         ("broker.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
-        ("listeners", f"PLAINTEXT://{settings.kafka}", None, own.STRING, "Where Kafka clients are served."),
-        ("advertised.listeners", f"PLAINTEXT://{node}", None, own.STRING, "Where this client is sent."),
+        ("listeners", f"PLAINTEXT://{settings.kafka}", None, own.STRING, "Addresses of the Kafka listeners."),
+        ("advertised.listeners", f"PLAINTEXT://{node}", None, own.STRING, "Address for this client."),
         ("log.dirs", settings.data, standard.data, own.STRING, "The directory that holds the log."),
         (
             "auto.create.topics.enable",
