@@ -62,11 +62,11 @@ def test_the_sentences() -> None:
         Settings(amqp=BEYOND[0], authentication=Authentication.REQUIRED).check()
     with pytest.raises(InvalidConfig, match="all listeners are off"):
         Settings(kafka=None, amqp=None).check()
-    with pytest.raises(InvalidConfig, match="tls_certificate and tls_key are needed"):
+    with pytest.raises(InvalidConfig, match="needs the settings tls_certificate and tls_key"):
         Settings(kafka_tls=HERE[0]).check()
     with pytest.raises(InvalidConfig, match="needs tls_client_ca"):
         Settings(tls_client_certificates=ClientCertificates.REQUIRED).check()
-    with pytest.raises(InvalidConfig, match="without superusers"):
+    with pytest.raises(InvalidConfig, match="at least one user in superusers"):
         Settings(authentication=Authentication.REQUIRED, superusers=()).check()
 
 

@@ -141,7 +141,7 @@ def test_a_certificate_of_ours(authority: Authority, tmp_path: Path) -> None:
         with pytest.raises(refused, match="--certificate"):
             Client(broker.kafka_tls, security=Security(ca=authority.file)).topics()
         shown = Security(ca=authority.file, certificate=stranger.certificate, key=stranger.key)
-        with pytest.raises(refused, match=r"certificate that it trusts|signed your certificate"):
+        with pytest.raises(refused, match=r"certificate that it trusts|authority of your certificate"):
             Client(broker.kafka_tls, security=shown).topics()
 
 
@@ -208,9 +208,9 @@ def test_old_versions_of_tls_are_not_spoken(authority: Authority) -> None:
 def test_what_makes_no_sense(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="the password of 'alice' is missing"):
         Security(user="alice")
-    with pytest.raises(BadArgument, match="not whose"):
+    with pytest.raises(BadArgument, match="a password but no user"):
         Security(password="secret")
-    with pytest.raises(BadArgument, match="without its certificate"):
+    with pytest.raises(BadArgument, match="needs its certificate"):
         Security(key=tmp_path)
     empty = tmp_path / "empty.pem"
     empty.touch()

@@ -187,7 +187,7 @@ class BrokerConnection:
         if self._is_stranger and self._versions:
             return "give --user if it requires a login, "
         if not self._versions and isinstance(self._socket, ssl.SSLSocket):
-            return "give --certificate if it requires a client certificate, "
+            return "give a certificate that it trusts with --certificate if it requires one, "
         return ""
 
     def _not_kafka(self) -> IncompatibleBroker:
