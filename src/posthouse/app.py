@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
 _CERTIFICATE_SECONDS = 5.0
-"""How often the files of the certificate are looked at."""
+"""How often the certificate files are checked for changes."""
 
 
 class App:
@@ -79,7 +79,7 @@ class App:
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
         _serve(front_ends, backend)
         self.listeners: dict[str, Address] = {}
-        """Where clients are served, by the name of the setting, once started."""
+        """The addresses of the listeners, by the name of the setting, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
@@ -97,7 +97,7 @@ class App:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
     def _sweep(self) -> None:
-        """Once a second: connections that take too long, or too much, are closed."""
+        """Once a second: close connections that are too slow or hold too much memory."""
         self._gate.sweep()
         self._budget.sweep()
         for each in self._served:
@@ -105,13 +105,13 @@ class App:
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def reload_certificates(self) -> None:
-        """At once, instead of when the change is next looked for."""
+        """Reload changed certificates at once, instead of at the next check."""
         if self._certificates is not None:
             asyncio.get_running_loop().run_in_executor(None, self._certificates.reload_changed)
 
     @property
     def descriptions(self) -> list[str]:
-        """Which clients connect where, in words, but for those that use TLS. Once started."""
+        """Which clients connect where, in words, without TLS listeners. Once started."""
         return [
             self._describe[each.settings.protocol](self.listeners[each.name], self.settings)
             for each in self._served
@@ -151,7 +151,7 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
 
 
 def _affordable(settings: Settings) -> Settings:
-    """No more connections and open segments than the system allows descriptors for."""
+    """Limit connections and open segments to the descriptors that the system allows."""
     limit = allowed_descriptors()
     shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:

@@ -81,7 +81,7 @@ def _setting(default: Any, parse: Any, doc: str) -> Any:
 def listener_setting(
     default: Address | None, protocol: WireProtocol, doc: str, *, has_tls: bool = False
 ) -> Any:
-    """The address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
+    """Declares the address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
     declared = DeclaredListener(protocol=protocol, has_tls=has_tls)
     return field(default=default, metadata={"parse": _address_or_off, "doc": doc, "listener": declared})
 
@@ -283,7 +283,7 @@ class Settings:
         return TopicConfig(durability=self.default_durability)
 
     def check(self) -> None:
-        """Raise InvalidConfig for values that are well-formed but must not be run with."""
+        """Raise InvalidConfig for values that are well-formed but invalid or unsafe."""
         self._check_listeners()
         self._check_access()
         if self.default_partitions < 1:
@@ -299,7 +299,7 @@ class Settings:
 
     @property
     def listeners(self) -> list[ListenerSettings]:
-        """Those that are not off, of all protocols, in the order of their settings."""
+        """The enabled listeners of all protocols, in the order of their settings."""
         return [
             ListenerSettings(
                 name=each.name,
@@ -314,12 +314,12 @@ class Settings:
     def _check_listeners(self) -> None:
         listeners = self.listeners
         if not listeners:
-            raise InvalidConfig("there is nothing to listen on: all of the addresses are off")
+            raise InvalidConfig("all listeners are off; set the address of at least one")
         encrypted = [each.address for each in listeners if each.has_tls]
         if encrypted and (self.tls_certificate is None or self.tls_key is None):
-            raise InvalidConfig(f"to serve TLS on {encrypted[0]} tls_certificate and tls_key are needed")
+            raise InvalidConfig(f"{encrypted[0]} needs the settings tls_certificate and tls_key")
         if self.tls_client_certificates is not ClientCertificates.OFF and self.tls_client_ca is None:
-            raise InvalidConfig("tls_client_certificates needs tls_client_ca, to know whom to believe")
+            raise InvalidConfig("tls_client_certificates needs tls_client_ca, the authorities to trust")
         ListenerRules(
             must_log_in=self.must_log_in,
             allow_open_network=self.allow_open_network,
@@ -328,7 +328,7 @@ class Settings:
 
     def _check_access(self) -> None:
         if self.must_log_in and not self.superusers:
-            raise InvalidConfig("without superusers nobody could permit anything to anybody")
+            raise InvalidConfig("authentication needs at least one user in superusers, who can add ACLs")
         if not 4096 <= self.scram_min_iterations <= 100_000:
             raise InvalidConfig("scram_min_iterations must be from 4096 to 100000")
         for name in ("max_connections", "max_connections_per_address", "max_connections_per_user"):

@@ -93,7 +93,7 @@ def consume(
     except BrokenPipeError:
         give_up_stdout()
     except KeyboardInterrupt:
-        # The usual way to end: nothing went wrong.
+        # The usual way to end; not an error.
         return
 
 
@@ -102,7 +102,7 @@ def _print(reading: Iterable[Fetched], line: Callable[[Message], str], limit: in
     left = sys.maxsize if limit is None else limit
     for fetched in reading:
         messages = islice(fetched.messages(), left)
-        # Many lines in one write: it may be a system call.
+        # Many lines in one write, because each may be a system call.
         while lines := [line(message) for message in islice(messages, _LINES)]:
             out.write("".join(lines).encode(errors="replace"))
             left -= len(lines)

@@ -155,7 +155,7 @@ def reset_offsets(
     if dry_run:
         say("nothing was changed; leave out --dry-run to do it")
     else:
-        say(f"group {group!r} goes on from there")
+        say(f"group {group!r} continues from these offsets")
 
 
 @app.command(epilog="`posthouse group delete billing billing-test`")

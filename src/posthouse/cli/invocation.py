@@ -1,4 +1,4 @@
-"""One call of the program: where the broker is, who calls, and how much to say when something fails."""
+"""The global options of one invocation: broker address, login, and debug output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(slots=True)
 class Invocation:
-    """The options in front of the command fill it in."""
+    """Filled in by the options before the command."""
 
     bootstrap: str = DEFAULT_BOOTSTRAP
     debug: bool = False
@@ -25,12 +25,12 @@ class Invocation:
     key: Path | None = None
     user: str | None = None
     password: str | None = None
-    """From the environment; a command line is for everybody on the machine to read."""
+    """From the environment: other users of the machine can read a command line."""
     password_file: Path | None = None
     mechanism: str | None = None
 
     def security(self, *, ask: bool = True) -> Security:
-        """Asks for a password where one is missing and there is somebody to ask."""
+        """The security settings. Prompts for a missing password if there is a terminal."""
         from posthouse.client.security import SaslMechanism, Security, password_in
 
         password = self.password or ""

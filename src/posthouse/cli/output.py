@@ -17,14 +17,14 @@ def print_json(value: Any) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """`right` names the columns that are aligned to the right."""
+    """`right` names the right-aligned columns."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    # In a pipe nobody sees columns, but `grep` and `awk` want lines that are whole.
+    # In a pipe columns need no alignment, but `grep` and `awk` need whole lines.
     console = Console() if terminal else Console(width=_WIDE)
     table = Table(box=SIMPLE_HEAD if terminal else None, show_edge=False, pad_edge=False)
     for column in columns:
@@ -35,12 +35,12 @@ def print_table(
 
 
 def say(sentence: str) -> None:
-    """For people, and out of the way of what is piped on."""
+    """Print a sentence on stderr, so that it does not mix with piped output."""
     print(sentence, file=sys.stderr)
 
 
 def say_at_once(sentence: str) -> None:
-    """From a signal handler, which may have come while something else was being said."""
+    """Print from a signal handler, which may interrupt another print."""
     os.write(sys.stderr.fileno(), f"{sentence}\n".encode())
 
 
@@ -50,7 +50,8 @@ def complain(sentence: str) -> None:
 
 
 def give_up_stdout() -> None:
-    """Whoever read our output is gone: what is still buffered must not fail again at exit."""
+    """The reader of our output has closed the pipe: drop buffered output, so that the exit does not fail
+    again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -125,7 +125,7 @@ def run(
     if program.is_declared:
         if start is not None or end is not None:
             raise typer.BadParameter(
-                "declarative pipelines say in their code what they read", param_hint="--from, --to"
+                "declarative pipelines choose their input in code; leave these out", param_hint="--from, --to"
             )
         from posthouse.spark.pipelines.declared import run_declared
 
@@ -293,7 +293,7 @@ def _launch(job: Launch, **times: Any) -> None:
 
     say(f"starting Spark for {job.program.name!r}; its log is {job.log}; Ctrl-C stops it")
     if job.resumes and job.start is not None and job.end is None:
-        say("it goes on from its checkpoint; --from is only for the first time")
+        say("resuming from its checkpoint; --from is used only by the first run")
     try:
         with Display(bounded=job.once or job.end is not None) as display:
             states = launch(job, stop=stop, show=display.show, ready=ready)
@@ -302,7 +302,7 @@ def _launch(job: Launch, **times: Any) -> None:
             signal.signal(number, handler)
     records = max((state.records for state in states), default=0)
     if stop.is_wanted:
-        say(f"stopped after {counted(records, 'record')}; run it again to go on from its checkpoint")
+        say(f"stopped after {counted(records, 'record')}; run it again to resume from its checkpoint")
     else:
         say(f"done with {counted(records, 'record')}")
 
@@ -347,7 +347,7 @@ def _ready(name: str) -> Path:
 
 
 def _bootstrap(context: typer.Context, given: str | None, program: Program | None) -> str:
-    """The option, what was said before the command or in the environment, the project's, the usual one."""
+    """The first of: the option, the global option or variable, the project's address, the default."""
     invocation = context.find_object(Invocation) or Invocation()
     if given:
         return given
@@ -357,7 +357,7 @@ def _bootstrap(context: typer.Context, given: str | None, program: Program | Non
 
 
 def _check_broker(bootstrap: str) -> None:
-    """Before Spark starts, which takes seconds: an error should be shown at once."""
+    """Check the connection before Spark starts, which takes seconds: an error is shown at once."""
     from posthouse.client import Client, Security
 
     with Client(bootstrap, security=Security.from_environment()) as client:
@@ -374,5 +374,5 @@ def _require_spark() -> None:
         raise SparkError(
             "pipelines run on Spark, which is not there; install it with 'pip install \"posthouse[spark]\"'"
         )
-    # PySpark says so whenever it starts; nothing here goes through pandas.
+    # PySpark warns at every start; pipelines do not use pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -1,4 +1,4 @@
-"""The broker as a process: what it says, which signals end it, how the interpreter is set up for it."""
+"""The broker process: output, signals, and interpreter settings."""
 
 import asyncio
 import json
@@ -19,12 +19,13 @@ from posthouse.settings import Settings
 
 log = logging.getLogger("posthouse")
 
-# The flusher thread holds up every acknowledgement: it must not wait Python's usual 5 ms for its turn.
+# Every acknowledgement waits for the flusher thread: it must not wait Python's usual 5 ms for the
+# interpreter.
 _SWITCH_INTERVAL = 0.0005
 
 
 def run(settings: Settings, *, hints: bool) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     configure_logging(settings.log_format, settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     allow_many_descriptors()
@@ -70,7 +71,7 @@ def _ready_line(app: App) -> str:
 
 
 def _hints(settings: Settings, app: App) -> str:
-    """How to send a first message. The commands speak Kafka's protocol."""
+    """How to send a first message. The commands use Kafka's protocol."""
     kafka = app.listeners.get("kafka")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
     if kafka is None:

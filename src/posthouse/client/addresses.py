@@ -1,4 +1,4 @@
-"""Where brokers are."""
+"""Addresses of brokers."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Node(NamedTuple):
 
 
 def parse_bootstrap(text: str) -> list[Node]:
-    """`host:port`, several separated by commas; without a port Kafka's own is meant."""
+    """`host:port`, several separated by commas; without a port Kafka's default is used."""
     nodes = [_parse(part.strip()) for part in text.split(",") if part.strip()]
     if not nodes:
         raise BadArgument("the bootstrap address is empty; write HOST:PORT, for example 127.0.0.1:9092")

@@ -1,7 +1,6 @@
-"""Reading a topic: fetches that yield the brokers' bytes as they came, decoded only when asked for.
+"""Reading a topic: fetches that yield the broker's bytes, decoded on demand.
 
-Reads what is committed: records of aborted transactions are passed over, those of transactions that are
-still open are yet to come.
+Reads committed records: those of aborted transactions are skipped, and reading waits for open transactions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +30,7 @@ _FRUITLESS_FETCHES = 3
 
 
 class Message(NamedTuple):
-    """One record and where it lies."""
+    """One record and its position."""
 
     partition: int
     offset: int
@@ -43,9 +42,9 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Whole batches of one partition, still encoded; `first` and `end` are what was asked for of them.
+    """Whole batches of one partition, still encoded; `first` and `end` are the requested offsets.
 
-    Not all of `data` is to be shown: `visible_batches` tells what is, and `messages` asks it.
+    `data` may contain invisible batches: `visible_batches` and `messages` leave them out.
     """
 
     partition: int
@@ -55,7 +54,7 @@ class Fetched:
     aborted: Sequence[AbortedProducer] = ()
 
     def messages(self) -> Iterator[Message]:
-        """The records from `first` to before `end`; a batch may begin earlier and go on longer."""
+        """The records from `first` to before `end`; the first and the last batch may exceed this range."""
         index, first, end = self.partition, self.first, self.end
         view = memoryview(self.data)
         try:
@@ -76,7 +75,7 @@ class Fetched:
 
 
 def damaged(topic: str, partition: int, first: int, following: int) -> RecordsDamaged:
-    """What a batch stands for that the broker made in place of damaged ones."""
+    """The error for a batch that the broker sends in place of damaged ones."""
     return RecordsDamaged(
         f"offsets {first} to {following - 1} of topic {topic!r}, partition {partition}, are damaged; go on "
         f"with offset {following}, and see 'posthouse log verify' on the broker's data directory for more",
@@ -85,7 +84,7 @@ def damaged(topic: str, partition: int, first: int, following: int) -> RecordsDa
 
 
 class Reading:
-    """Reads partitions of one topic from `positions` on: up to their ends of now, or on and on."""
+    """Reads partitions of one topic from `positions` on: up to their present ends, or forever."""
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class Reading:
             return None
         if not answer.records:
             return None
-        # The next offset comes from the headers alone, so that nobody has to decode what is passed on.
+        # The next offset is taken from the headers, so that callers need not decode the records.
         following = first
         for _, header in iter_headers(answer.records):
             if header.is_damage:
@@ -165,7 +164,7 @@ class Reading:
         return Fetched(partition=index, data=answer.records, first=first, end=end, aborted=aborted)
 
     def _recover(self, index: int, answer: PartitionData) -> None:
-        """Records may be let go while we read: go on with the first that is left."""
+        """Retention may remove records during a read: continue with the first one that is left."""
         error = refused(answer.error_code, None, self._info.name)
         if not isinstance(error, OffsetGone):
             raise error

@@ -1,6 +1,6 @@
-"""From a frame to its handler and back to the chunks of a response.
+"""Dispatch of a frame to its handler, and encoding of the response.
 
-The table is the list of what is served; it is also exactly what ApiVersions advertises.
+The table is the list of served APIs, and exactly what ApiVersions advertises.
 """
 
 import asyncio
@@ -205,7 +205,7 @@ class Dispatcher:
         self.now_ms = broker.now_ms
 
     def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
-        """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""
+        """Start one request. Raises DecodeError or ProtocolViolation if the connection must close."""
         header, pos = decode_request_header(frame)
         served = HANDLERS.get(header.api_key)
         if served is None:
@@ -237,7 +237,7 @@ class Dispatcher:
                     answer = handler.handle(call, request)
             else:
                 answer = handler.handle(call, request)
-        except Exception as error:  # noqa: BLE001 - told apart in one place
+        except Exception as error:  # noqa: BLE001 - mapped in `fail`
             call.fail(error)
             return
         if type(answer) is Deferred:
@@ -252,7 +252,8 @@ class Dispatcher:
 
 
 def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest) -> None:
-    """A client that is newer than we are asks again with what this answer says; all others are lost."""
+    """Answer an ApiVersions request of a newer client, which then retries. For other APIs the connection is
+    closed."""
     if api.key != API_VERSIONS_KEY:
         raise ProtocolViolation(
             f"{api.name} version {header.api_version}; {api.min_version} to {api.max_version} are served"
@@ -262,7 +263,7 @@ def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest
 
 
 class _Call(Context):
-    """One request until its response is encoded. Also its context: the produce path counts objects."""
+    """One request until its response is encoded. Also its context: the produce path creates few objects."""
 
     __slots__ = (
         "api",
@@ -327,11 +328,12 @@ class _Call(Context):
         if failure is not None:
             self.fail(failure)
             return
-        # What finishes it may know the call: a request that knows itself would wait for the collector.
+        # `finish` may refer to the call: clearing it avoids a reference cycle, which would need the garbage
+        # collector.
         finish, self.finish = self.finish, None
         try:
             response = finish(future.result()) if finish else future.result()
-        except Exception as error:  # noqa: BLE001 - told apart in one place
+        except Exception as error:  # noqa: BLE001 - mapped in `fail`
             self.fail(error)
             return
         self.respond(response)
