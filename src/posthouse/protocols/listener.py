@@ -195,9 +195,12 @@ class Listener:
             # A task that never began holds the socket by its failure, and the visitor holds the task.
             visitor.send_away = noop
         if not task.cancelled() and (error := task.exception()) is not None:
+            reason = str(error) or repr(error)
             if not isinstance(error, ConnectionError):  # probes go away like that
                 self._gate.offended(visitor)
-            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, error)
+            elif not str(error):
+                reason = "the client closed it before the TLS handshake was done"
+            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, reason)
 
     def _enter(self, visitor: Visitor) -> bool:
         reason = self._gate.enter(visitor)
