@@ -204,9 +204,12 @@ class Listener:
             # the task.
             visitor.send_away = noop
         if not task.cancelled() and (error := task.exception()) is not None:
+            reason = str(error) or repr(error)
             if not isinstance(error, ConnectionError):  # probes disconnect like that
                 self._gate.offended(visitor)
-            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, error)
+            elif not str(error):
+                reason = "the client closed it before the TLS handshake was done"
+            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, reason)
 
     def _enter(self, visitor: Visitor) -> bool:
         reason = self._gate.enter(visitor)
