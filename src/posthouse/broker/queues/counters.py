@@ -27,20 +27,25 @@ class QueueCounters:
 
 def count_handed_out(messages: Sequence[Message], counters: QueueCounters, traffic: Traffic) -> int:
     """Count messages that go to clients, by their topics; returns the bytes of their values."""
-    # One loop for all: this runs for every message that is handed out.
-    size = counted_size = counted = redelivered = 0
-    topic = messages[0].topic if messages else ""
-    for at, message in enumerate(messages):
-        if message.topic is not topic:  # names of the same topic are mostly the same object
-            of_topic = traffic[topic]
-            of_topic.records_out += at - counted
-            of_topic.bytes_out += size - counted_size
-            topic, counted, counted_size = message.topic, at, size
+    # One loop with little in it: this runs for every message that is handed out. Nearly always all messages are
+    # of one topic, whose name is then one object.
+    size = redelivered = 0
+    is_mixed = False
+    topic = messages[0].topic
+    for message in messages:
         size += message.size
         if message.redelivered:
             redelivered += 1
-    of_topic = traffic[topic]
-    of_topic.records_out += len(messages) - counted
-    of_topic.bytes_out += size - counted_size
+        if message.topic is not topic:
+            is_mixed = True
     counters.redelivered += redelivered
+    if is_mixed:
+        for message in messages:
+            of_topic = traffic[message.topic]
+            of_topic.records_out += 1
+            of_topic.bytes_out += message.size
+    else:
+        of_topic = traffic[topic]
+        of_topic.records_out += len(messages)
+        of_topic.bytes_out += size
     return size
