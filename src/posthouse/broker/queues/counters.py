@@ -27,7 +27,7 @@ class QueueCounters:
 
 def count_handed_out(messages: Sequence[Message], counters: QueueCounters, traffic: Traffic) -> int:
     """Count messages that go to clients, by their topics; returns the bytes of their values."""
-    # One loop with little in it: this runs for every message that is handed out. Nearly always all messages are
+    # One loop with little in it: this runs for every message that is handed out. Nearly always all are
     # of one topic, whose name is then one object.
     size = redelivered = 0
     is_mixed = False
