@@ -18,6 +18,7 @@ from posthouse.broker.log_writer import LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
+from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
@@ -41,6 +42,7 @@ from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
@@ -109,6 +111,7 @@ class Broker:
             read_attributes,
             predeclared_exchanges,
         )
+        self.oldest_messages = OldestMessages(storage)
         self.transactions = Transactions(
             storage,
             clock,
@@ -201,6 +204,20 @@ class Broker:
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
+
+    @property
+    def scheduled_messages(self) -> int:
+        """How many messages are not due yet, or due and not published yet."""
+        return self._schedule.waiting
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes of batches that were committed and are not durable yet."""
+        return self._storage.unwritten_bytes
+
+    @property
+    def storage_metrics(self) -> StorageMetrics:
+        return self._storage.metrics
 
     @property
     def cluster_id(self) -> str:

@@ -47,6 +47,7 @@ class _Reading:
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     if request.session_epoch > 0:
+        context.count_error()
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
@@ -60,6 +61,8 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         seconds = deadline - loop.time()
         # A wait that brought nothing was ended by its deadline, or because the broker wants to stop.
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+            if reading.failed:
+                context.count_error()
             for name, batches in reading.found:
                 context.broker.traffic.read(name, batches)
             return FetchResponse(responses=topics)
