@@ -87,6 +87,10 @@ class Context:
         that do it often are slowed down."""
         raise NotImplementedError
 
+    def count_error(self) -> None:
+        """Of this request something failed. Only for hot paths: others are recognised by their responses."""
+        raise NotImplementedError
+
 
 class Deferred:
     """A response that `finish` returns once `future` is done: cheaper than a task.

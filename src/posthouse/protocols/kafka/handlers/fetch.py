@@ -4,7 +4,7 @@ Every fetch names all its partitions: fetch sessions are declined.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
@@ -41,10 +41,13 @@ class _Reading:
     """Whether the first batch may exceed the limit. False while memory is short."""
     bytes_read: int = 0
     failed: bool = False
+    found: list[tuple[str, Readable]] = field(default_factory=list)
+    """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     if request.session_epoch > 0:
+        context.count_error()
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
@@ -58,6 +61,10 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         seconds = deadline - loop.time()
         # A wait without new bytes ended by its deadline, or because the broker is stopping.
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+            if reading.failed:
+                context.count_error()
+            for name, batches in reading.found:
+                context.broker.traffic.read(name, batches)
             return FetchResponse(responses=topics)
         before = reading.bytes_read
         await context.broker.wait_for_records(
@@ -138,6 +145,7 @@ async def _read_partition(
         size = len(found.data)
         if size:
             answer.records = found.data
+            reading.found.append((topic.name, found.data))
             reading.bytes_read += size
             reading.left -= size
             reading.at_least_one = False
