@@ -35,6 +35,7 @@ class StreamReading:
         self._stream = stream
         self._background = resources.background
         self._memory = resources.stream_memory
+        self._tracer = resources.tracer
         self._consumer: Consumer | None = None
         self._lane = lane
         self._reader = LaneReader(resources.storage, self, lane, start)
@@ -76,6 +77,8 @@ class StreamReading:
             return
         self._is_waiting = False
         if messages := self._window.take(min(credit, AT_ONCE)):
+            if self._tracer is not None:
+                self._tracer.delivered(self.name, messages)
             consumer.deliver(messages)
             for message in messages:
                 message.value = None  # of what it holds, a consumer needs no more than the place
