@@ -138,9 +138,11 @@ class App:
         self.broker.wake_readers()
         seconds = self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
-        await self.broker.stop()
-        if self._tracing is not None:
-            await self._tracing.stop()
+        try:
+            await self.broker.stop()
+        finally:
+            if self._tracing is not None:
+                await self._tracing.stop()
 
 
 def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:

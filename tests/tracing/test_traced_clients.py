@@ -1,9 +1,11 @@
 """Spans of messages that real clients send and read."""
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import pika
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -298,3 +300,74 @@ def test_amqp_publisher_and_kafka_consumer_share_the_trace(
     [message] = fetch(traced, "mails", 1)
     assert dict(message.headers())["traceparent"] == parent.header.encode()
     assert is_child(collected.wait("fetch mails")[0], parent)
+
+
+def published(channel: Any, parent: Parent, **headers: Any) -> None:
+    properties = BasicProperties(headers={"traceparent": parent.header, **headers})
+    channel.basic_publish("", "mails", b"body", properties, mandatory=True)
+
+
+def test_a_dead_letter_stays_in_its_trace(traced: ThreadBroker, collected: Collected) -> None:
+    parent = Parent()
+    channel = channel_of(traced)
+    channel.confirm_delivery()
+    channel.queue_declare("dead")
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    channel.queue_declare("mails", arguments=arguments)
+    published(channel, parent)
+    method, _, _ = channel.basic_get("mails")
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    consumed(channel, "dead")
+    for name in ("send mails", "deliver mails", "send dead", "deliver dead"):
+        assert is_child(collected.wait(name)[0], parent)
+    channel.connection.close()
+
+
+def test_a_delayed_message_is_sent_when_it_is_due(traced: ThreadBroker, collected: Collected) -> None:
+    parent = Parent()
+    channel = channel_of(traced)
+    channel.confirm_delivery()
+    channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    channel.queue_declare("mails")
+    channel.queue_bind("mails", "later")
+    properties = BasicProperties(headers={"traceparent": parent.header, "x-delay": 300})
+    published_at = time.time_ns()
+    channel.basic_publish("later", "", b"body", properties)
+    consumed(channel, "mails")
+    [sent], [delivered] = collected.wait("send later"), collected.wait("deliver mails")
+    assert is_child(sent, parent)
+    assert is_child(delivered, parent)
+    assert sent.start_time >= published_at + 250_000_000  # type: ignore[operator]
+    channel.connection.close()
+
+
+def test_messages_of_a_transaction_are_traced(traced: ThreadBroker, collected: Collected) -> None:
+    parent = Parent()
+    channel = channel_of(traced)
+    channel.queue_declare("mails")
+    channel.tx_select()
+    published(channel, parent)
+    channel.tx_commit()
+    consumed(channel, "mails")
+    for name in ("send mails", "commit mails", "deliver mails"):
+        collected.wait(name)
+    channel.connection.close()
+
+
+@pytest.mark.skipif(not hasattr(confluent_kafka, "ShareConsumer"), reason="needs confluent-kafka 2.16")
+def test_a_share_group_fetches_with_spans(traced: ThreadBroker, collected: Collected) -> None:
+    parent = Parent()
+    consumer = confluent_kafka.ShareConsumer(
+        {"bootstrap.servers": traced.kafka, "group.id": "shares", "client.id": "sharing", **QUIET}
+    )
+    send(traced, "orders", [[]])  # creates the topic; the group begins at its end
+    consumer.subscribe(["orders"])
+    found: list[Any] = []
+    deadline = time.monotonic() + SECONDS
+    while not found and time.monotonic() < deadline:
+        send(traced, "orders", [carried(parent)])
+        found += consumer.poll(1)
+    consumer.close()
+    span = collected.wait("fetch orders")[0]
+    assert is_child(span, parent)
+    assert attributes(span)["messaging.client.id"] == "sharing"

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from posthouse.broker.appending import Appended, Appending, Produced
 from posthouse.broker.tracing import DeliveredMessage, FetchedBatches
@@ -95,10 +95,19 @@ class Tracing:
         started: int,
         committing: int,
     ) -> None:
-        ended = self.now()
+        job = partial(self._trace_appends, batches, results, started, committing, self.now())
+        self._worker.submit(job, _held_by(batches))
+
+    def _trace_appends(
+        self,
+        batches: Sequence[Produced],
+        results: Sequence[Appended | BaseException],
+        started: int,
+        committing: int,
+        ended: int,
+    ) -> None:
         for produced, result in zip(batches, results, strict=True):
-            job = partial(self._trace_append, produced, result, started, committing, ended)
-            self._worker.submit(job, len(produced.batch))
+            self._trace_append(produced, result, started, committing, ended)
 
     def _trace_append(
         self, produced: Produced, result: Appended | BaseException, started: int, committing: int, ended: int
@@ -178,6 +187,12 @@ class Tracing:
                     message_count=count,
                 )
             )
+
+
+def _held_by(batches: Sequence[Produced]) -> int:
+    """Bytes that stay in memory with them: batches are views of a request, and keep all of it."""
+    requests = {id(each.batch.obj): cast("bytearray", each.batch.obj) for each in batches}
+    return sum(map(len, requests.values()))
 
 
 def _text(name: str) -> str:
