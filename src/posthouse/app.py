@@ -26,6 +26,7 @@ from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.tracing.tracing import tracing_of_environment
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class App:
             per_address=settings.max_connections_per_address,
             seconds_to_wait=settings.offender_wait_seconds,
         )
+        self._tracing = tracing_of_environment() if settings.tracing else None
         self.broker = Broker(
             storage or _storage(settings, clock),
             settings,
@@ -65,6 +67,7 @@ class App:
             read_attributes,
             predeclared_exchanges=PREDECLARED,
             limit_connections=self._gate.limit,
+            tracer=self._tracing,
         )
         self._certificates = Certificates.of(settings)
         self._following: asyncio.Task[None] | None = None
@@ -97,6 +100,8 @@ class App:
                 each.listener.close()
             await self.broker.stop()
             raise
+        if self._tracing is not None:
+            self._tracing.start()
         self._sweep()
         self._loop_delay.start()
         if self._certificates is not None:
@@ -140,7 +145,11 @@ class App:
         self.broker.wake_readers()
         seconds = self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
-        await self.broker.stop()
+        try:
+            await self.broker.stop()
+        finally:
+            if self._tracing is not None:
+                await self._tracing.stop()
 
 
 def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:

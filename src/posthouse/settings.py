@@ -49,9 +49,15 @@ class ClientCertificates(StrEnum):
     REQUIRED = "required"
 
 
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
 def _boolean(text: str) -> bool:
     try:
-        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        return _BOOLEANS[text.lower()]
     except KeyError:
         raise ValueError(f"{text!r} is neither true nor false") from None
 
@@ -185,6 +191,12 @@ class Settings:
         _path_or_off,
         "File for the metrics that Kafka clients push, one JSON object per line, relative to the data "
         "directory. Off keeps only the latest push of each client, in memory.",
+    )
+    tracing: bool = _setting(
+        False,
+        _boolean,
+        "Make OpenTelemetry spans of messages that carry a sampled trace context; needs posthouse[tracing]. "
+        "OpenTelemetry's own variables (OTEL_…) say where they go.",
     )
     namespaces: tuple[str, ...] = _setting(
         ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, separated by commas."

@@ -30,6 +30,8 @@ from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
 from posthouse.broker.topics import NewTopic, Topics, partition_of
+from posthouse.broker.traced_writer import TracedLogWriter
+from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
@@ -68,7 +70,10 @@ class Broker:
         *,
         predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
+        tracer: Tracer | None = None,
     ) -> None:
+        """`tracer` is None where tracing is off."""
+        self.tracer = tracer
         self._storage = storage
         self._clock = clock
         self.settings = settings
@@ -110,6 +115,7 @@ class Broker:
             self.traffic,
             read_attributes,
             predeclared_exchanges,
+            tracer=tracer,
         )
         self.oldest_messages = OldestMessages(storage)
         self.transactions = Transactions(
@@ -120,7 +126,11 @@ class Broker:
             apply_offsets=self.groups.offsets.apply,
             refer=self.namespaces.refer_committed,
         )
-        self._log_writer = LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
+        self._log_writer = (
+            LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
+            if tracer is None
+            else TracedLogWriter(storage, clock, self.transactions, self.namespaces, self.traffic, tracer)
+        )
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics,

@@ -21,6 +21,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
     PartitionData,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.fetch_tracing import trace_fetch
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import forbidden
@@ -65,6 +66,10 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
                 context.count_error()
             for name, batches in reading.found:
                 context.broker.traffic.read(name, batches)
+            if context.broker.tracer is not None:
+                trace_fetch(
+                    context.broker.tracer, context, request, topics, request.max_wait_ms / 1000 - seconds
+                )
             return FetchResponse(responses=topics)
         before = reading.bytes_read
         await context.broker.wait_for_records(

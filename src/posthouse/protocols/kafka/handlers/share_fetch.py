@@ -16,6 +16,7 @@ from posthouse.protocols.kafka.codec.generated.share_fetch import (
     ShareFetchResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.fetch_tracing import trace_share_fetch
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.share_groups.sessions import CLOSING, OPENING, ShareSession
 from posthouse.protocols.kafka.share_requests import (
@@ -47,11 +48,15 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
     if request.is_renew_ack:
         return _response(context, group, acknowledged, {}, {})
     wanted, errors = _readable(context, session)
+    tracer = context.broker.tracer
+    started = 0 if tracer is None else tracer.now()
     taken = await groups.fetch(session, wanted, _wish(context, request, wait=not errors))
     for partition, result in taken.items():
         if isinstance(result, PosthouseError):
             errors[partition] = failure(context, partition, result)
     found = {partition: each for partition, each in taken.items() if isinstance(each, Taken)}
+    if tracer is not None:
+        trace_share_fetch(tracer, context, found, started)
     return _response(context, group, acknowledged, errors, found)
 
 
