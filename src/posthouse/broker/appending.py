@@ -8,8 +8,11 @@ from typing import NamedTuple
 from posthouse.broker.transactions.admission import TransactionAdmission
 from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
+from posthouse.model.topic_config import CompressionType, TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.records.batch import BatchHeader
+from posthouse.records.batch import BatchHeader, parse_header, validate_produced
+from posthouse.records.recompression import STORED_CODEC, level_of, recompressed
+from posthouse.records.spans import check_keys
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append, Operation, Run
 from posthouse.storage.outcomes import Outcome
@@ -20,6 +23,20 @@ class Opened(NamedTuple):
 
     batch: memoryview
     header: BatchHeader
+
+
+def opened(batch: memoryview, config: TopicConfig) -> Opened:
+    """The batch as it is to be stored. Raises where the topic must not have it."""
+    header = validate_produced(batch, max_bytes=config.max_message_bytes)
+    if config.compression_type is not CompressionType.PRODUCER:
+        codec = STORED_CODEC[config.compression_type]
+        if header.codec is not codec:
+            limit, level = config.max_message_bytes, level_of(config, codec)
+            batch = memoryview(recompressed(batch, header, codec, max_bytes=limit, level=level))
+            header = parse_header(batch)
+    if config.is_compacted:
+        check_keys(batch, header)
+    return Opened(batch, header)
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from posthouse.broker.appending import Appended, Appending, Produced
+from posthouse.broker.appending import Appended, Appending, Produced, opened
 from posthouse.broker.queues.referrals import Referrals, check_referable
 from posthouse.broker.topics import partition_of
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
-from posthouse.broker.unpacking import Unpacking, opened
+from posthouse.broker.unpacking import Unpacking
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidTransaction, PosthouseError
 from posthouse.model.topic_config import TimestampType

@@ -1,10 +1,9 @@
-"""Batches that have to be opened before they are appended: for topics that keep the latest of each key, and
-for those that store everything in one codec.
+"""Decompresses batches before they are appended: for compacted topics, whose keys are checked, and for topics
+with a codec of their own.
 
-A megabyte may become twenty, and a few bytes sixteen, so this is work for a thread. There is one: however
-many such batches come, one of them is open at a time. It opens them in the order of their coming, and while
-some of a topic are on their way, whatever else comes for it goes the same way: batches do not overtake each
-other.
+A megabyte may become twenty, so a thread does it. There is one thread, and one batch is decompressed at a
+time, in the order of arrival. While it works on batches of a topic, all other batches of that topic wait
+behind them: the order of batches is kept.
 """
 
 import asyncio
@@ -15,19 +14,17 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from posthouse.broker.appending import Opened, Produced
+from posthouse.broker.appending import Produced, opened
 from posthouse.model.errors import PosthouseError, RecordTooLarge
 from posthouse.model.ids import TopicId
 from posthouse.model.memory import give_back
-from posthouse.model.topic_config import CompressionType, TopicConfig
-from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK, parse_header, validate_produced
-from posthouse.records.recompression import STORED_CODEC, level_of, recompressed
-from posthouse.records.spans import check_keys
+from posthouse.model.topic_config import CompressionType
+from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 
 _AS_IT_IS = CompressionType.PRODUCER
 _NICENESS = 10
 _QUICK = 512
-"""A batch of so many bytes is opened where it is, if it is not compressed."""
+"""Uncompressed batches up to this many bytes are opened on the event loop."""
 
 
 class Unpacking:
@@ -49,7 +46,7 @@ class Unpacking:
         return False
 
     async def open(self, batches: Sequence[Produced]) -> None:
-        """Afterwards each of them is opened, or it is known why it must not be appended."""
+        """Set `opened` of each batch: to the opened batch, or to the reason why it must not be appended."""
         for produced in batches:
             self._under_way[produced.topic.id] += 1
         try:
@@ -64,7 +61,7 @@ class Unpacking:
 
 
 def _be_nice() -> None:
-    """Where a thread may have a priority of its own: whoever needs no unpacking goes first."""
+    """Lower the priority of the thread, on Linux: other batches come first."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
@@ -84,17 +81,3 @@ def _open_all(batches: Sequence[Produced]) -> None:
             produced.opened = error.with_traceback(None)
             if isinstance(error, RecordTooLarge):
                 give_back()
-
-
-def opened(batch: memoryview, config: TopicConfig) -> Opened:
-    """The batch as it is to be stored. Raises where the topic must not have it."""
-    header = validate_produced(batch, max_bytes=config.max_message_bytes)
-    if config.compression_type is not _AS_IT_IS:
-        codec = STORED_CODEC[config.compression_type]
-        if header.codec is not codec:
-            limit, level = config.max_message_bytes, level_of(config, codec)
-            batch = memoryview(recompressed(batch, header, codec, max_bytes=limit, level=level))
-            header = parse_header(batch)
-    if config.is_compacted:
-        check_keys(batch, header)
-    return Opened(batch, header)

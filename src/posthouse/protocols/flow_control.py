@@ -8,7 +8,7 @@ It knows no protocol. Reading pauses, which is back-pressure on the client, whil
 - the budget of all connections is spent, and this one holds a part of it;
 - the protocol has a reason of its own: `regulate(held_back=True)`.
 
-Writing goes through the `outbox`, whose high watermark is `limit`, too. A protocol decides by itself what it
+The `outbox` writes; its high watermark is `limit`, too. A protocol decides by itself what it
 does to a congested client, because some clients write without reading.
 """
 
@@ -49,10 +49,10 @@ class FlowControl:
         go_on: Callable[[], None],
         abort: Callable[[], None],
     ) -> None:
-        """`held` says how many bytes the protocol holds beyond those in flight: frames that are not complete,
-        and responses that are not finished. `go_on` is called when a throttle is over or the budget has room
-        again: the protocol goes on with what it held back, and calls `regulate`. `abort` closes the
-        connection if it holds memory that others need, and does not move.
+        """`held` returns the bytes that the protocol holds beyond those in flight: incomplete frames,
+        and responses that are not finished. `go_on` is called when a throttle ends or the budget has room
+        again: the protocol continues with requests that it held back, and calls `regulate`. `abort` closes
+        the connection if it is stalled and holds memory that others need.
         """
         self._transport = transport
         self._limit = limit
@@ -73,7 +73,9 @@ class FlowControl:
         unsent = self.outbox.unsent
         if unsent > SMALL:
             unsent += PARTLY_SENT
-        self.account.set(self.in_flight + self._held() + unsent)
+        held = self.in_flight + self._held() + unsent
+        if held > SMALL or self.account.held:  # most connections always hold less: they are exempt
+            self.account.set(held)
 
     def regulate(self, *, held_back: bool) -> None:
         """Pause or resume reading."""
@@ -83,7 +85,7 @@ class FlowControl:
             or in_flight > self._limit
             or (in_flight > FAIR and self._is_behind())
             or self.throttle.is_on
-            or self.account.must_wait()
+            or (self.account.held > 0 and self.account.must_wait())
         )
         if pause and not self.is_paused:
             self.is_paused = True
@@ -92,7 +94,7 @@ class FlowControl:
             self.resume()
 
     def resume(self) -> None:
-        """Read again, whatever the reasons not to: of a client that is leaving nothing is kept."""
+        """Read again in any case: requests of a client that is leaving are dropped."""
         if self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()

@@ -1,4 +1,4 @@
-"""What goes to a client: gathered during one turn of the event loop, and written with one system call."""
+"""Unsent frames of one connection: gathered during one turn of the event loop, and written with one call."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +11,9 @@ from posthouse.protocols.noop import noop
 Chunk: TypeAlias = bytes | bytearray | memoryview
 
 _FLUSH_BYTES = 64 * 1024
-"""More than this is written without waiting for the end of the turn."""
+"""More than this is written before the turn ends."""
 _LARGE = 16 * 1024
-"""Frames that are not worth copying once more."""
+"""Frames of this average size are written as they are: joining them would cost a copy."""
 
 
 class Outbox:
@@ -32,26 +32,27 @@ class Outbox:
         account: Account,
         written: Callable[[], None],
     ) -> None:
-        """`written` is called when much was written, or while the account holds anything: it counts again."""
+        """`written` is called after large writes, and while the account is not empty, to update it."""
         self._loop = loop
         self._transport = transport
         self._high_watermark = high_watermark
         self._account = account
+        self._budget = account.budget
         self._counted = written
         self._frames: list[Chunk] = []
         self._size = 0
         self._owed = 0
-        """Bytes sent since the client is congested."""
+        """Bytes sent since the connection became congested."""
         self._written = 0
-        """Bytes that the transport was given so far."""
+        """Bytes that were passed to the transport so far."""
         self._taken = 0
-        """How many of these had left when that was last looked at."""
+        """Bytes that had left the transport at the last call of `untaken_seconds`."""
         self._untaken_seconds = 0
         self._is_gathering = False
         self.is_congested = False
         self.is_closed = False
         self.was_used = False
-        """Whether anything was written since a heartbeat last looked."""
+        """Whether anything was written since the last heartbeat."""
         transport.set_write_buffer_limits(high=high_watermark)
 
     @property
@@ -61,21 +62,21 @@ class Outbox:
 
     @property
     def is_memory_short(self) -> bool:
-        return self._account.is_short
+        return self._budget.room < 0
 
     @property
     def takes_deliveries(self) -> bool:
-        """Whether messages may be pushed. Where memory is short, a client that takes nothing gets nothing."""
+        """Whether messages may be delivered: not while congested, or with much unsent and memory short."""
         if self.is_congested:
             return False
-        return not self._account.is_short or self.unsent <= SMALL
+        return self._budget.room >= 0 or self.unsent <= SMALL
 
     @property
     def unsent(self) -> int:
         return self._size + self._transport.get_write_buffer_size()
 
     def untaken_seconds(self) -> int:
-        """For how long the client has taken nothing of what waits for it. To be asked once a second."""
+        """Seconds for which the client has read nothing although bytes wait. Must be called once a second."""
         waiting = self._transport.get_write_buffer_size()
         taken = self._written - waiting
         is_untaken = waiting > 0 and taken == self._taken
@@ -109,7 +110,7 @@ class Outbox:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """What is sent in here leaves together, but for what is too much to be kept."""
+        """Frames that are sent inside are written together, unless they exceed `_FLUSH_BYTES`."""
         self._is_gathering = True
         try:
             yield
@@ -148,7 +149,7 @@ class Outbox:
         self._owed = 0
 
     def close(self) -> None:
-        """What is sent from now on goes nowhere."""
+        """The connection is lost: frames are dropped from now on."""
         self.is_closed = True
         self._counted = noop
         self._frames = []

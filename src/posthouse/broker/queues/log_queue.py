@@ -26,9 +26,9 @@ class DeclaredQueue:
     log: Topic
     """Its references, a partition for each lane, and the stash."""
     backing: BackingTopic
-    """Where the default exchange writes messages that are for this queue alone."""
+    """The topic for messages that the default exchange routes to this queue."""
     session: object | None = None
-    """The only one that may use it, for an exclusive queue."""
+    """The owner of an exclusive queue."""
 
 
 class LogQueue(ABC):
@@ -67,14 +67,14 @@ class LogQueue(ABC):
         return f'{kind} "{self.name}" (vhost "{self.namespace}")'
 
     def loaded(self) -> None:
-        """Progress was taken in from storage."""
+        """Progress was loaded from storage."""
         for lane in self.lanes:
             bounds = self._storage.bounds(lane.log)
             lane.progress.loaded(bounds.start, bounds.end)
 
     @abstractmethod
     async def recover(self) -> None:
-        """Learn again what only the references tell."""
+        """Read from the references what is not stored as progress."""
 
     def touch(self) -> None:
         self.used_at = self._clock.monotonic()
@@ -82,38 +82,37 @@ class LogQueue(ABC):
     @property
     @abstractmethod
     def message_count(self) -> int:
-        """How many messages a consumer could get now."""
+        """The number of ready messages."""
 
     @property
     @abstractmethod
     def consumer_count(self) -> int: ...
 
-    # Messages come in
+    # Publishing
 
-    def lane_for(self, priority: int) -> MessageLane:
-        lanes = self.lanes
-        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
+    @abstractmethod
+    def lane_for(self, priority: int) -> MessageLane: ...
 
     @abstractmethod
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
-        """The time that the reference to a message carries which is published now."""
+        """The time in the reference to a message that is published now."""
 
     @abstractmethod
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
         """`count` more positions of a lane are durable, with `size` bytes of values."""
 
     def progressed(self, lane: MessageLane) -> None:
-        """Some of its positions count as settled now."""
+        """Positions of the lane were settled: store that."""
         self._settling.changed(lane)
 
     # The end
 
     @abstractmethod
     def stop(self) -> None:
-        """Nothing more is handed out."""
+        """Deliver no more messages."""
 
     def close(self) -> None:
-        """It is deleted."""
+        """The queue is deleted."""
         self.stop()
         for lane in self.lanes:
             self._settling.forget(lane)

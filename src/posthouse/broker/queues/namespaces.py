@@ -1,4 +1,4 @@
-"""All namespaces and their queues: loading them, looking after them, and what they share."""
+"""All namespaces: loading, deletion of unused queues, delayed messages, references to records of topics."""
 
 import asyncio
 import logging
@@ -70,12 +70,11 @@ class Namespaces:
         )
         self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
         self.read_attributes = read_attributes
-        self._topics = topics
         self._delete_topics = delete_topics
         self._publishing: Publishing | None = None
         self._expiring: set[LogQueue] = set()
         self._doomed: list[TopicId] = []
-        """Logs of queues that are gone."""
+        """Logs of deleted queues."""
         self._removing: asyncio.Task[None] | None = None
         self._retry_seconds = RETRY_SECONDS
         self._is_closing = False
@@ -89,11 +88,6 @@ class Namespaces:
 
     def connect(self, publishing: Publishing) -> None:
         self._publishing = publishing
-
-    @property
-    def wave(self) -> Wave:
-        assert self._publishing is not None
-        return self._publishing.wave
 
     def transaction(self) -> Wave:
         assert self._publishing is not None
@@ -118,7 +112,7 @@ class Namespaces:
     # Loading
 
     async def load(self) -> None:
-        """What was declared before the last stop, but for what does not outlive one."""
+        """Load the durable exchanges, queues and bindings."""
         for key, value in self.storage.take_state(Space.EXCHANGES).items():
             self._of(key).add_exchange(decode_exchange(value))
         logs = {queue_id: topic for topic in self.storage.topics.values() if (queue_id := queue_of(topic))}
@@ -154,7 +148,7 @@ class Namespaces:
             _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
 
     def _of(self, key: bytes) -> Namespace:
-        """A namespace that is not configured any more keeps what it has."""
+        """A namespace that is no longer configured keeps its definitions."""
         name = namespace_of(key)
         if name not in self._by_name:
             self._by_name[name] = Namespace(name, self)
@@ -167,7 +161,8 @@ class Namespaces:
     # What queues ask for
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
-        return backing.find(self._topics)
+        assert self._publishing is not None
+        return self._publishing.topic(backing)
 
     def watch(self, queue: LogQueue) -> None:
         if queue.definition.expires_ms is not None:
@@ -204,7 +199,7 @@ class Namespaces:
     # Records from streams
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
-        """Which queues get which of the records that are about to be appended."""
+        """References for the queues that get records of these appends."""
         referrals: Referrals | None = None
         for topic, append in appends:
             source = self.sources.get(topic.name)
@@ -237,7 +232,7 @@ class Namespaces:
     # Delayed messages
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
-        """Publish what is due."""
+        """Publish delayed messages that are due."""
         wave = self.transaction()
         for entry in entries:
             envelope = Envelope(
@@ -271,7 +266,7 @@ class Namespaces:
         return (queue for namespace in self._by_name.values() for queue in namespace.queues.values())
 
     async def _delete_forsaken(self, topics: Sequence[Topic]) -> None:
-        """Topics of queues that are gone, unless one was declared again meanwhile."""
+        """Delete topics of deleted queues, unless a queue was declared again meanwhile."""
         async with AsyncExitStack() as locks:
             for namespace in list(self._by_name.values()):
                 await locks.enter_async_context(namespace.undisturbed)
@@ -280,7 +275,7 @@ class Namespaces:
                 await self._delete_topics(forsaken)
 
     async def expire_unused(self) -> None:
-        """Delete the queues that were not used for as long as they say."""
+        """Delete queues that were not used for their `x-expires`."""
         now = self.clock.monotonic()
         for queue in list(self._expiring):
             expires_ms = queue.definition.expires_ms
@@ -292,7 +287,7 @@ class Namespaces:
                 self._by_name[queue.namespace].delete_unused(queue)
 
     async def close(self) -> None:
-        """Nothing more is handed out; what was settled is stored."""
+        """Deliver no more messages, and store what was settled."""
         self._is_closing = True
         for namespace in self._by_name.values():
             for queue in namespace.queues.values():
