@@ -352,6 +352,16 @@ class Namespace:
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
 
+    def publish_to(self, queue: LogQueue, key: bytes, value: bytes, envelope: Envelope, wave: Wave) -> None:
+        """Publish to one queue whatever its bindings. A queue that would block publishers takes the message.
+
+        Raises QueueFull and RecordTooLarge.
+        """
+        self._check_size(queue.backing, key, value, envelope)
+        if self._admission.limited and self._admission.refusing((queue,), len(value), wave, waits=False):
+            raise QueueFull(f"queue {queue.name!r} is full")
+        wave.add(queue.backing, (queue,), key, value, envelope)
+
     def _check_size(self, backing: object, key: bytes, value: bytes, envelope: Envelope) -> None:
         assert isinstance(backing, BackingTopic)
         topic = backing.topic or self._host.find_topic(backing)

@@ -6,9 +6,11 @@ below the floor of the only lane is gone; only retention moves it.
 """
 
 import logging
+from collections.abc import AsyncGenerator
 
+from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
-from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_reading import StreamReading
 from posthouse.broker.queues.stream_segments import StreamSegments
@@ -90,6 +92,10 @@ class StreamQueue(LogQueue):
     def end(self, reading: StreamReading) -> None:
         self.touch()
         self._readings.pop(reading, None)
+
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        reading = self.reading(self.first)
+        return ready_messages(self._storage, self._clock, reading, self.lanes, at_once)
 
     # Retention
 
