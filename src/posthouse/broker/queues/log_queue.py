@@ -90,6 +90,11 @@ class LogQueue(ABC):
 
     @property
     @abstractmethod
+    def leased_count(self) -> int:
+        """The number of messages that are delivered and not settled."""
+
+    @property
+    @abstractmethod
     def consumer_count(self) -> int: ...
 
     # Browsing

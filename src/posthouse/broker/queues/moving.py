@@ -69,9 +69,13 @@ class Mover:
             raise InvalidDefinition("a queue's messages cannot be moved to the same queue")
         return await self._move(source, most, lambda message: self._place_in(target, message))
 
-    async def requeue(self, source: LogQueue, most: int) -> Moved:
-        """Up to `most` dead letters, each to the queue that it died in last. Others stay."""
-        return await self._move(source, most, lambda message: self._place_of_death(source, message))
+    async def requeue(
+        self, source: LogQueue, most: int, may_reach: Callable[[LogQueue], bool] = lambda queue: True
+    ) -> Moved:
+        """Up to `most` dead letters, each to the queue that it died in last, if it `may_reach` it."""
+        return await self._move(
+            source, most, lambda message: self._place_of_death(source, message, may_reach)
+        )
 
     async def _move(self, source: LogQueue, most: int, place: Callable[[Message], _Placed]) -> Moved:
         if not isinstance(source, Queue):
@@ -115,7 +119,9 @@ class Mover:
             raise _NoPlace(f"queue {target.name!r} was deleted")
         return self._placed(target, message, message.key or b"", is_dead=bool(self._deaths(message)))
 
-    def _place_of_death(self, source: LogQueue, message: Message) -> _Placed:
+    def _place_of_death(
+        self, source: LogQueue, message: Message, may_reach: Callable[[LogQueue], bool]
+    ) -> _Placed:
         deaths = self._deaths(message)
         if not deaths:
             raise _NoPlace("the message is not a dead letter")
@@ -126,6 +132,8 @@ class Mover:
             raise _NoPlace(f"there is no queue {name!r}")
         if queue is source:
             raise _NoPlace(f"the message died in queue {name!r} itself")
+        if not may_reach(queue):
+            raise _NoPlace(f"publishing to queue {name!r} is not permitted")
         keys = last.get("keys")
         key = str(keys[0]).encode() if isinstance(keys, list) and keys else message.key or b""
         return self._placed(queue, message, key, is_dead=True)

@@ -176,13 +176,22 @@ class Namespace:
 
     def queue(self, name: str, session: object) -> LogQueue:
         """Raises UnknownQueue, and QueueLocked where it belongs to another session."""
-        queue = self.queues.get(name)
-        if queue is None:
-            raise UnknownQueue(f"there is no queue {name!r}")
+        queue = self.queue_of_any_session(name)
         if queue.definition.exclusive and queue.session is not session:
             raise QueueLocked(f"queue {name!r} is exclusive to another connection")
         queue.touch()
         return queue
+
+    def queue_of_any_session(self, name: str) -> LogQueue:
+        """For looking at it, which is no use of it. Raises UnknownQueue."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        return queue
+
+    def topic_of(self, name: str) -> str:
+        """The topic of the exchange or queue of this name. Permissions are permissions on it."""
+        return topic_name(self.name, name)
 
     async def declare_queue(self, definition: QueueDefinition, session: object) -> LogQueue:
         """Raises DefinitionMismatch where there is a different one of this name, or QueueLocked."""

@@ -37,6 +37,11 @@ class StreamQueue(LogQueue):
         return self._lane.ready
 
     @property
+    def leased_count(self) -> int:
+        """Nothing is leased: consumers read on their own."""
+        return 0
+
+    @property
     def consumer_count(self) -> int:
         return len(self._readings)
 
