@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
+from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.key_order import KeyOrder
@@ -39,6 +40,7 @@ class Settlement:
         definition: QueueDefinition,
         keys: KeyOrder | None,
         pulling: Pulling,
+        counters: QueueCounters,
     ) -> None:
         self._owner = owner
         self._resources = resources
@@ -46,6 +48,7 @@ class Settlement:
         self._definition = definition
         self._keys = keys
         self._pulling = pulling
+        self._counters = counters
         self.bytes = 0
         """Bytes of unsettled messages, estimated: references have one size for all records of a run."""
         self.leased_bytes = 0
@@ -54,8 +57,12 @@ class Settlement:
         """Count messages that were taken from their lanes."""
         self.leased_bytes += sum(message.size for message in messages)
 
-    def ack(self, messages: Sequence[Message]) -> None:
-        """Settle those of them that are leased."""
+    def hand_out(self, messages: Sequence[Message]) -> None:
+        """The same for messages that go to a client now."""
+        self.leased_bytes += count_handed_out(messages, self._counters, self._resources.traffic)
+
+    def ack(self, messages: Sequence[Message]) -> int:
+        """Settle those of them that are leased; how many that were."""
         lane: MessageLane | None = None
         settled: list[Message] = []
         for message in messages:
@@ -65,6 +72,7 @@ class Settlement:
                     self._resources.settling.changed(lane)
                 settled.append(message)
         self.settled(settled)
+        return len(settled)
 
     def settled(self, messages: Sequence[Message]) -> None:
         """Leased messages have left the queue."""
@@ -111,7 +119,7 @@ class Settlement:
     def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
         """Dead-letter leased messages in the background. Copy and settlement are one commit."""
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
-            self.ack(messages)
+            self._drop(messages, reason)
         else:
             self._owner.start_effect(self.dead_letter(messages, reason))
 
@@ -119,9 +127,14 @@ class Settlement:
         """Lease and dead-letter messages; returns when that is durable."""
         self._take_out(messages)
         if self._definition.dead_letter_exchange is None:
-            self.ack(messages)
+            self._drop(messages, reason)
         elif messages:
             await self.dead_letter(messages, reason)
+
+    def _drop(self, messages: Sequence[Message], reason: Reason) -> None:
+        count = self.ack(messages)
+        if reason is Reason.EXPIRED:
+            self._counters.expired += count
 
     async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
         try:
@@ -140,3 +153,6 @@ class Settlement:
         except BaseException:
             self._owner.retry(messages)
             raise
+        self._counters.dead_lettered += len(there)
+        if reason is Reason.EXPIRED:
+            self._counters.expired += len(messages)
