@@ -14,7 +14,6 @@ and counts the calls from one file to another. `--calls` prints those calls, too
 import argparse
 import tempfile
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -34,8 +33,9 @@ LAYERS = {
 _TIMERS = frozenset({"App._sweep", "FileStorage._look", "FileStorage._watch", "Housekeeping._run"})
 _QUEUE, _EXCHANGE, _KEY = "walked", "walks", "key"
 _WARM_UP = 50
-# Settlements are stored a moment after their acknowledgement, and no client is told when.
-_STORED_WITHIN_S = 0.5
+_LAST = "Settling._stored"
+"""Called when the acknowledgement is durable, a moment after the client sent it: the end of the walk."""
+_DEADLINE_S = 60.0
 
 
 class Trace:
@@ -46,11 +46,24 @@ class Trace:
         """In the order of the first call."""
         self.calls: Counter[tuple[str, str]] = Counter()
         """From one file to a function of another."""
-        self.is_recording = False
+        self._is_recording = False
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        self.functions.clear()
+        self.calls.clear()
+        self._ended.clear()
+        self._is_recording = True
+
+    def end(self) -> None:
+        """Wait until the walk has ended."""
+        if not self._ended.wait(_DEADLINE_S):
+            raise TimeoutError(f"the acknowledgement was not stored within {_DEADLINE_S:.0f} s")
+        self._is_recording = False
 
     def called(self, frame: FrameType, event: str, argument: Any) -> None:
         """See `sys.setprofile`."""
-        if not self.is_recording or event != "call":
+        if not self._is_recording or event != "call":
             return
         file = _file_of(frame)
         if file is None or _is_of_a_timer(frame):
@@ -61,6 +74,8 @@ class Trace:
         origin = None if caller is None else _file_of(caller)
         if origin != file:
             self.calls[origin or "event loop or thread", f"{file}: {name}"] += 1
+        if name == _LAST:
+            self._ended.set()
 
     def files(self, layer: str) -> list[str]:
         """Those of one of the `LAYERS`."""
@@ -101,16 +116,14 @@ def _walk(address: str, trace: Trace) -> None:
         channel.basic_qos(prefetch_count=10)
         deliveries = channel.consume(_QUEUE)
         properties = pika.BasicProperties(content_type="text/plain", delivery_mode=2)
-        for number in range(_WARM_UP + 1):
-            if number == _WARM_UP:
-                time.sleep(_STORED_WITHIN_S)
-                trace.is_recording = True
+        for _ in range(_WARM_UP):
             channel.basic_publish(_EXCHANGE, _KEY, b"a message", properties)
-            method, _, _ = next(deliveries)
-            channel.basic_ack(method.delivery_tag)
-        connection.process_data_events(time_limit=0)
-        time.sleep(_STORED_WITHIN_S)
-        trace.is_recording = False
+            channel.basic_ack(next(deliveries)[0].delivery_tag)
+        for _ in range(2):  # of the first one, nothing is left to be stored when the second begins
+            trace.begin()
+            channel.basic_publish(_EXCHANGE, _KEY, b"a message", properties)
+            channel.basic_ack(next(deliveries)[0].delivery_tag)
+            trace.end()
 
 
 def main() -> None:
@@ -127,7 +140,10 @@ def main() -> None:
         print("calls from one file to another")
         for (origin, called), count in trace.calls.items():
             print(f"  {count:3}  {origin} -> {called}")
-    print(f"{len(trace.functions)} files, {sum(trace.calls.values())} calls from one file to another")
+    print(
+        f"{len(trace.functions)} files, {sum(trace.calls.values())} calls from one file to another, "
+        f"{len(trace.calls)} of them different"
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Opened(NamedTuple):
 
 
 def opened(batch: memoryview, config: TopicConfig) -> Opened:
-    """The batch as it is to be stored. Raises where the topic must not have it."""
+    """The batch in its stored form. Raises if the topic must not have it."""
     header = validate_produced(batch, max_bytes=config.max_message_bytes)
     if config.compression_type is not CompressionType.PRODUCER:
         codec = STORED_CODEC[config.compression_type]

@@ -1,9 +1,10 @@
-"""Decompresses batches before they are appended: for compacted topics, whose keys are checked, and for topics
-with a codec of their own.
+"""Batches that have to be opened before they are appended: for topics that keep the latest of each key, and
+for those that store everything in one codec.
 
-A megabyte may become twenty, so a thread does it. There is one thread, and one batch is decompressed at a
-time, in the order of arrival. While it works on batches of a topic, all other batches of that topic wait
-behind them: the order of batches is kept.
+A megabyte may become twenty, and a few bytes sixteen, so this is work for a thread. There is one: however
+many such batches come, one of them is open at a time. It opens them in the order of their coming, and while
+some of a topic are on their way, whatever else comes for it goes the same way: batches do not overtake each
+other.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 _AS_IT_IS = CompressionType.PRODUCER
 _NICENESS = 10
 _QUICK = 512
-"""Uncompressed batches up to this many bytes are opened on the event loop."""
+"""A batch of so many bytes is opened where it is, if it is not compressed."""
 
 
 class Unpacking:
@@ -46,7 +47,7 @@ class Unpacking:
         return False
 
     async def open(self, batches: Sequence[Produced]) -> None:
-        """Set `opened` of each batch: to the opened batch, or to the reason why it must not be appended."""
+        """Afterwards each of them is opened, or it is known why it must not be appended."""
         for produced in batches:
             self._under_way[produced.topic.id] += 1
         try:
@@ -61,7 +62,7 @@ class Unpacking:
 
 
 def _be_nice() -> None:
-    """Lower the priority of the thread, on Linux: other batches come first."""
+    """Where a thread may have a priority of its own: whoever needs no unpacking goes first."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 

@@ -8,7 +8,7 @@ It knows no protocol. Reading pauses, which is back-pressure on the client, whil
 - the budget of all connections is spent, and this one holds a part of it;
 - the protocol has a reason of its own: `regulate(held_back=True)`.
 
-The `outbox` writes; its high watermark is `limit`, too. A protocol decides by itself what it
+Writing goes through the `outbox`, whose high watermark is `limit`, too. A protocol decides by itself what it
 does to a congested client, because some clients write without reading.
 """
 
@@ -49,10 +49,10 @@ class FlowControl:
         go_on: Callable[[], None],
         abort: Callable[[], None],
     ) -> None:
-        """`held` returns the bytes that the protocol holds beyond those in flight: incomplete frames,
-        and responses that are not finished. `go_on` is called when a throttle ends or the budget has room
-        again: the protocol continues with requests that it held back, and calls `regulate`. `abort` closes
-        the connection if it is stalled and holds memory that others need.
+        """`held` says how many bytes the protocol holds beyond those in flight: frames that are not complete,
+        and responses that are not finished. `go_on` is called when a throttle is over or the budget has room
+        again: the protocol goes on with what it held back, and calls `regulate`. `abort` closes the
+        connection if it holds memory that others need, and does not move.
         """
         self._transport = transport
         self._limit = limit
@@ -94,7 +94,7 @@ class FlowControl:
             self.resume()
 
     def resume(self) -> None:
-        """Read again in any case: requests of a client that is leaving are dropped."""
+        """Read again, whatever the reasons not to: of a client that is leaving nothing is kept."""
         if self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()

@@ -1,4 +1,4 @@
-"""Unsent frames of one connection: gathered during one turn of the event loop, and written with one call."""
+"""What goes to a client: gathered during one turn of the event loop, and written with one system call."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +11,9 @@ from posthouse.protocols.noop import noop
 Chunk: TypeAlias = bytes | bytearray | memoryview
 
 _FLUSH_BYTES = 64 * 1024
-"""More than this is written before the turn ends."""
+"""More than this is written without waiting for the end of the turn."""
 _LARGE = 16 * 1024
-"""Frames of this average size are written as they are: joining them would cost a copy."""
+"""Frames that are not worth copying once more."""
 
 
 class Outbox:
@@ -32,7 +32,7 @@ class Outbox:
         account: Account,
         written: Callable[[], None],
     ) -> None:
-        """`written` is called after large writes, and while the account is not empty, to update it."""
+        """`written` is called when much was written, or while the account holds anything: it counts again."""
         self._loop = loop
         self._transport = transport
         self._high_watermark = high_watermark
@@ -42,17 +42,17 @@ class Outbox:
         self._frames: list[Chunk] = []
         self._size = 0
         self._owed = 0
-        """Bytes sent since the connection became congested."""
+        """Bytes sent since the client is congested."""
         self._written = 0
-        """Bytes that were passed to the transport so far."""
+        """Bytes that the transport was given so far."""
         self._taken = 0
-        """Bytes that had left the transport at the last call of `untaken_seconds`."""
+        """How many of these had left when that was last looked at."""
         self._untaken_seconds = 0
         self._is_gathering = False
         self.is_congested = False
         self.is_closed = False
         self.was_used = False
-        """Whether anything was written since the last heartbeat."""
+        """Whether anything was written since a heartbeat last looked."""
         transport.set_write_buffer_limits(high=high_watermark)
 
     @property
@@ -66,7 +66,7 @@ class Outbox:
 
     @property
     def takes_deliveries(self) -> bool:
-        """Whether messages may be delivered: not while congested, or with much unsent and memory short."""
+        """Whether messages may be pushed. Where memory is short, a client that takes nothing gets nothing."""
         if self.is_congested:
             return False
         return self._budget.room >= 0 or self.unsent <= SMALL
@@ -76,7 +76,7 @@ class Outbox:
         return self._size + self._transport.get_write_buffer_size()
 
     def untaken_seconds(self) -> int:
-        """Seconds for which the client has read nothing although bytes wait. Must be called once a second."""
+        """For how long the client has taken nothing of what waits for it. To be asked once a second."""
         waiting = self._transport.get_write_buffer_size()
         taken = self._written - waiting
         is_untaken = waiting > 0 and taken == self._taken
@@ -110,7 +110,7 @@ class Outbox:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Frames that are sent inside are written together, unless they exceed `_FLUSH_BYTES`."""
+        """What is sent in here leaves together, but for what is too much to be kept."""
         self._is_gathering = True
         try:
             yield
@@ -149,7 +149,7 @@ class Outbox:
         self._owed = 0
 
     def close(self) -> None:
-        """The connection is lost: frames are dropped from now on."""
+        """What is sent from now on goes nowhere."""
         self.is_closed = True
         self._counted = noop
         self._frames = []

@@ -38,11 +38,12 @@ class Chunk:
         if self.deliveries:
             self.deliveries.pop(at, None)
         if self.count == CHUNK:
-            self.settled = _FULL  # shared: a straggler far below may leave thousands of these
+            # Shared: one unsettled position far below may leave thousands of full chunks.
+            self.settled = _FULL
         return True
 
     def settle_range(self, first: int, end: int) -> int:
-        """How many of them were not settled before."""
+        """Settle a range; returns how many positions were not settled before."""
         if self.settled is _FULL:
             return 0
         new = self.settled.count(0, first, end)
@@ -86,7 +87,7 @@ class Chunk:
         pairs = list(_PAIR.iter_unpack(data[_COUNT.size :]))
         edges = [edge for first, last in pairs[:ranges] for edge in (first, last + 1)]
         if edges != sorted(edges) or edges[-1:] > [CHUNK] or any(at >= CHUNK for at, _ in pairs[ranges:]):
-            raise DataDamaged("settled ranges of a queue that do not rise, or go beyond their chunk")
+            raise DataDamaged("settled ranges of a queue are not in rising order, or exceed their chunk")
         for first, last in pairs[:ranges]:
             chunk.settled[first : last + 1] = b"\x01" * (last + 1 - first)
             chunk.count += last + 1 - first

@@ -317,7 +317,7 @@ class Dispatcher:
         taken: list[Message] = []
         for lane in reversed(self._lanes):
             taken += lane.take(most - len(taken))
-            if len(taken) >= most or lane is self._lanes[0]:
+            if len(taken) >= most or lane is self._lanes[0]:  # the lowest priority
                 break
             if (lane.has_more or lane.window) and lane.ready > 0:
                 break  # lower priorities wait until these are in memory and may be handed out
