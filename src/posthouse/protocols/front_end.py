@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from posthouse.broker.broker import Broker
 from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.loop_delay import LoopDelay
@@ -28,6 +29,8 @@ class Backend:
     gate: Gate
     requests: RequestMetrics
     loop_delay: LoopDelay
+    direct_channels: DirectChannels
+    """For front ends that change queues and exchanges without a session of their own."""
     listeners: ServedListeners
     """Of all front ends, this one's among them; filled when all are built."""
 

@@ -73,7 +73,7 @@ def publish_dead_letter(
     except CorruptBatch:
         headers = []
     attributes = routing.attributes_of(message.headers)
-    earlier = _deaths(headers)
+    earlier = noted_deaths(headers)
     is_first = earlier is None
     if earlier is None:
         earlier = [dict(death) for death in attributes.deaths]
@@ -99,7 +99,7 @@ def publish_dead_letter(
         log.warning("%s: a dead letter was refused: %s", message.queue, error)
 
 
-def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] | None:
+def noted_deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] | None:
     """None where the broker has noted none yet."""
     for name, value in headers:
         if name == DEATHS:

@@ -1,17 +1,22 @@
 """What all kinds of queues have in common: a name, a log of references to messages, and lanes on it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.queues.backing_topics import BackingTopic
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
-from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.model.topics import Topic
+
+_PEEKED_AT_ONCE = 64
+_PEEKED_BYTES = 4 * 1024 * 1024
 
 RETRY_SECONDS = 1.0
 """An operation that storage refused is tried again after this time."""
@@ -88,7 +93,36 @@ class LogQueue(ABC):
 
     @property
     @abstractmethod
+    def leased_count(self) -> int:
+        """The number of messages that are delivered and not settled."""
+
+    @property
+    @abstractmethod
     def consumer_count(self) -> int: ...
+
+    @abstractmethod
+    def described_consumers(self) -> list[ConsumerInfo]: ...
+
+    # Browsing
+
+    @abstractmethod
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        """All ready messages in pieces, for readers that do not lease them; see `browsing`."""
+
+    async def peek(self, most: int, most_bytes: int = _PEEKED_BYTES) -> list[Message]:
+        """The next `most` messages, or fewer where bodies are large. They stay ready, and undelivered."""
+        found: list[Message] = []
+        size = 0
+        async with aclosing(self.browse(min(most, _PEEKED_AT_ONCE))) as pieces:
+            async for messages in pieces:
+                for message in messages:
+                    size += message.size
+                    if len(found) == most or (found and size > most_bytes):
+                        return found
+                    found.append(message)
+                if len(found) == most:
+                    return found
+        return found
 
     # Publishing
 

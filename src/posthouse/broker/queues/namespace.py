@@ -176,13 +176,22 @@ class Namespace:
 
     def queue(self, name: str, session: object) -> LogQueue:
         """Raises UnknownQueue, and QueueLocked where it belongs to another session."""
-        queue = self.queues.get(name)
-        if queue is None:
-            raise UnknownQueue(f"there is no queue {name!r}")
+        queue = self.queue_of_any_session(name)
         if queue.definition.exclusive and queue.session is not session:
             raise QueueLocked(f"queue {name!r} is exclusive to another connection")
         queue.touch()
         return queue
+
+    def queue_of_any_session(self, name: str) -> LogQueue:
+        """For looking at it, which is no use of it. Raises UnknownQueue."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        return queue
+
+    def topic_of(self, name: str) -> str:
+        """The topic of the exchange or queue of this name. Permissions are permissions on it."""
+        return topic_name(self.name, name)
 
     async def declare_queue(self, definition: QueueDefinition, session: object) -> LogQueue:
         """Raises DefinitionMismatch where there is a different one of this name, or QueueLocked."""
@@ -351,6 +360,16 @@ class Namespace:
                     queue.refuse(key, value, envelope, self._clock.now_ms(), wave)
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
+
+    def publish_to(self, queue: LogQueue, key: bytes, value: bytes, envelope: Envelope, wave: Wave) -> None:
+        """Publish to one queue whatever its bindings. A queue that would block publishers takes the message.
+
+        Raises QueueFull and RecordTooLarge.
+        """
+        self._check_size(queue.backing, key, value, envelope)
+        if self._admission.limited and self._admission.refusing((queue,), len(value), wave, waits=False):
+            raise QueueFull(f"queue {queue.name!r} is full")
+        wave.add(queue.backing, (queue,), key, value, envelope)
 
     def _check_size(self, backing: object, key: bytes, value: bytes, envelope: Envelope) -> None:
         assert isinstance(backing, BackingTopic)

@@ -14,6 +14,7 @@ from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
+from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.referrals import Referrals
@@ -105,6 +106,10 @@ class Namespaces:
         if namespace is None:
             raise UnknownNamespace(f"there is no namespace {name!r}")
         return namespace
+
+    def mover(self, namespace: Namespace) -> Mover:
+        """Moves messages between queues of the namespace."""
+        return Mover(namespace, self.clock, self.transaction)
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())

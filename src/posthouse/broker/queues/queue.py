@@ -4,8 +4,10 @@ This is the interface for protocols and namespaces. The dispatcher does the work
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
+from posthouse.broker.queues.browsing import ready_messages
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
@@ -84,6 +86,12 @@ class Queue(LogQueue):
     @property
     def consumer_count(self) -> int:
         return len(self._consumers)
+
+    def described_consumers(self) -> list[ConsumerInfo]:
+        return self._consumers.described()
+
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        return ready_messages(self._storage, self._clock, self, self.lanes, at_once)
 
     # Publishing
 
@@ -191,6 +199,10 @@ class Queue(LogQueue):
     def reject(self, messages: Sequence[Message]) -> None:
         """Dead-letter messages, or settle them where there is no exchange for that."""
         self._settlement.die_soon(messages, Reason.REJECTED)
+
+    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+        """Settle ready messages with the commit of `wave`, which has their copies for other queues."""
+        return self._settlement.move(messages, wave)
 
     def purge(self) -> int:
         """Settle all ready messages, and return their number."""

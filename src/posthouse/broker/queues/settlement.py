@@ -1,5 +1,6 @@
 """Settles messages of a queue, by acknowledgement or as dead letters, and counts the bytes in the queue."""
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -11,6 +12,8 @@ from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.resources import QueueResources
+from posthouse.broker.queues.wave import Wave
+from posthouse.model.errors import PosthouseError
 
 
 class SettlementOwner(Protocol):
@@ -23,7 +26,7 @@ class SettlementOwner(Protocol):
         """Messages have left the queue."""
 
     def retry(self, messages: Sequence[Message]) -> None:
-        """Dead-lettering failed: requeue the messages after a while."""
+        """Dead-lettering or moving failed: requeue the messages after a while."""
 
 
 class Settlement:
@@ -91,6 +94,26 @@ class Settlement:
             for message in messages:
                 self._pulling.drop(message)
 
+    # Moving
+
+    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+        """Lease messages, and settle them with the commit of `wave`, which has their copies."""
+        self._take_out(messages)
+
+        def ended(error: PosthouseError | None) -> None:
+            if error is not None:
+                self._owner.retry(messages)
+
+        wave.settle(messages)
+        wave.on_end(ended)
+        return wave.commit()
+
+    def _take_out(self, messages: Sequence[Message]) -> None:
+        """Lease messages that are ready, wherever in their lanes they are."""
+        for message in messages:
+            message.lane.leased[message.position] = message
+        self.lease(messages)
+
     # Dead letters
 
     def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
@@ -102,9 +125,7 @@ class Settlement:
 
     async def die(self, messages: Sequence[Message], reason: Reason) -> None:
         """Lease and dead-letter messages; returns when that is durable."""
-        for message in messages:
-            message.lane.leased[message.position] = message
-        self.lease(messages)
+        self._take_out(messages)
         if self._definition.dead_letter_exchange is None:
             self._drop(messages, reason)
         elif messages:

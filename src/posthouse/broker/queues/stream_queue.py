@@ -6,9 +6,12 @@ below the floor of the only lane is gone; only retention moves it.
 """
 
 import logging
+from collections.abc import AsyncGenerator
 
+from posthouse.broker.queues.browsing import ready_messages
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
-from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_reading import StreamReading
 from posthouse.broker.queues.stream_segments import StreamSegments
@@ -33,6 +36,11 @@ class StreamQueue(LogQueue):
     @property
     def message_count(self) -> int:
         return self._lane.ready
+
+    @property
+    def leased_count(self) -> int:
+        """Nothing is leased: consumers read on their own."""
+        return 0
 
     @property
     def consumer_count(self) -> int:
@@ -91,6 +99,14 @@ class StreamQueue(LogQueue):
     def end(self, reading: StreamReading) -> None:
         self.touch()
         self._readings.pop(reading, None)
+
+    def described_consumers(self) -> list[ConsumerInfo]:
+        infos = (reading.consumer_info for reading in self._readings)
+        return [info for info in infos if info is not None]
+
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        reading = self.reading(self.first)
+        return ready_messages(self._storage, self._clock, reading, self.lanes, at_once)
 
     # Retention
 
