@@ -4,6 +4,11 @@ from typing import Any, Final
 
 from posthouse.protocols.admin.endpoint import Endpoint
 from posthouse.protocols.admin.handlers.overview import OVERVIEW
+from posthouse.protocols.admin.handlers.records import RECORDS
 from posthouse.protocols.admin.handlers.topics import TOPICS
 
-ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (OVERVIEW, *TOPICS)
+ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
+    OVERVIEW,
+    *RECORDS,
+    *TOPICS,
+)
