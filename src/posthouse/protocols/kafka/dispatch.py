@@ -203,7 +203,7 @@ class Dispatcher:
             key: (api, handler, requests.of(_PROTOCOL, api.name)) for key, (api, handler) in HANDLERS.items()
         }
         self._throttling = Throttling(broker.access.quotas)
-        self._share_groups = ShareGroups(
+        self.share_groups = ShareGroups(
             broker.subscriptions,
             broker.group_configs,
             find_topic=broker.topics.find,
@@ -232,7 +232,7 @@ class Dispatcher:
         if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
-        call = _Call(self._broker, self._share_groups, node, version, header.client_id, guard)
+        call = _Call(self._broker, self.share_groups, node, version, header.client_id, guard)
         call.throttling = self._throttling
         call.api = api
         call.handler = handler

@@ -1,6 +1,6 @@
 """Which batches of a read-committed fetch are visible.
 
-The broker sends whole batches, also those of aborted transactions, with a list of (producer id, first offset)
+A read returns whole batches, also those of aborted transactions, with a list of (producer id, first offset)
 of the aborted transactions. Batches are walked in log order: from an aborted transaction's first offset on,
 transactional batches of its producer are skipped, up to the abort marker. The producer's next transaction
 begins behind it. Markers themselves are never shown.
