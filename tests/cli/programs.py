@@ -48,6 +48,17 @@ def posthouse(
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def start(*arguments: str, kafka: str) -> subprocess.Popen[bytes]:
+    """Run it with pipes."""
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(POSTHOUSE_BOOTSTRAP=kafka),
+    )
+
+
 def inside(*arguments: str | Path, bootstrap: str = "") -> subprocess.CompletedProcess[str]:
     """The same in this process, which is faster where neither pipes nor signals matter."""
     where = ["--bootstrap", bootstrap] if bootstrap else []

@@ -9,6 +9,7 @@ from posthouse.client.admin import TopicSetting
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
 from posthouse.client.group_offsets import GroupOffset, OffsetChange
+from posthouse.client.group_reading import GroupReading
 from posthouse.client.groups import GroupInfo
 from posthouse.client.permissions import Permission, PermissionFilter
 from posthouse.client.positions import PartitionBounds, Start, bounds_of, first_offsets, list_offsets
@@ -17,6 +18,7 @@ from posthouse.client.quotas import QuotaEntity, QuotaName
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.client.users import UserInfo
 from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
@@ -176,11 +178,36 @@ class Client:
         follow: bool = False,
     ) -> Reading:
         """What was fetched, undecoded: for those who decode by themselves or in bulk."""
-        info = self.topic(topic)
-        positions = first_offsets(
-            self._cluster, info, info.check_partitions(partitions), start, committed=True
-        )
-        return Reading(self._cluster, info, positions, follow=follow)
+        return self.reading_of([topic], start, partitions=partitions, follow=follow)
+
+    def reading_of(
+        self,
+        topics: Iterable[str],
+        start: Start,
+        *,
+        partitions: Iterable[int] | None = None,
+        follow: bool = False,
+    ) -> Reading:
+        """The same of several topics; `partitions` are those to read of each."""
+        chosen = None if partitions is None else list(partitions)
+        infos = [self.topic(name) for name in dict.fromkeys(topics)]
+        positions: dict[TopicPartition, int] = {}
+        for info in infos:
+            indexes = info.check_partitions(chosen)
+            offsets = first_offsets(self._cluster, info, indexes, start, committed=True)
+            positions |= {TopicPartition(info.name, index): offsets[index] for index in indexes}
+        return Reading(self._cluster, infos, positions, follow=follow)
+
+    def group_reading(
+        self,
+        group: str,
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        start: Start | None = None,
+    ) -> GroupReading:
+        """As a member of a group; `start` (the end) is for partitions without a committed offset."""
+        return GroupReading(self._cluster, group, topics=topics, pattern=pattern, start=start or Start.end())
 
     def range_of(
         self,
