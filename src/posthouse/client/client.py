@@ -62,6 +62,10 @@ class Client:
     def delete_topic(self, name: str) -> None:
         admin.delete_topic(self._cluster.any(), name, self._timeout)
 
+    def trim_topic(self, name: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records before an offset, by partition. Returns where each of them starts now."""
+        return admin.trim_topic(self._cluster.any(), name, offsets, self._timeout)
+
     def add_partitions(self, name: str, total: int) -> None:
         admin.add_partitions(self._cluster.any(), name, total, self._timeout)
 

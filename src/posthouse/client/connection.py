@@ -188,6 +188,8 @@ class BrokerConnection:
             return "say --user if it wants you to log in, "
         if not self._versions and isinstance(self._socket, ssl.SSLSocket):
             return "show it a certificate that it trusts with --certificate if it wants one, "
+        if not self._versions:
+            return "say --tls or --ca FILE if it speaks TLS there, "
         return ""
 
     def _not_kafka(self) -> IncompatibleBroker:

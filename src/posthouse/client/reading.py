@@ -199,7 +199,7 @@ class Reading:
 
     def _recover(self, place: TopicPartition, answer: PartitionData) -> None:
         """Records may be deleted while we read: continue with the first that is left."""
-        error = refused(answer.error_code, None, place.topic)
+        error = refused(answer.error_code, None, place.topic, needs="read")
         if not isinstance(error, OffsetGone):
             raise error
         info = self._infos[place.topic]
