@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from posthouse.client import Client
+    from posthouse.client.admin_client import AdminClient
 
 _COMPLETION_SECONDS = 0.5
-_LOGIN = ("tls", "ca", "certificate", "key", "user", "password_file", "mechanism")
+_LOGIN = ("profile", "tls", "ca", "certificate", "key", "user", "password_file", "mechanism")
 
 Bootstrap = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Address of the broker; also allowed before the command."),
+]
+Admin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the broker for operators (HTTP); also allowed before the command.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 
@@ -26,14 +34,27 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 def open_client(context: typer.Context, bootstrap: str | None) -> Client:
     from posthouse.client import Client
 
+    invocation = invocation_of(context, bootstrap)
+    return Client(invocation.kafka_address, security=invocation.security())
+
+
+def open_admin(context: typer.Context, admin: str | None) -> AdminClient:
+    from posthouse.client.admin_client import AdminClient
+
+    invocation = invocation_of(context)
+    invocation.admin = admin or invocation.admin
+    return AdminClient(invocation.admin_address, security=invocation.security())
+
+
+def invocation_of(context: typer.Context, bootstrap: str | None = None) -> Invocation:
     invocation = context.find_object(Invocation) or Invocation()
-    return Client(bootstrap or invocation.bootstrap, security=invocation.security())
+    invocation.bootstrap = bootstrap or invocation.bootstrap
+    return invocation
 
 
-def pass_on_login(context: typer.Context) -> None:
+def pass_on_login(context: typer.Context, bootstrap: str | None) -> None:
     """To Spark's processes, by way of the environment: what is in no option is shown in no plan."""
-    invocation = context.find_object(Invocation) or Invocation()
-    variables = invocation.security().environment()
+    variables = invocation_of(context, bootstrap).security().environment()
     # The password itself is passed on, which may come from another file than this one.
     os.environ.pop("POSTHOUSE_PASSWORD_FILE", None)
     os.environ.update(variables)
@@ -52,13 +73,15 @@ def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], li
     from posthouse.client import Client, ClientError
 
     given = ctx.find_root().params
-    where = ctx.params.get("bootstrap") or given.get("bootstrap") or DEFAULT_BOOTSTRAP
-    caller = Invocation(password=os.environ.get("POSTHOUSE_PASSWORD"))
+    caller = Invocation(
+        bootstrap=ctx.params.get("bootstrap") or given.get("bootstrap"),
+        password=os.environ.get("POSTHOUSE_PASSWORD"),
+    )
     for name in _LOGIN:
         setattr(caller, name, given.get(name))
     try:
         security = caller.security(ask=False)
-        with Client(where, timeout=_COMPLETION_SECONDS, security=security) as client:
+        with Client(caller.kafka_address, timeout=_COMPLETION_SECONDS, security=security) as client:
             return [name for name in names(client) if name.startswith(incomplete)]
     except (ClientError, OSError):
         return []

@@ -7,6 +7,7 @@ ClientError
 ├── IncompatibleBroker     whoever answers does not speak what this client needs
 ├── NotTrusted             one side does not believe who the other is
 ├── LoginRefused           a wrong name or password, or no such way to log in
+├── CallRefused            the JSON API said no; carries the HTTP status
 └── RequestRefused         the broker said no; carries Kafka's error code
     ├── TopicNotFound
     ├── TopicExists
@@ -53,6 +54,12 @@ class NotTrusted(ClientError):
 
 class LoginRefused(ClientError):
     pass
+
+
+class CallRefused(ClientError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class RequestRefused(ClientError):
