@@ -29,6 +29,7 @@ from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
 from posthouse.broker.topics import NewTopic, Topics, partition_of
+from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
@@ -71,6 +72,7 @@ class Broker:
         self.settings = settings
         self.access = AccessControl(storage, settings, clock)
         self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
+        self.traffic = Traffic()
         self.recent_deletions = RecentDeletions(clock)
         self.metrics_subscriptions = MetricsSubscriptions(storage)
         self._metrics_file = MetricsFile(settings.client_metrics_path)
@@ -83,7 +85,7 @@ class Broker:
         self._long_poll = LongPoll(storage)
         storage.subscribe(self._long_poll.arrived)
         self.subscriptions = Subscriptions(
-            storage, clock, self.group_configs.subscription_rules, self.wait_for_records
+            storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
         )
         ids = TransactionalIds()
         self.groups = Groups(
@@ -103,6 +105,7 @@ class Broker:
             settings.namespaces,
             self.delete_topics,
             self._is_read,
+            self.traffic,
             read_attributes,
             predeclared_exchanges,
         )
@@ -114,7 +117,7 @@ class Broker:
             apply_offsets=self.groups.offsets.apply,
             refer=self.namespaces.refer_committed,
         )
-        self._log_writer = LogWriter(storage, clock, self.transactions, self.namespaces)
+        self._log_writer = LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics,
@@ -309,6 +312,7 @@ class Broker:
     async def delete_topics(self, topics: Sequence[Topic]) -> None:
         self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
+        self.traffic.forget(topic.name for topic in topics)
         await self.groups.forget_topics([topic.id for topic in topics])
         await self.subscriptions.forget_topics([topic.id for topic in topics])
         for topic in topics:

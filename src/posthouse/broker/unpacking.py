@@ -15,14 +15,12 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from posthouse.broker.appending import Opened, Produced
+from posthouse.broker.appending import Produced, opened
 from posthouse.model.errors import PosthouseError, RecordTooLarge
 from posthouse.model.ids import TopicId
 from posthouse.model.memory import give_back
-from posthouse.model.topic_config import CompressionType, TopicConfig
-from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK, parse_header, validate_produced
-from posthouse.records.recompression import STORED_CODEC, level_of, recompressed
-from posthouse.records.spans import check_keys
+from posthouse.model.topic_config import CompressionType
+from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 
 _AS_IT_IS = CompressionType.PRODUCER
 _NICENESS = 10
@@ -84,17 +82,3 @@ def _open_all(batches: Sequence[Produced]) -> None:
             produced.opened = error.with_traceback(None)
             if isinstance(error, RecordTooLarge):
                 give_back()
-
-
-def opened(batch: memoryview, config: TopicConfig) -> Opened:
-    """The batch as it is to be stored. Raises where the topic must not have it."""
-    header = validate_produced(batch, max_bytes=config.max_message_bytes)
-    if config.compression_type is not _AS_IT_IS:
-        codec = STORED_CODEC[config.compression_type]
-        if header.codec is not codec:
-            limit, level = config.max_message_bytes, level_of(config, codec)
-            batch = memoryview(recompressed(batch, header, codec, max_bytes=limit, level=level))
-            header = parse_header(batch)
-    if config.is_compacted:
-        check_keys(batch, header)
-    return Opened(batch, header)

@@ -23,13 +23,13 @@ FAIR = 256 * 1024
 class Account:
     """The memory that one connection holds."""
 
-    __slots__ = ("_budget", "_freed", "held", "peer", "regulate", "send_away", "stuck_seconds")
+    __slots__ = ("_freed", "budget", "held", "peer", "regulate", "send_away", "stuck_seconds")
 
     def __init__(
         self, budget: "Budget", peer: str, regulate: Callable[[], None], send_away: Callable[[], None]
     ) -> None:
         """`regulate` is called when there is room again, `send_away` to close the connection."""
-        self._budget = budget
+        self.budget = budget
         self._freed = False
         self.held = 0
         self.peer = peer
@@ -46,23 +46,18 @@ class Account:
             self.held = held
             if change < 0:
                 self._freed = True
-            self._budget._changed(self, change)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the budget of all connections is spent."""
-        return self._budget.room < 0
+            self.budget._changed(self, change)
 
     def must_wait(self) -> bool:
         """Whether reading must pause. If so, `regulate` is called when the budget has room again."""
-        if self._budget.room >= 0 or not self.held:
+        if self.budget.room >= 0 or not self.held:
             return False
-        self._budget._waiting[self] = None
+        self.budget._waiting[self] = None
         return True
 
     def close(self) -> None:
         self.set(0)
-        self._budget._forget(self)
+        self.budget._forget(self)
         self.regulate = self.send_away = noop
 
     def grow_older(self) -> None:

@@ -73,7 +73,9 @@ class FlowControl:
         unsent = self.outbox.unsent
         if unsent > SMALL:
             unsent += PARTLY_SENT
-        self.account.set(self.in_flight + self._held() + unsent)
+        held = self.in_flight + self._held() + unsent
+        if held > SMALL or self.account.held:  # most connections always hold less: they are exempt
+            self.account.set(held)
 
     def regulate(self, *, held_back: bool) -> None:
         """Pause or resume reading."""
@@ -83,7 +85,7 @@ class FlowControl:
             or in_flight > self._limit
             or (in_flight > FAIR and self._is_behind())
             or self.throttle.is_on
-            or self.account.must_wait()
+            or (self.account.held > 0 and self.account.must_wait())
         )
         if pause and not self.is_paused:
             self.is_paused = True

@@ -37,6 +37,7 @@ class Outbox:
         self._transport = transport
         self._high_watermark = high_watermark
         self._account = account
+        self._budget = account.budget
         self._counted = written
         self._frames: list[Chunk] = []
         self._size = 0
@@ -61,14 +62,14 @@ class Outbox:
 
     @property
     def is_memory_short(self) -> bool:
-        return self._account.is_short
+        return self._budget.room < 0
 
     @property
     def takes_deliveries(self) -> bool:
         """Whether messages may be pushed. Where memory is short, a client that takes nothing gets nothing."""
         if self.is_congested:
             return False
-        return not self._account.is_short or self.unsent <= SMALL
+        return self._budget.room >= 0 or self.unsent <= SMALL
 
     @property
     def unsent(self) -> int:

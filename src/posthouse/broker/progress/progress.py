@@ -8,9 +8,7 @@ Storage has these entries in `Space.QUEUE_PROGRESS` (of subscriptions in `Space.
 big-endian:
 
     key    queue id 16 bytes | lane u16               value  version u8 = 1 | floor i64 | handed out to i64
-    key    queue id 16 bytes | lane u16 | chunk u64   value  settled ranges: u16 count, then u16 first, u16
-                                                             last each; deliveries: u16 in chunk, u16 count
-                                                             each, to the end
+    key    queue id 16 bytes | lane u16 | chunk u64   value  see `chunk`
 
 and those of the stash (see `stash`). A commit that stores one of them stores all that have changed.
 
@@ -18,104 +16,22 @@ Invariant: what storage has is never ahead of what was settled. A crash may brin
 it never takes what was not.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
 
+from posthouse.broker.progress.chunk import CHUNK, CHUNK_BITS, Chunk
 from posthouse.broker.progress.stash import KEY_SIZE as STASH_KEY_SIZE
 from posthouse.broker.progress.stash import Stash, Stashed
 from posthouse.model.errors import DataDamaged
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
-CHUNK_BITS = 12
-CHUNK = 1 << CHUNK_BITS
 _MASK = CHUNK - 1
 _VERSION = 1
 
 _LANE_KEY = Struct(">16sH")
 _CHUNK_KEY = Struct(">16sHQ")
 _VALUE = Struct(">Bqq")
-_PAIR = Struct(">HH")
-_COUNT = Struct(">H")
-_MOST_DELIVERIES = 0xFFFF
-_FULL = bytearray(b"\x01" * CHUNK)
-
-
-class _Chunk:
-    __slots__ = ("count", "deliveries", "settled")
-
-    def __init__(self) -> None:
-        self.settled = bytearray(CHUNK)
-        self.count = 0
-        self.deliveries: dict[int, int] = {}
-
-    def settle(self, at: int) -> bool:
-        if self.settled[at]:
-            return False
-        self.settled[at] = 1
-        self.count += 1
-        if self.deliveries:
-            self.deliveries.pop(at, None)
-        if self.count == CHUNK:
-            self.settled = _FULL  # shared: a straggler far below may leave thousands of these
-        return True
-
-    def settle_range(self, first: int, end: int) -> int:
-        """How many of them were not settled before."""
-        if self.settled is _FULL:
-            return 0
-        new = self.settled.count(0, first, end)
-        self.settled[first:end] = b"\x01" * (end - first)
-        self.count += new
-        self.deliveries = {at: count for at, count in self.deliveries.items() if not first <= at < end}
-        if self.count == CHUNK:
-            self.settled = _FULL
-        return new
-
-    def unsettle(self, at: int) -> None:
-        if self.settled is _FULL:
-            self.settled = bytearray(_FULL)
-        self.settled[at] = 0
-        self.count -= 1
-
-    def clear(self, first: int, end: int) -> None:
-        if self.settled is _FULL:
-            self.settled = bytearray(_FULL)
-        self.count -= self.settled.count(1, first, end)
-        self.settled[first:end] = bytes(end - first)
-
-    def encode(self) -> bytes:
-        ranges = list(self._ranges())
-        parts = [_COUNT.pack(len(ranges)), *(_PAIR.pack(first, last) for first, last in ranges)]
-        parts += [_PAIR.pack(at, min(count, _MOST_DELIVERIES)) for at, count in self.deliveries.items()]
-        return b"".join(parts)
-
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        settled = self.settled
-        first = settled.find(1)
-        while first >= 0:
-            end = settled.find(0, first)
-            yield first, (CHUNK if end < 0 else end) - 1
-            first = -1 if end < 0 else settled.find(1, end)
-
-    @classmethod
-    def decode(cls, data: bytes) -> "_Chunk":
-        chunk = cls()
-        [ranges] = _COUNT.unpack_from(data)
-        pairs = list(_PAIR.iter_unpack(data[_COUNT.size :]))
-        edges = [edge for first, last in pairs[:ranges] for edge in (first, last + 1)]
-        if edges != sorted(edges) or edges[-1:] > [CHUNK] or any(at >= CHUNK for at, _ in pairs[ranges:]):
-            raise DataDamaged("settled ranges of a queue that do not rise, or go beyond their chunk")
-        for first, last in pairs[:ranges]:
-            chunk.settled[first : last + 1] = b"\x01" * (last + 1 - first)
-            chunk.count += last + 1 - first
-        chunk.deliveries = dict(pairs[ranges:])
-        if chunk.count == CHUNK:
-            chunk.settled = _FULL
-        return chunk
-
-
 _NO_RESERVATION = 2**63
 
 
@@ -148,7 +64,7 @@ class Progress:
         """Messages whose positions count as settled, and that live on all the same."""
         self.failures = 0
         """Counts how often something did not become durable."""
-        self._chunks: dict[int, _Chunk] = {}
+        self._chunks: dict[int, Chunk] = {}
         self._stored_chunks: set[int] = set()
         self._changed_chunks: set[int] = set()
         self.is_changed = False
@@ -183,7 +99,7 @@ class Progress:
         number = position >> CHUNK_BITS
         chunk = self._chunks.get(number)
         if chunk is None:
-            chunk = self._chunks[number] = _Chunk()
+            chunk = self._chunks[number] = Chunk()
         if not chunk.settle(position & _MASK):
             return self.stash.settle(position)
         self.settled_above += 1
@@ -202,7 +118,7 @@ class Progress:
             high = min(end - (number << CHUNK_BITS), CHUNK)
             if first > self.floor:
                 if chunk is None:
-                    chunk = self._chunks[number] = _Chunk()
+                    chunk = self._chunks[number] = Chunk()
                 self.settled_above += chunk.settle_range(low, high)
                 self._changed_chunks.add(number)
             elif chunk is not None:
@@ -268,7 +184,7 @@ class Progress:
         number = position >> CHUNK_BITS
         chunk = self._chunks.get(number)
         if chunk is None:
-            chunk = self._chunks[number] = _Chunk()
+            chunk = self._chunks[number] = Chunk()
         count = chunk.deliveries[position & _MASK] = chunk.deliveries.get(position & _MASK, 0) + 1
         self._changed_chunks.add(number)
         return count
@@ -329,7 +245,9 @@ class Progress:
                 puts.append(self._chunk_put(number, None))
                 self._stored_chunks.discard(number)
         self._changed_chunks.clear()
-        return puts + self.stash.puts()
+        if self.stash.changed:
+            puts += self.stash.puts()
+        return puts
 
     def reserve(self, to: int) -> list[Put]:
         """`puts` before they are handed out: storage is told that all below `to` may have been."""
@@ -384,7 +302,7 @@ class Progress:
             self.reserved_to = self._reserving_to = self.handed_out_to
             return
         number = _CHUNK_KEY.unpack(key)[2]
-        self._chunks[number] = _Chunk.decode(value)
+        self._chunks[number] = Chunk.decode(value)
         self._stored_chunks.add(number)
 
     def loaded(self, start: int, end: int | None = None) -> None:

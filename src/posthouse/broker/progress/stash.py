@@ -51,7 +51,8 @@ class Stash:
         self._live: dict[int, Stashed] = {}
         self._gone: dict[int, Stashed] = {}
         """Settled, but a commit that fails may yet take that back."""
-        self._changed: set[int] = set()
+        self.changed: set[int] = set()
+        """Positions whose entries storage does not have yet."""
         self._stored: set[int] = set()
 
     def __len__(self) -> int:
@@ -71,7 +72,7 @@ class Stash:
 
     def add(self, position: int, stashed: Stashed) -> None:
         self._live[position] = stashed
-        self._changed.add(position)
+        self.changed.add(position)
 
     def move(self, position: int, offset: int) -> bool:
         """There is another copy. False where the message is not in the stash."""
@@ -79,7 +80,7 @@ class Stash:
         if stashed is None:
             return False
         stashed.offset = offset
-        self._changed.add(position)
+        self.changed.add(position)
         return True
 
     def settle(self, position: int) -> bool:
@@ -88,7 +89,7 @@ class Stash:
         if stashed is None:
             return False
         self._gone[position] = stashed
-        self._changed.add(position)
+        self.changed.add(position)
         return True
 
     def unsettle(self, position: int) -> bool:
@@ -105,13 +106,8 @@ class Stash:
         if stashed is None:
             return None
         stashed.deliveries += 1
-        self._changed.add(position)
+        self.changed.add(position)
         return stashed.deliveries
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is something that storage does not have yet."""
-        return bool(self._changed)
 
     @property
     def size(self) -> int:
@@ -135,10 +131,8 @@ class Stash:
 
     def puts(self) -> list[Put]:
         """What storage does not have yet; it counts as stored from now on."""
-        if not self._changed:
-            return []
         puts = []
-        for position in self._changed:
+        for position in self.changed:
             stashed = self._live.get(position)
             if stashed is not None:
                 puts.append(self._put(position, _encoded(stashed)))
@@ -146,12 +140,12 @@ class Stash:
             elif position in self._stored:
                 puts.append(self._put(position, None))
                 self._stored.discard(position)
-        self._changed.clear()
+        self.changed.clear()
         return puts
 
     def not_stored(self) -> None:
         """The last `puts` did not become durable."""
-        self._changed.update(self._live, self._gone)
+        self.changed.update(self._live, self._gone)
         self._stored.update(self._gone)
 
     def removals(self) -> list[Put]:

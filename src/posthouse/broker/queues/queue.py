@@ -1,11 +1,12 @@
-"""A queue: hands messages out under a lease, and settles them one by one.
+"""A queue: leases messages to consumers, and settles them one by one.
 
-The dispatcher does the work; this is what the rest of the program sees of it.
+This is the interface for protocols and namespaces. The dispatcher does the work.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
+from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
@@ -33,7 +34,14 @@ class Queue(LogQueue):
         self._routing = routing
         self._delete_unused = delete_unused
         self.dispatcher = Dispatcher(
-            self, self.definition, self.lanes, resources, effects, routing, self.retry_seconds
+            self,
+            self.definition,
+            self.lanes,
+            resources,
+            effects,
+            routing,
+            self.retry_seconds,
+            self.counters,
         )
         self._consumers = self.dispatcher.consumers
         self._settlement = self.dispatcher.settlement
@@ -46,11 +54,11 @@ class Queue(LogQueue):
     async def recover(self) -> None:
         await self.dispatcher.recover()
 
-    # What there is
+    # Counts
 
     @property
     def message_count(self) -> int:
-        """Ready to be handed out, now or when they can be read again."""
+        """Ready messages, also those that cannot be read before a restart."""
         ready, unreadable = self.dispatcher.ready, sum(lane.unreadable for lane in self.lanes)
         limit = self.definition.max_length
         if limit is not None and self.definition.overflow is OverflowPolicy.DROP_HEAD:
@@ -78,7 +86,15 @@ class Queue(LogQueue):
     def consumer_count(self) -> int:
         return len(self._consumers)
 
-    # Messages come in
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        return ready_messages(self._storage, self._clock, self, self.lanes, at_once)
+
+    # Publishing
+
+    def lane_for(self, priority: int) -> MessageLane:
+        """One lane for each priority; the highest lane takes all priorities above it, too."""
+        lanes = self.lanes
+        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
 
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
         """When a message that is published now expires, by its own time to live and that of the queue."""
@@ -88,26 +104,28 @@ class Queue(LogQueue):
         return now_ms + (ttl if expires_in_ms is None else min(ttl, expires_in_ms))
 
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+        self.counters.published += count
         self.dispatcher.arrived(lane, count, size)
 
     def refuse(self, key: bytes, value: bytes, envelope: Envelope, now_ms: int, wave: Wave) -> None:
-        """The queue is full: a message that was never in it becomes a dead letter, where there are such."""
+        """The queue is full: dead-letter a message that was never in it, if there is an exchange for that."""
         if self.definition.dead_letter_exchange is None:
             return
         lane, topic = self.lane_for(envelope.priority), self.backing.name
         message = Message(self, lane, -1, lane.log, topic, -1, now_ms, key, value, envelope.headers, NEVER)
         publish_dead_letter(self._routing, self.definition, message, Reason.TOO_LONG, now_ms, wave)
+        self.counters.dead_lettered += 1
 
-    # Messages go out
+    # Delivering
 
     def subscribe(self, consumer: Consumer, *, exclusive: bool = False, priority: int = 0) -> None:
-        """Raises InUse where one of the consumers wants to be alone."""
+        """Raises InUse where this consumer or another one is exclusive."""
         self._consumers.add(consumer, exclusive=exclusive, priority=priority)
         self.touch()
         self.dispatcher.plan()
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """What it holds stays leased until it is settled or released."""
+        """Messages that the consumer holds stay leased until they are settled or released."""
         if not self._consumers.remove(consumer):
             return
         self.touch()
@@ -124,22 +142,27 @@ class Queue(LogQueue):
         await self.dispatcher.offer()
 
     def credit_raised(self) -> None:
-        """A consumer can take more."""
+        """The credit of a consumer was raised."""
         self.dispatcher.plan()
 
     async def get(self) -> Message | None:
         """One message, leased; None when there is none. Raises Unavailable."""
         self.touch()
-        return await self.dispatcher.get()
+        message = await self.dispatcher.get()
+        if message is not None:
+            self.counters.got += 1
+        return message
 
     async def poll(self, most: int, seconds: float, *, lease_seconds: float) -> list[Message]:
         """Up to `most` messages, leased for `lease_seconds`; none only when none came within `seconds`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            first = await self.get()
+            self.touch()
+            first = await self.dispatcher.get()
             if first is not None:
                 taken = [first, *self.dispatcher.take(most - 1)]
+                self.counters.delivered += len(taken)
                 self.dispatcher.pulling.lease(taken, lease_seconds)
                 return taken
             if self.is_deleted:
@@ -151,29 +174,34 @@ class Queue(LogQueue):
         """Lease messages that were polled for longer, from now on."""
         self.dispatcher.pulling.lease([message for message in messages if message.is_leased], seconds)
 
-    # Messages are settled, or come back
+    # Settling and requeueing
 
     def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
-        """Done with. With a wave, as soon as that is durable."""
+        """Settle messages; with a wave, in its commit."""
         if wave is None:
-            self._settlement.ack(messages)
+            self.counters.acked += self._settlement.ack(messages)
         else:
+            self.counters.acked += len(messages)
             wave.settle(messages)
 
     def settled(self, messages: Sequence[Message]) -> None:
-        """These were leased, and are gone for good."""
+        """Leased messages were settled in a durable wave."""
         self._settlement.settled(messages)
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
-        """Ready again, in the order of their publishing; after `delay_ms` if that is given."""
+        """Requeue messages in the order of their publishing, after `delay_ms`."""
         self.dispatcher.requeue.add(messages, count=count, delay_ms=delay_ms)
 
     def reject(self, messages: Sequence[Message]) -> None:
-        """Dead letters, or gone where there is no exchange for those."""
+        """Dead-letter messages, or settle them where there is no exchange for that."""
         self._settlement.die_soon(messages, Reason.REJECTED)
 
+    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+        """Settle ready messages with the commit of `wave`, which has their copies for other queues."""
+        return self._settlement.move(messages, wave)
+
     def purge(self) -> int:
-        """Forget everything that is ready; how many that were."""
+        """Settle all ready messages, and return their number."""
         return self.dispatcher.purge()
 
     def progressed(self, lane: MessageLane) -> None:
@@ -181,13 +209,13 @@ class Queue(LogQueue):
         self.dispatcher.tell_room()
 
     def put_aside(self) -> None:
-        """Messages are in the stash now, where some of them have yet to be read."""
+        """Messages were copied to the stash: some of them have to be read from there."""
         self.dispatcher.put_aside()
 
     # The end
 
     def stop(self) -> None:
-        """Nothing more is handed out."""
+        """Deliver no more messages."""
         self.dispatcher.stop()
         self.is_deleted = True
 

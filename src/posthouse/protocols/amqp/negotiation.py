@@ -47,7 +47,7 @@ class State(StrEnum):
     """For the protocol header."""
     STARTING = "starting"
     SECURING = "securing"
-    """The client has said who it is, and somebody is finding out whether that is true."""
+    """The client has sent its credentials, and they are being checked."""
     TUNING = "tuning"
     OPENING = "opening"
     RUNNING = "running"

@@ -1,4 +1,4 @@
-"""A consumer of a stream: a reader with an offset of its own, whose acknowledgements are credit."""
+"""A consumer of a stream: a reader with its own offset; acknowledgements raise its credit."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ class StreamConsumer(ChannelConsumer):
         deliveries.last_tag = delivery_tag
         self.unacked += len(messages)
         channel.outbox.send_all(frames)
-        if (throttle := channel.session.throttle).is_on:
+        if not (throttle := channel.session.throttle).quotas.is_empty:
             throttle.delivered(sum(map(len, frames)))
 
 

@@ -4,7 +4,7 @@ Every fetch names all its partitions: sessions are declined by giving out none.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
@@ -41,6 +41,8 @@ class _Reading:
     """A batch may be larger than what is left, if nothing was read before it. Not where memory is spent."""
     bytes_read: int = 0
     failed: bool = False
+    found: list[tuple[str, Readable]] = field(default_factory=list)
+    """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
@@ -58,6 +60,8 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         seconds = deadline - loop.time()
         # A wait that brought nothing was ended by its deadline, or because the broker wants to stop.
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+            for name, batches in reading.found:
+                context.broker.traffic.read(name, batches)
             return FetchResponse(responses=topics)
         before = reading.bytes_read
         await context.broker.wait_for_records(
@@ -138,6 +142,7 @@ async def _read_partition(
         size = len(found.data)
         if size:
             answer.records = found.data
+            reading.found.append((topic.name, found.data))
             reading.bytes_read += size
             reading.left -= size
             reading.at_least_one = False
