@@ -59,9 +59,10 @@ def start(*arguments: str, kafka: str) -> subprocess.Popen[bytes]:
     )
 
 
-def inside(*arguments: str | Path, bootstrap: str = "") -> subprocess.CompletedProcess[str]:
+def inside(*arguments: str | Path, bootstrap: str = "", admin: str = "") -> subprocess.CompletedProcess[str]:
     """The same in this process, which is faster where neither pipes nor signals matter."""
     where = ["--bootstrap", bootstrap] if bootstrap else []
+    where += ["--admin", admin] if admin else []
     texts = [*where, *map(str, arguments)]
     out = TextIOWrapper(BytesIO(), "utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(StringIO()) as err:
@@ -121,6 +122,16 @@ class Serving:
     @property
     def kafka(self) -> str:
         address: str = self.ready["listeners"]["kafka"]
+        return address
+
+    @property
+    def admin(self) -> str:
+        address: str = self.ready["listeners"]["admin"]
+        return address
+
+    @property
+    def amqp(self) -> str:
+        address: str = self.ready["listeners"]["amqp"]
         return address
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:

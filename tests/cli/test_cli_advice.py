@@ -51,9 +51,9 @@ def test_a_refusal_names_the_permission_that_is_missing(broker: ThreadBroker, tm
         ("topic", "alter", "orders", "-c", "retention.ms=1"): "alter-configs",
         ("topic", "create", "another"): "create",
     }
-    for command, permission in missing.items():
-        topic = command[2]
-        assert run("ann", *command) == (
+    for words, permission in missing.items():
+        topic = words[2]
+        assert run("ann", *words) == (
             f"you may not do this to topic '{topic}'; ask an administrator for "
             f"'posthouse acl allow YOU {permission} topic {topic}'"
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from posthouse.client.admin_client import AdminClient
 
 _COMPLETION_SECONDS = 0.5
+_COMPLETIONS = 100
 _LOGIN = ("profile", "tls", "ca", "certificate", "key", "user", "password_file", "mechanism")
 
 Bootstrap = Annotated[
@@ -27,6 +28,13 @@ Admin = Annotated[
         metavar="HOST:PORT",
         help="Address of the broker for operators (HTTP); also allowed before the command.",
     ),
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-N", metavar="NAME", help="Namespace (AMQP virtual host).")
+]
+SomeNamespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-N", metavar="NAME", help="Only of this namespace (AMQP virtual host)."),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 
@@ -72,19 +80,42 @@ def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], li
     """Names for the shell. It must never fail or wait long: the user only pressed a key."""
     from posthouse.client import Client, ClientError
 
-    given = ctx.find_root().params
-    caller = Invocation(
-        bootstrap=ctx.params.get("bootstrap") or given.get("bootstrap"),
-        password=os.environ.get("POSTHOUSE_PASSWORD"),
-    )
-    for name in _LOGIN:
-        setattr(caller, name, given.get(name))
+    caller = _caller(ctx)
     try:
         security = caller.security(ask=False)
         with Client(caller.kafka_address, timeout=_COMPLETION_SECONDS, security=security) as client:
             return [name for name in names(client) if name.startswith(incomplete)]
     except (ClientError, OSError):
         return []
+
+
+def _caller(ctx: typer.Context) -> Invocation:
+    """What was typed so far of the options."""
+    given = ctx.find_root().params
+    caller = Invocation(
+        bootstrap=ctx.params.get("bootstrap") or given.get("bootstrap"),
+        admin=ctx.params.get("admin") or given.get("admin"),
+        password=os.environ.get("POSTHOUSE_PASSWORD"),
+    )
+    for name in _LOGIN:
+        setattr(caller, name, given.get(name))
+    return caller
+
+
+def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
+    from posthouse.client.admin_client import AdminClient
+    from posthouse.client.errors import ClientError
+
+    caller = _caller(ctx)
+    try:
+        security = caller.security(ask=False)
+        with AdminClient(caller.admin_address, timeout=_COMPLETION_SECONDS, security=security) as client:
+            names = [
+                queue["name"] for queue in client.items("/v1/queues", most=_COMPLETIONS, search=incomplete)
+            ]
+    except (ClientError, OSError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 TopicName = Annotated[

@@ -16,7 +16,9 @@ from posthouse.cli import (
     pipeline,
     produce,
     profile_command,
+    queues,
     quotas,
+    routing,
     serve_command,
     topics,
     users,
@@ -40,6 +42,9 @@ app.add_typer(topics.app)
 produce.register(app)
 consume.register(app)
 app.add_typer(groups.app)
+app.add_typer(queues.app)
+app.add_typer(routing.exchanges)
+app.add_typer(routing.bindings)
 app.add_typer(profile_command.app)
 app.add_typer(users.app)
 app.add_typer(acls.app)
