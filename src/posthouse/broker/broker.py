@@ -272,6 +272,10 @@ class Broker:
         self.groups.close()
         self.subscriptions.stop_leasing()
 
+    def stored_topics(self) -> list[Topic]:
+        """All that storage has, the broker's internal ones among them."""
+        return list(self._storage.topics.values())
+
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
 

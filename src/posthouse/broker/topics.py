@@ -71,10 +71,14 @@ class Topics:
         return self._by_name.get(name)
 
     def get_by_id(self, topic_id: TopicId) -> Topic:
-        topic = self._storage.topics.get(topic_id)
-        if topic is None or topic.is_internal:
+        topic = self.find_by_id(topic_id)
+        if topic is None:
             raise UnknownTopic(f"there is no topic with id {topic_id.hex()}")
         return topic
+
+    def find_by_id(self, topic_id: TopicId) -> Topic | None:
+        topic = self._storage.topics.get(topic_id)
+        return None if topic is None or topic.is_internal else topic
 
     async def create(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False

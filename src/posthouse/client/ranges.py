@@ -10,7 +10,6 @@ from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import RecordsDamaged, refused
 from posthouse.client.positions import READ_COMMITTED, READ_UNCOMMITTED
 from posthouse.client.reading import Fetched, damaged
-from posthouse.client.visibility import AbortedProducer
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -19,6 +18,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
     PartitionData,
 )
 from posthouse.records.batch import iter_headers
+from posthouse.records.visibility import AbortedProducer
 
 FETCH_BYTES = 4 * 1024 * 1024
 _WAIT = 0.5

@@ -12,7 +12,6 @@ from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import ClientError, OffsetGone, RecordsDamaged, refused
 from posthouse.client.positions import EARLIEST, LATEST, READ_COMMITTED, list_offsets
 from posthouse.client.topic_partitions import TopicPartition
-from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
@@ -24,6 +23,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
 from posthouse.records.batch import Readable, iter_headers
 from posthouse.records.compression import MAX_OUTPUT
 from posthouse.records.record import Headers, iter_records
+from posthouse.records.visibility import AbortedProducer, visible_batches
 
 PARTITION_BYTES = 1024 * 1024
 FETCH_BYTES = 50 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posthouse.broker.broker import Broker
 from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
@@ -10,6 +10,7 @@ from posthouse.protocols.budget import Budget
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.served import ServedListeners
+from posthouse.protocols.share_members import ShareMemberships
 from posthouse.settings import Settings
 
 ConnectionFactory = Callable[[Listener], asyncio.BaseProtocol]
@@ -26,6 +27,7 @@ class Backend:
     gate: Gate
     listeners: ServedListeners
     """Of all front ends, this one's among them; filled when all are built."""
+    share_memberships: ShareMemberships = field(default_factory=ShareMemberships)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

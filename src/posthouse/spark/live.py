@@ -16,9 +16,9 @@ from posthouse.client.errors import BrokerUnreachable, OffsetGone, RecordsDamage
 from posthouse.client.ranges import RangeReading
 from posthouse.client.reading import Fetched
 from posthouse.client.topic_partitions import TopicPartition
-from posthouse.client.visibility import visible_batches
 from posthouse.model.errors import PosthouseError
 from posthouse.records.batch import verify_crc
+from posthouse.records.visibility import visible_batches
 from posthouse.spark.access import access_of
 from posthouse.spark.columns import BatchDecoder
 from posthouse.spark.errors import DataLoss

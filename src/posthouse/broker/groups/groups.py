@@ -92,7 +92,7 @@ class Groups:
             storage, self._registry, settings, clock, unstable=unstable, share_groups=share_groups
         )
         self._topics = topics
-        self._metadata = metadata
+        self.metadata = metadata
         self._rules = ClassicRules(
             initial_seconds=settings.group_initial_rebalance_ms / 1000,
             max_size=settings.group_max_size,
@@ -246,16 +246,16 @@ class Groups:
         if group is None or group.is_empty:
             return ConsumerGroup(rules)
         now = self._clock.monotonic()
-        return upgraded(group, rules, self._metadata, self._topics_now(), now)
+        return upgraded(group, rules, self.metadata, self._topics_now(), now)
 
     def _settled(self, group: Group) -> Group:
         if isinstance(group, ConsumerGroup) and group.has_only_guests:
             now = self._clock.monotonic()
-            return downgraded(group, self._rules, self._metadata, self._topics_now(), now)
+            return downgraded(group, self._rules, self.metadata, self._topics_now(), now)
         return group
 
     def _guests(self, group: ConsumerGroup) -> Guests:
-        return Guests(group, self._metadata, _new_member_id)
+        return Guests(group, self.metadata, _new_member_id)
 
     def _topics_now(self) -> TopicView:
         if self._view is None:
@@ -319,7 +319,7 @@ class Groups:
     def _topics_read(self, group_id: GroupId, group: Group) -> frozenset[TopicId]:
         if isinstance(group, ConsumerGroup | StreamsGroup):
             return group.subscribed_topics()
-        names = classic_subscription(group, self._metadata)
+        names = classic_subscription(group, self.metadata)
         if names is None:
             raise GroupNotEmpty(f"the group {group_id!r} has members")
         return frozenset(topic.id for topic in self._topics if topic.name in names)
@@ -365,8 +365,8 @@ class Groups:
             raise InvalidGroupId("a group must have a name")
 
     def _same_subscription(self, protocol_type: str, old: bytes, new: bytes) -> bool:
-        before = self._metadata.subscription(protocol_type, old)
-        now = self._metadata.subscription(protocol_type, new)
+        before = self.metadata.subscription(protocol_type, old)
+        now = self.metadata.subscription(protocol_type, new)
         return before is not None and now is not None and before.topics == now.topics
 
     def _check_session(self, request: JoinRequest) -> None:

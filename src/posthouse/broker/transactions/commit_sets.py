@@ -53,6 +53,10 @@ class CommitSets:
     def load(self, storage: Storage) -> None:
         self._sequences.load(storage)
 
+    def names(self) -> list[str]:
+        """Those that something was committed under with a sequence number."""
+        return self._sequences.names()
+
     def sequence(self, name: str) -> int | None:
         """The highest number that was committed under the name."""
         return self._sequences.sequence(name)

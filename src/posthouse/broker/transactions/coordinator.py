@@ -249,6 +249,13 @@ class Transactions:
         if known is not None and known.open_since != NOT_OPEN:
             await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
 
+    async def abort_open(self, id: str) -> None:
+        """Abort the open transaction of an id, on an administrator's word, and fence its producer."""
+        transaction = self.ids.get(id)
+        if transaction.work is None:
+            raise InvalidTransaction(f"{id!r} has no open transaction")
+        await self.transitions.undisturbed(self._fence(transaction))
+
     async def abort_expired(self) -> None:
         """Give up what has been open for too long. Its producer cannot write any more before it has aborted
         or asked for its next epoch; it is then told the one that it has been given here."""

@@ -193,7 +193,7 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._throttling = Throttling(broker.access.quotas)
-        self._share_groups = ShareGroups(
+        self.share_groups = ShareGroups(
             broker.subscriptions,
             broker.group_configs,
             find_topic=broker.topics.find,
@@ -221,7 +221,7 @@ class Dispatcher:
         if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
-        call = _Call(self._broker, self._share_groups, node, version, header.client_id, guard)
+        call = _Call(self._broker, self.share_groups, node, version, header.client_id, guard)
         call.throttling = self._throttling
         call.api = api
         call.handler = handler

@@ -289,11 +289,12 @@ class FileStorage:
         return self._logs[partition].bounds
 
     async def condition(self) -> StorageCondition:
-        usage = await asyncio.to_thread(shutil.disk_usage, self._directory)
+        usage, journal_bytes = await asyncio.to_thread(_usage, self._directory)
         return StorageCondition(
             refusal=None if self._state is None else str(self._state),
             free_bytes=usage.free,
             total_bytes=usage.total,
+            journal_bytes=journal_bytes,
             has_reserve=usage.free > RESERVE_BYTES,
         )
 
@@ -379,3 +380,9 @@ class FileStorage:
     def _check_writable(self) -> None:
         if self._state is not None:
             raise self._state
+
+
+def _usage(directory: Path) -> tuple[shutil._ntuple_diskusage, int]:
+    """Of the disk, and the size of the journal's files."""
+    with os.scandir(directory / "journal") as files:
+        return shutil.disk_usage(directory), sum(each.stat().st_size for each in files)

@@ -31,6 +31,7 @@ from posthouse.protocols.kafka.share_groups.group import (
     check_beat,
 )
 from posthouse.protocols.kafka.share_groups.sessions import MemberConnection, ShareSession, ShareSessions
+from posthouse.protocols.share_members import ShareMemberInfo
 
 _CHECK_SECONDS = 0.1
 """How often members and connections that are gone are looked for."""
@@ -85,6 +86,14 @@ class ShareGroups:
         ]
 
     # Members
+
+    def members(self, group_id: GroupId) -> list[ShareMemberInfo]:
+        return [
+            ShareMemberInfo(
+                id=member.id, client=member.client.id, host=member.client.host, topics=member.topics
+            )
+            for member in self.get(group_id)
+        ]
 
     async def beat(self, group_id: GroupId, beat: ShareBeat) -> ShareBeatAnswer:
         """A member joins, reports or leaves. A new group is stored before its first member is in it."""

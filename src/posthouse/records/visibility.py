@@ -1,9 +1,9 @@
 """Which batches of a read-committed fetch a reader is shown.
 
-The broker sends whole batches, those of aborted transactions too, with a list of (producer id, first offset)
-of the transactions that were aborted. Batches are walked in the order of the log: from an aborted
-transaction's first offset on, transactional batches of its producer are passed over, until the marker that
-says the abort. The producer's next transaction begins behind it. Markers themselves are never shown.
+A read returns whole batches, those of aborted transactions too; besides, (producer id, first offset) of the
+aborted transactions is known. Batches are walked in the order of the log: from an aborted transaction's first
+offset on, transactional batches of its producer are skipped, until the marker that says the abort. The
+producer's next transaction begins behind it. Markers themselves are never shown.
 
 Every answer lists all aborted transactions that reach into its data, so nothing is carried from one fetch to
 the next. It works on headers alone: only markers are decoded.
