@@ -410,6 +410,7 @@ def _from_file(file: Path) -> dict[str, Any]:
     return values
 
 
+_NUMBERS = {int: "whole number", float: "number"}
 _PARSERS = {each.name: each.metadata["parse"] for each in fields(Settings)}
 
 
@@ -422,4 +423,5 @@ def _parsed(name: str, value: Any) -> Any:
             return value
         return parse(str(value)) if parse in (int, float) else parse(value)
     except ValueError as error:
-        raise InvalidConfig(f"setting {name}: {error}") from None
+        reason = f"{value!r} is no {_NUMBERS[parse]}" if parse in _NUMBERS else error
+        raise InvalidConfig(f"setting {name}: {reason}") from None

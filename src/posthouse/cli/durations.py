@@ -54,3 +54,16 @@ def parse_moment(text: str, now_ms: int) -> int:
         raise ValueError(
             f"{text.strip()!r} is neither a duration such as 1h30m nor a date such as 2026-01-31T12:00"
         ) from None
+
+
+def shown_duration(ms: float) -> str:
+    """In its two largest units: 3d 4h, 12m 5s, 850ms."""
+    left = int(ms)
+    if left < _SECOND:
+        return f"{left}ms"
+    parts: list[tuple[int, str]] = []
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"), (_SECOND, "s")):
+        count, left = divmod(left, unit)
+        if count or parts:
+            parts.append((count, name))
+    return " ".join(f"{count}{name}" for count, name in parts[:2] if count)

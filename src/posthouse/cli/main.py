@@ -7,6 +7,7 @@ import sys
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.output import complain, give_up_stdout
 from posthouse.cli.serve_options import plain_values, start
+from posthouse.environment import check_environment
 
 
 def main() -> None:
@@ -38,6 +39,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:
+    check_environment(os.environ)
     if arguments[:1] == ["serve"]:
         values = plain_values(arguments[1:], os.environ)
         if values is not None:

@@ -61,3 +61,13 @@ def counted(count: int, noun: str) -> str:
 
 def shown(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="replace")
+
+
+def one_line(text: str, longest: int) -> str:
+    """For a cell of a table."""
+    printable = text.replace("\n", "\\n").replace("\r", "\\r").replace("\x1b", "\\x1b")
+    return printable if len(printable) <= longest else printable[: longest - 1] + "…"
+
+
+def or_dash(value: object) -> object:
+    return "-" if value is None or value == "" else value

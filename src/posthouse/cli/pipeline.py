@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.durations import parse_moment
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
-from posthouse.cli.options import Bootstrap, TopicName, complete_topic, pass_on_login
+from posthouse.cli.options import Bootstrap, TopicName, complete_topic, invocation_of, pass_on_login
 from posthouse.cli.output import counted, say
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def run(
 
     program = find_program(path)
     where = _bootstrap(context, bootstrap, program)
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     if program.is_declared:
         if start is not None or end is not None:
             raise typer.BadParameter(
@@ -261,7 +260,7 @@ def report(
     from posthouse.spark.session import logging_into, session
 
     where = _bootstrap(context, bootstrap, None)
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     _check_broker(where)
     say("starting Spark …")
     with logging_into(Path(tempfile.mkdtemp(prefix="posthouse-report-"), "spark.log")):
@@ -320,7 +319,7 @@ def _ready_job(
     from posthouse.spark.pipelines.launching import Launch
     from posthouse.spark.pipelines.programs import Program
 
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     plain = re.sub(r"[^\w.-]", "-", name)
     place = storage or str(Path(_STORAGE, plain).absolute())
     if "://" not in place:
@@ -347,13 +346,9 @@ def _ready(name: str) -> Path:
 
 
 def _bootstrap(context: typer.Context, given: str | None, program: Program | None) -> str:
-    """The first of: the option, the global option or variable, the project's address, the default."""
-    invocation = context.find_object(Invocation) or Invocation()
-    if given:
-        return given
-    if invocation.bootstrap != DEFAULT_BOOTSTRAP or program is None or program.bootstrap is None:
-        return invocation.bootstrap
-    return program.bootstrap
+    """The option, the environment's or the profile's, the project's, the usual one."""
+    invocation = invocation_of(context, given)
+    return invocation.given_bootstrap() or (program and program.bootstrap) or invocation.kafka_address
 
 
 def _check_broker(bootstrap: str) -> None:

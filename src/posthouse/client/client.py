@@ -9,6 +9,7 @@ from posthouse.client.admin import TopicSetting
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
 from posthouse.client.group_offsets import GroupOffset, OffsetChange
+from posthouse.client.group_reading import GroupReading
 from posthouse.client.groups import GroupInfo
 from posthouse.client.permissions import Permission, PermissionFilter
 from posthouse.client.positions import PartitionBounds, Start, bounds_of, first_offsets, list_offsets
@@ -17,6 +18,7 @@ from posthouse.client.quotas import QuotaEntity, QuotaName
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.client.users import UserInfo
 from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
@@ -59,6 +61,10 @@ class Client:
 
     def delete_topic(self, name: str) -> None:
         admin.delete_topic(self._cluster.any(), name, self._timeout)
+
+    def trim_topic(self, name: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records before an offset, by partition. Returns where each of them starts now."""
+        return admin.trim_topic(self._cluster.any(), name, offsets, self._timeout)
 
     def add_partitions(self, name: str, total: int) -> None:
         admin.add_partitions(self._cluster.any(), name, total, self._timeout)
@@ -175,12 +181,37 @@ class Client:
         partitions: Iterable[int] | None = None,
         follow: bool = False,
     ) -> Reading:
-        """Fetched batches, undecoded: for callers that decode in bulk."""
-        info = self.topic(topic)
-        positions = first_offsets(
-            self._cluster, info, info.check_partitions(partitions), start, committed=True
-        )
-        return Reading(self._cluster, info, positions, follow=follow)
+        """What was fetched, undecoded: for those who decode by themselves or in bulk."""
+        return self.reading_of([topic], start, partitions=partitions, follow=follow)
+
+    def reading_of(
+        self,
+        topics: Iterable[str],
+        start: Start,
+        *,
+        partitions: Iterable[int] | None = None,
+        follow: bool = False,
+    ) -> Reading:
+        """The same of several topics; `partitions` are those to read of each."""
+        chosen = None if partitions is None else list(partitions)
+        infos = [self.topic(name) for name in dict.fromkeys(topics)]
+        positions: dict[TopicPartition, int] = {}
+        for info in infos:
+            indexes = info.check_partitions(chosen)
+            offsets = first_offsets(self._cluster, info, indexes, start, committed=True)
+            positions |= {TopicPartition(info.name, index): offsets[index] for index in indexes}
+        return Reading(self._cluster, infos, positions, follow=follow)
+
+    def group_reading(
+        self,
+        group: str,
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        start: Start | None = None,
+    ) -> GroupReading:
+        """As a member of a group; `start` (the end) is for partitions without a committed offset."""
+        return GroupReading(self._cluster, group, topics=topics, pattern=pattern, start=start or Start.end())
 
     def range_of(
         self,

@@ -188,6 +188,8 @@ class BrokerConnection:
             return "give --user if it requires a login, "
         if not self._versions and isinstance(self._socket, ssl.SSLSocket):
             return "give a certificate that it trusts with --certificate if it requires one, "
+        if not self._versions:
+            return "give --tls or --ca FILE if the address is for TLS, "
         return ""
 
     def _not_kafka(self) -> IncompatibleBroker:

@@ -7,6 +7,7 @@ ClientError
 ├── IncompatibleBroker     the server does not support the protocol or version
 ├── NotTrusted             a certificate was rejected
 ├── LoginRefused           a wrong name or password, or an unknown mechanism
+├── CallRefused            the JSON API refused; carries the HTTP status
 └── RequestRefused         the broker refused; carries Kafka's error code
     ├── TopicNotFound
     ├── TopicExists
@@ -53,6 +54,12 @@ class NotTrusted(ClientError):
 
 class LoginRefused(ClientError):
     pass
+
+
+class CallRefused(ClientError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class RequestRefused(ClientError):
@@ -140,15 +147,17 @@ _SENTENCES = {
 }
 _PERMISSIONS = {
     29: "you may not do this to topic {name!r}; ask an administrator for "
-    "'posthouse acl allow YOU read,write topic {name}', or what of it you need",
+    "'posthouse acl allow YOU {needs} topic {name}'",
     30: "you may not use group {name!r}; ask an administrator for "
-    "'posthouse acl allow YOU read group {name}'",
+    "'posthouse acl allow YOU {needs} group {name}'",
     31: "you may not do this to the broker; ask an administrator for "
-    "'posthouse acl allow YOU alter,describe cluster', or what of it you need",
+    "'posthouse acl allow YOU {needs} cluster'",
     53: "you may not use the transactional id {name!r}; ask an administrator for "
-    "'posthouse acl allow YOU write transactional-id {name}'",
+    "'posthouse acl allow YOU {needs} transactional-id {name}'",
 }
 """For these codes the broker's message has neither the name nor advice."""
+_NEEDED = {29: "read,write", 30: "read", 31: "alter,describe", 53: "write"}
+"""The permissions to ask for where the request may need one or the other."""
 _PLAIN_CODES = {
     7: "the broker did not finish in time; try again",
     15: "the broker is starting or stopping; try again in a moment",
@@ -162,11 +171,17 @@ _PLAIN_CODES = {
 }
 
 
-def refused(code: int, message: str | None, name: str) -> RequestRefused:
-    """The error for `code` about the topic or group `name`; our message if it helps more than the
-    broker's."""
+def refused(code: int, message: str | None, name: str, *, needs: str = "") -> RequestRefused:
+    """The error for `code` about the topic or group `name`; our sentence where it helps more than theirs.
+
+    `needs` is the permission that the request asks for, where there is only one.
+    """
     kind = _BY_CODE.get(code, RequestRefused)
-    sentence = _SENTENCES.get(kind) or _PERMISSIONS.get(code) or message or _PLAIN_CODES.get(code)
+    if code in _PERMISSIONS:
+        asked = _PERMISSIONS[code].format(name=name, needs=needs or _NEEDED[code])
+        several = not needs and "," in _NEEDED[code]
+        return kind(f"{asked}, or what of it you need" if several else asked, code)
+    sentence = _SENTENCES.get(kind) or message or _PLAIN_CODES.get(code)
     if sentence is None:
         sentence = f"the broker refused with error {code}; look at its log"
     elif sentence is not message:

@@ -21,6 +21,7 @@ from posthouse.protocols.kafka.codec.generated.offset_fetch import (
 )
 
 _NON_EMPTY = 68
+_NO_MEMBER = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class OffsetChange:
 def group_offsets(cluster: Cluster, group: GroupInfo) -> list[GroupOffset]:
     """Every partition with a committed offset or a member, in order."""
     topics = {info.name: info for info in cluster.topics()}
-    committed = _committed(cluster, group.name, topics.values())
+    committed = committed_offsets(cluster, group.name, topics.values())
     readers = {place: member.id for member in group.members for place in member.partitions}
     # An assigned topic may have been deleted since.
     places = sorted(
@@ -93,7 +94,7 @@ def reset_offsets(
         raise BadArgument("the name of the group is empty; give one")
     _check_inactive(cluster, group)
     infos = [cluster.topic(name) for name in topics]
-    committed = _committed(cluster, group, infos)
+    committed = committed_offsets(cluster, group, infos)
     changes = []
     for info in infos:
         partitions = info.check_partitions(topics[info.name])
@@ -119,8 +120,8 @@ def _check_inactive(cluster: Cluster, name: str) -> None:
         raise GroupActive(f"group {name!r} has {count}; stop its consumers and try again", _NON_EMPTY)
 
 
-def _committed(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dict[TopicPartition, int]:
-    """Committed offsets by partition; answers have topic ids, and topics not in `topics` are left out."""
+def committed_offsets(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dict[TopicPartition, int]:
+    """Topics are answered by their ids; those that are not among `topics` are left out."""
     names = {info.id: info.name for info in topics}
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)])
     [answer] = cluster.any().ask(request, OffsetFetchResponse).groups
@@ -139,9 +140,16 @@ def _committed(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dic
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Iterable[tuple[TopicInfo, Mapping[int, int]]]
+    cluster: Cluster,
+    group: str,
+    offsets: Iterable[tuple[TopicInfo, Mapping[int, int]]],
+    *,
+    member: str = "",
+    epoch: int = _NO_MEMBER,
 ) -> None:
-    """Set the offsets of a group without members: by partition, for each topic (by its id).
+    """Set where a group goes on: the offset by partition, for each topic (by its id).
+
+    A group with members takes it from one of them only.
 
     Durable on return; raises for the first offset that the broker refuses.
     """
@@ -150,6 +158,8 @@ def commit_offsets(
         return
     request = OffsetCommitRequest(
         group_id=group,
+        member_id=member,
+        generation_id_or_member_epoch=epoch,
         topics=[
             OffsetCommitRequestTopic(
                 topic_id=info.id,

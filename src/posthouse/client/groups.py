@@ -104,7 +104,9 @@ def delete_groups(connection: BrokerConnection, names: Iterable[str]) -> dict[st
     """Delete groups with their offsets; returns the error of each, or None."""
     request = DeleteGroupsRequest(groups_names=list(dict.fromkeys(names)))
     return {
-        result.group_id: refused(result.error_code, None, result.group_id) if result.error_code else None
+        result.group_id: refused(result.error_code, None, result.group_id, needs="delete")
+        if result.error_code
+        else None
         for result in connection.ask(request, DeleteGroupsResponse).results
     }
 

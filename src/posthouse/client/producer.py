@@ -152,5 +152,7 @@ class Producer:
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code:
-                    raise refused(partition.error_code, partition.error_message, self._info.name)
+                    raise refused(
+                        partition.error_code, partition.error_message, self._info.name, needs="write"
+                    )
         self.acknowledged += request.records

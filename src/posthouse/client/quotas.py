@@ -61,7 +61,7 @@ def list_quotas(connection: BrokerConnection) -> dict[QuotaEntity, dict[QuotaNam
     request = DescribeClientQuotasRequest(components=[], strict=False)
     response = connection.ask(request, DescribeClientQuotasResponse)
     if response.error_code:
-        raise refused(response.error_code, response.error_message, "")
+        raise refused(response.error_code, response.error_message, "", needs="describe-configs")
     known = {str(quota) for quota in QuotaName}
     found = {}
     for entry in response.entries or ():
@@ -93,4 +93,4 @@ def change_quotas(
     response = connection.ask(AlterClientQuotasRequest(entries=[entry]), AlterClientQuotasResponse)
     for result in response.entries:
         if result.error_code:
-            raise refused(result.error_code, result.error_message, str(entity))
+            raise refused(result.error_code, result.error_message, str(entity), needs="alter-configs")

@@ -111,7 +111,12 @@ class RangeReading:
             AbortedProducer(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         ]
         return Fetched(
-            partition=self._partition, data=answer.records or b"", first=first, end=self._end, aborted=aborted
+            topic=self.info.name,
+            partition=self._partition,
+            data=answer.records or b"",
+            first=first,
+            end=self._end,
+            aborted=aborted,
         )
 
     def _stuck(self) -> RecordsDamaged:

@@ -82,8 +82,24 @@ class OsDataDirectory:
     def _make_directory(self, path: Path) -> None:
         if not path.is_dir():
             self._make_directory(path.parent)
-            path.mkdir(DIRECTORY_MODE if path == self.directory else 0o777, exist_ok=True)
+            try:
+                path.mkdir(DIRECTORY_MODE if path == self.directory else 0o777, exist_ok=True)
+            except OSError as error:
+                raise self._cannot_make(path, error) from error
             _sync(path.parent)
+
+    def _cannot_make(self, path: Path, error: OSError) -> Unavailable:
+        if path.exists():
+            reason = f"{path} is a file"
+        elif isinstance(error, FileNotFoundError):
+            # Its parent is there: /proc and its kind refuse new directories like that.
+            reason = f"{path.parent} takes no new directories"
+        else:
+            reason = f"{path}: {error.strerror}"
+        return Unavailable(
+            f"the data directory {self.directory} cannot be created ({reason}); choose another place with "
+            "--data"
+        )
 
     def _sync_name(self) -> None:
         parent = self.directory.absolute().parent
