@@ -12,7 +12,7 @@ import uvloop
 
 from posthouse.app import App
 from posthouse.cli.collector import Collector
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
+from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
 from posthouse.settings import Settings
@@ -70,6 +70,18 @@ def _ready_line(app: App) -> str:
     return json.dumps({"event": "ready", "listeners": listeners}, separators=(",", ":"))
 
 
+def _look_inside(app: App, program: str) -> str:
+    admin = app.listeners.get("admin")
+    if admin is None:
+        return ""
+    if str(admin) != DEFAULT_ADMIN:
+        program += f" --admin {admin}"
+    return (
+        "See what the broker does, now and live (metrics for Prometheus are on "
+        f"http://{admin}/metrics):\n\n  {program} status\n  {program} top\n\n"
+    )
+
+
 def _hints(settings: Settings, app: App) -> str:
     """How to send a first message. The commands use Kafka's protocol."""
     kafka = app.listeners.get("kafka")
@@ -87,6 +99,7 @@ def _hints(settings: Settings, app: App) -> str:
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
         f"  {program} consume greetings --from-beginning\n\n"
+        f"{_look_inside(app, program)}"
         "Run a pipeline on Spark on it (or 'make demo' to watch one with orders of its own):\n\n"
         f"  {program} pipeline init orders\n"
         f"  {program} pipeline run orders\n"
