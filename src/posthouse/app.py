@@ -5,12 +5,14 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.protocols.admin.metrics.collector import Collector
 from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
@@ -30,6 +32,9 @@ from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.tracing.tracing import tracing_of_environment
+
+if TYPE_CHECKING:
+    from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +95,7 @@ class App:
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
         _serve(front_ends, backend)
+        self._otlp_metrics = _otlp_metrics(backend)
         self.listeners: dict[str, Address] = {}
         """The addresses of the listeners, by the name of the setting, once started."""
 
@@ -108,6 +114,8 @@ class App:
             self._tracing.start()
         self._sweep()
         self._loop_delay.start()
+        if self._otlp_metrics is not None:
+            self._otlp_metrics.start()
         if self._certificates is not None:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
@@ -144,6 +152,8 @@ class App:
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._loop_delay.stop()
+        if self._otlp_metrics is not None:
+            self._otlp_metrics.stop()
         for each in self._served:
             each.listener.close()
         self.broker.wake_readers()
@@ -154,6 +164,8 @@ class App:
         finally:
             if self._tracing is not None:
                 await self._tracing.stop()
+            if self._otlp_metrics is not None:
+                await self._otlp_metrics.close()
 
 
 def _direct_channels(broker: Broker, settings: Settings, budget: Budget) -> DirectChannels:
@@ -175,6 +187,22 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
             if each.protocol == front_end.protocol:
                 listener = Listener(each.protocol.label, connections(each), backend.gate)
                 backend.listeners.add(ServedListener(settings=each, listener=listener))
+
+
+def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":
+    """Where OpenTelemetry's own variables ask for it."""
+    wanted = os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")
+    if "otlp" not in wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    try:
+        # An optional extra, which takes long to import.
+        from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
+    except ImportError as error:
+        raise InvalidConfig(
+            "OTEL_METRICS_EXPORTER is otlp, and OpenTelemetry is not installed: "
+            f'pip install "posthouse[tracing]" ({error})'
+        ) from None
+    return OtlpMetrics(Collector(backend))
 
 
 def _affordable(settings: Settings) -> Settings:

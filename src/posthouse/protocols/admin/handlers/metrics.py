@@ -16,7 +16,6 @@ def metrics_route(backend: Backend) -> Route:
 
     async def scrape(context: Context, request: Request, parameters: Parameters) -> Response:
         context.require_cluster(Operation.DESCRIBE)
-        samples = await collector.collect()
-        return Response(body=render(samples), content_type=CONTENT_TYPE)
+        return Response(body=render(collector.collect()), content_type=CONTENT_TYPE)
 
     return Route(method="GET", path="/metrics", handler=scrape)

@@ -1,6 +1,7 @@
 """All metrics of a broker, collected in slices that leave the event loop to others."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Final
 
 from posthouse.protocols.admin.metrics import connections, groups, process, queues, requests, storage, topics
@@ -40,19 +41,22 @@ class Collector:
         self._queues = QueueMetrics(backend.broker, limit)
         self._one_at_a_time = asyncio.Lock()
 
-    async def collect(self) -> Samples:
-        async with self._one_at_a_time:
+    async def collect(self) -> AsyncIterator[Samples]:
+        """In several parts: those that take no time come first. No family is in two of them."""
+        backend = self._backend
+        samples = Samples()
+        await process.collect(backend.loop_delay, samples)
+        await connections.collect(backend, samples)
+        await requests.collect(backend.requests, samples)
+        await storage.collect(backend.broker, samples)
+        yield samples
+        summed: dict[str, int] = {}
+        for part in (self._topics, self._groups, self._queues):
             samples = Samples()
-            backend = self._backend
-            await process.collect(backend.loop_delay, samples)
-            await connections.collect(backend, samples)
-            await requests.collect(backend.requests, samples)
-            await storage.collect(backend.broker, samples)
-            summed = {
-                **await self._topics.collect(samples),
-                **await self._groups.collect(samples),
-                **await self._queues.collect(samples),
-            }
-            for kind, count in summed.items():
-                samples.add(SUMMED, count, kind)
-            return samples
+            async with self._one_at_a_time:  # not while a client takes its time with what it got
+                summed |= await part.collect(samples)
+            yield samples
+        samples = Samples()
+        for kind, count in summed.items():
+            samples.add(SUMMED, count, kind)
+        yield samples

@@ -83,6 +83,7 @@ class QueueMetrics:
         if selection.has_other:
             for name, total in selection.totals():
                 samples.add(COUNTERS[name], total, OTHER, OTHER)
+                await samples.turns.next()
             samples.add(READY, other_ready, OTHER, OTHER)
             samples.add(UNACKED, other_unacked, OTHER, OTHER)
             samples.add(CONSUMERS, other_consumers, OTHER, OTHER)

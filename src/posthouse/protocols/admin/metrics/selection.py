@@ -6,6 +6,7 @@ an old object like a burst. Counters of summed objects that are gone stay in the
 """
 
 from collections.abc import Hashable, Iterator
+from operator import attrgetter
 from typing import Final
 
 OTHER: Final = "__other__"
@@ -63,6 +64,6 @@ class Selection:
         return bool(self._summed) or self._has_retired
 
     def totals(self) -> Iterator[tuple[str, int]]:
-        """The counters of all objects that are not shown by name."""
+        """The counters of all objects that are not shown by name, one after the other: there may be many."""
         for name in self._counters:
-            yield name, self._retired[name] + sum(getattr(each, name) for each in self._summed.values())
+            yield name, self._retired[name] + sum(map(attrgetter(name), self._summed.values()))

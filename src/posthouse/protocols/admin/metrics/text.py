@@ -4,7 +4,7 @@ prometheus_client's own `generate_latest` makes one text of everything, and took
 takes 1 µs: a broker with thousands of queues is scraped every few seconds. A test lets its parser read both.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Final
 
 from posthouse.model.histogram import Histogram
@@ -16,12 +16,19 @@ _AT_ONCE: Final = 200
 """Samples that are rendered in one piece."""
 
 
-async def render(samples: Samples) -> AsyncIterator[bytes]:
-    for family, values in samples:
-        yield head(family).encode()
-        for first in range(0, len(values), _AT_ONCE):
-            yield "".join(lines(family, values[first : first + _AT_ONCE])).encode()
-            await samples.turns.next()
+async def render(parts: AsyncIterable[Samples]) -> AsyncIterator[bytes]:
+    """Each part is sent before the next one is collected. No family may be in two of them."""
+    async for samples in parts:
+        pieces: list[str] = []
+        for family, values in samples:
+            pieces.append(head(family))
+            for first in range(0, len(values), _AT_ONCE):
+                pieces += lines(family, values[first : first + _AT_ONCE])
+                await samples.turns.next()
+                if len(pieces) >= _AT_ONCE:
+                    yield "".join(pieces).encode()
+                    pieces = []
+        yield "".join(pieces).encode()
 
 
 def head(family: Family) -> str:

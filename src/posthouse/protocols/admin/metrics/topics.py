@@ -76,6 +76,7 @@ class TopicMetrics:
         if selection.has_other:
             for name, total in selection.totals():
                 samples.add(TRAFFIC[name], total, OTHER)
+                await samples.turns.next()
             samples.add(TOPIC_BYTES, other_bytes, OTHER)
             samples.add(TOPIC_RECORDS, other_records, OTHER)
         return {"topics": selection.summed, "partitions": hidden}
