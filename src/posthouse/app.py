@@ -19,6 +19,8 @@ from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
+from posthouse.protocols.loop_delay import LoopDelay
+from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListener, ServedListeners
 from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Settings
@@ -71,12 +73,15 @@ class App:
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
+        self._loop_delay = LoopDelay()
         self._served = ServedListeners()
         backend = Backend(
             broker=self.broker,
             settings=settings,
             budget=self._budget,
             gate=self._gate,
+            requests=RequestMetrics(),
+            loop_delay=self._loop_delay,
             listeners=self._served,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
@@ -98,6 +103,7 @@ class App:
         if self._tracing is not None:
             self._tracing.start()
         self._sweep()
+        self._loop_delay.start()
         if self._certificates is not None:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
@@ -133,6 +139,7 @@ class App:
             self._following.cancel()
         if self._sweeping is not None:
             self._sweeping.cancel()
+        self._loop_delay.stop()
         for each in self._served:
             each.listener.close()
         self.broker.wake_readers()

@@ -257,6 +257,12 @@ class Settings:
         "broker stops reading from connections that hold more than 64 KiB, and closes stalled ones. 0 "
         "takes a quarter of the memory, at most 1 GiB.",
     )
+    metrics_max_objects: int = _setting(
+        1000,
+        int,
+        "Topics, partitions, queues and groups that /metrics shows by name, of each kind. Further ones are "
+        "summed under the label __other__.",
+    )
     retention_check_seconds: float = _setting(
         60.0, float, "Seconds between two runs of retention, compaction and the expiry of offsets."
     )
@@ -306,6 +312,8 @@ class Settings:
             raise InvalidConfig("transaction_max_timeout_ms must be from 1 to 2147483647")
         if self.journal_bytes < 64 * 1024:
             raise InvalidConfig("journal_bytes must be at least 65536")
+        if self.metrics_max_objects < 0:
+            raise InvalidConfig("metrics_max_objects must not be below 0")
         if self.open_files != 0 and self.open_files < 16:
             raise InvalidConfig("open_files must be at least 16, or 0")
 

@@ -18,6 +18,7 @@ from posthouse.broker.log_writer import LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
+from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
@@ -31,6 +32,7 @@ from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
 from posthouse.broker.topics import NewTopic, Topics, partition_of
 from posthouse.broker.traced_writer import TracedLogWriter
 from posthouse.broker.tracing import Tracer
+from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
@@ -42,6 +44,7 @@ from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
@@ -76,6 +79,7 @@ class Broker:
         self.settings = settings
         self.access = AccessControl(storage, settings, clock)
         self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
+        self.traffic = Traffic()
         self.recent_deletions = RecentDeletions(clock)
         self.metrics_subscriptions = MetricsSubscriptions(storage)
         self._metrics_file = MetricsFile(settings.client_metrics_path)
@@ -88,7 +92,7 @@ class Broker:
         self._long_poll = LongPoll(storage)
         storage.subscribe(self._long_poll.arrived)
         self.subscriptions = Subscriptions(
-            storage, clock, self.group_configs.subscription_rules, self.wait_for_records
+            storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
         )
         ids = TransactionalIds()
         self.groups = Groups(
@@ -108,10 +112,12 @@ class Broker:
             settings.namespaces,
             self.delete_topics,
             self._is_read,
+            self.traffic,
             read_attributes,
             predeclared_exchanges,
             tracer=tracer,
         )
+        self.oldest_messages = OldestMessages(storage)
         self.transactions = Transactions(
             storage,
             clock,
@@ -120,11 +126,8 @@ class Broker:
             apply_offsets=self.groups.offsets.apply,
             refer=self.namespaces.refer_committed,
         )
-        self._log_writer = (
-            LogWriter(storage, clock, self.transactions, self.namespaces)
-            if tracer is None
-            else TracedLogWriter(storage, clock, self.transactions, self.namespaces, tracer)
-        )
+        writing = storage, clock, self.transactions, self.namespaces, self.traffic
+        self._log_writer = LogWriter(*writing) if tracer is None else TracedLogWriter(*writing, tracer)
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics,
@@ -208,6 +211,20 @@ class Broker:
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
+
+    @property
+    def scheduled_messages(self) -> int:
+        """How many messages are not due yet, or due and not published yet."""
+        return self._schedule.waiting
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes of batches that were committed and are not durable yet."""
+        return self._storage.unwritten_bytes
+
+    @property
+    def storage_metrics(self) -> StorageMetrics:
+        return self._storage.metrics
 
     @property
     def cluster_id(self) -> str:
@@ -319,6 +336,7 @@ class Broker:
     async def delete_topics(self, topics: Sequence[Topic]) -> None:
         self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
+        self.traffic.forget(topic.name for topic in topics)
         await self.groups.forget_topics([topic.id for topic in topics])
         await self.subscriptions.forget_topics([topic.id for topic in topics])
         for topic in topics:

@@ -10,6 +10,7 @@ from typing import Protocol
 from posthouse.broker.appending import Appended, Appending, Produced
 from posthouse.broker.queues.referrals import Referrals, check_referable
 from posthouse.broker.topics import partition_of
+from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
@@ -37,11 +38,19 @@ class Referring(Protocol):
 class LogWriter:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, clock: Clock, transactions: Transactions, queues: Referring) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        transactions: Transactions,
+        queues: Referring,
+        traffic: Traffic,
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._transactions = transactions
         self._queues = queues
+        self._traffic = traffic
         self._unpacking = Unpacking()
 
     def close(self) -> None:
@@ -83,7 +92,7 @@ class LogWriter:
             else:
                 for run in produced.runs:
                     run.append = append
-                appending.accept(append, append_time)
+                appending.accept(append, append_time, self._traffic[produced.topic.name])
         if referring:
             self._refer(referring, appending)
         try:

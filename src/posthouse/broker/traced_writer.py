@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from posthouse.broker.appending import Appending, Produced
 from posthouse.broker.log_writer import LogWriter, Referring
 from posthouse.broker.tracing import Tracer
+from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.model.clock import Clock
@@ -19,9 +20,10 @@ class TracedLogWriter(LogWriter):
         clock: Clock,
         transactions: Transactions,
         queues: Referring,
+        traffic: Traffic,
         tracer: Tracer,
     ) -> None:
-        super().__init__(storage, clock, transactions, queues)
+        super().__init__(storage, clock, transactions, queues, traffic)
         self._tracer = tracer
 
     def append(

@@ -9,6 +9,8 @@ from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.loop_delay import LoopDelay
+from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
 from posthouse.settings import Settings
 
@@ -24,6 +26,8 @@ class Backend:
     settings: Settings
     budget: Budget
     gate: Gate
+    requests: RequestMetrics
+    loop_delay: LoopDelay
     listeners: ServedListeners
     """Of all front ends, this one's among them; filled when all are built."""
 

@@ -53,6 +53,17 @@ class _Address:
     """In the order in which they came."""
 
 
+@dataclass(slots=True)
+class GateCounters:
+    """Since the broker started."""
+
+    accepted: int = 0
+    refused: int = 0
+    sent_away: int = 0
+    """Closed because they had not proven themselves, or others needed their place."""
+    offences: int = 0
+
+
 class Gate:
     """Owned by the event loop. One for all listeners of a broker."""
 
@@ -77,6 +88,7 @@ class Gate:
         self._count = 0
         self._sent_away = 0
         """Since the last sweep."""
+        self.counters = GateCounters()
 
     def __len__(self) -> int:
         return self._count
@@ -93,6 +105,14 @@ class Gate:
 
     def enter(self, visitor: Visitor) -> str | None:
         """The reason why there is no room for it, None if there is."""
+        refusal = self._admit(visitor)
+        if refusal is None:
+            self.counters.accepted += 1
+        else:
+            self.counters.refused += 1
+        return refusal
+
+    def _admit(self, visitor: Visitor) -> str | None:
         now = self._clock.monotonic()
         address = self._addresses.get(visitor.owner) or _Address()
         if self._per_address and address.visitors >= self._per_address:
@@ -137,6 +157,7 @@ class Gate:
 
     def offended(self, visitor: Visitor) -> float:
         """It did what no client does, or not again and again. How long its address has to wait."""
+        self.counters.offences += 1
         return self._offences.add(visitor.owner)
 
     def prove(self, visitor: Visitor) -> None:
@@ -177,6 +198,7 @@ class Gate:
         if not self._sent_away:  # one line for the first; a flood of them is counted
             log.info("closing the connection from %s: %s", visitor.peer, reason)
         self._sent_away += 1
+        self.counters.sent_away += 1
         visitor.send_away()
 
 

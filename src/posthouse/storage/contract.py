@@ -13,6 +13,7 @@ from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.partition_view import PartitionView
@@ -45,6 +46,10 @@ class Storage(PartitionView, Protocol):
 
     async def condition(self) -> StorageCondition:
         """Whether writes are taken now, and the room that is left for them."""
+
+    @property
+    def metrics(self) -> StorageMetrics:
+        """What it counts of its own work, since it was made."""
 
     @property
     def unwritten_bytes(self) -> int:

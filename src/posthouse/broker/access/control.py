@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import Counter
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -43,6 +44,9 @@ class AccessControl:
         self.audit = Audit(settings.audit_path, clock)
         self.sessions = Sessions(settings.max_connections_per_user)
         self.users.changed = self.sessions.send_away
+        self.logins: Counter[str] = Counter()
+        """By protocol."""
+        self.login_failures: Counter[str] = Counter()
         self._answers: WeakValueDictionary[tuple[str, str], Answers] = WeakValueDictionary()
 
     async def start(self) -> None:
@@ -103,6 +107,8 @@ class AccessControl:
     def record_login(
         self, name: str, peer: str, protocol: str, mechanism: str, failure: LoginFailed | None = None
     ) -> None:
+        counter = self.logins if failure is None else self.login_failures
+        counter[protocol] += 1
         self.audit.record(
             Principal(name),
             peer,

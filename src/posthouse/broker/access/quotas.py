@@ -103,6 +103,10 @@ class Quotas:
         self._quotas: dict[Entity, dict[Quota, float]] = {}
         self._buckets: dict[tuple[Quota, Entity], TokenBucket] = {}
         self._found: dict[tuple[str, str], dict[Quota, TokenBucket]] = {}
+        self.throttles = 0
+        """How often a connection was told to wait,"""
+        self.throttled_seconds = 0.0
+        """and for how long in all."""
         self.is_empty = True
         """Whether nobody has a quota: what most brokers need to know of it."""
 
@@ -155,7 +159,13 @@ class Quotas:
                 self._forget_clients()
             found = self._found[user, short] = self._buckets_of(user, client, short)
         bucket = found.get(quota)
-        return 0.0 if bucket is None else bucket.take(amount, self._clock.monotonic())
+        if bucket is None:
+            return 0.0
+        delay = bucket.take(amount, self._clock.monotonic())
+        if delay > 0:
+            self.throttles += 1
+            self.throttled_seconds += delay
+        return delay
 
     def _forget_clients(self) -> None:
         """What users owe stays: they could get rid of it by calling themselves many clients."""

@@ -278,6 +278,12 @@ class Groups:
                 groups[group_id] = _listed(group_id, None)
         return list(groups.values())
 
+    def member_count(self, group_id: GroupId) -> int:
+        group = self._registry.get(group_id)
+        if group is None:
+            return 0
+        return len(group.members) if isinstance(group, ClassicGroup) else sum(1 for _ in group)
+
     def describe(self, group_id: GroupId) -> DescribedGroup:
         """Of a classic group; raises UnknownGroup for others."""
         group = self._registry.get(group_id)

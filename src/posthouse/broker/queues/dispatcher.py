@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from posthouse.broker.queues.consumers import Consumers, dealt
+from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.dead_letters import Reason, Routing
 from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
@@ -52,6 +53,7 @@ class Dispatcher:
         effects: Effects,
         routing: Routing,
         retry_seconds: float,
+        counters: QueueCounters,
     ) -> None:
         """`source` is the queue as consumers know it; nothing is asked of it here."""
         self._source = source
@@ -62,12 +64,13 @@ class Dispatcher:
         self._tracer = resources.tracer
         self._effects = effects
         self._retry_seconds = retry_seconds
+        self._counters = counters
         self.consumers = Consumers(single_active=definition.single_active)
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
         self.loader = Loader(self, resources.storage, resources.settling, lanes, readers)
-        self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling)
+        self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling, counters)
         self.requeue = Requeue(self, resources.settling, definition.delivery_limit, retry_seconds)
         self.expiry = Expiry(self, resources.clock, lanes, retry_seconds)
         self.overflow = Overflow(self, definition, retry_seconds)
@@ -240,6 +243,7 @@ class Dispatcher:
         if messages:
             served = turns[: len(messages)]
             self.consumers.served(served)
+            self._counters.delivered += len(messages)
             for consumer, hand in dealt(messages, served):
                 consumer.deliver(hand)
             self._drop_bodies(messages)
@@ -304,8 +308,8 @@ class Dispatcher:
         while leased := self._lease(most):
             alive = self._alive(leased)
             admitted = alive if self.keys is None else self.keys.admit(alive)
-            self.settlement.lease(admitted)
             if admitted:
+                self.settlement.hand_out(admitted)
                 if self._tracer is not None:
                     self._tracer.delivered(self._source.name, admitted)
                 return admitted

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.queues.backing_topics import BackingTopic
+from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.message import MessageLane
@@ -58,6 +59,7 @@ class LogQueue(ABC):
             )
             for each in lane_logs
         ]
+        self.counters = QueueCounters()
         self.used_at = self._clock.monotonic()
         self.is_deleted = False
         self.retry_seconds = RETRY_SECONDS

@@ -28,6 +28,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
 from posthouse.broker.tracing import Tracer
+from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
 from posthouse.model.ids import PartitionId, TopicId
@@ -53,6 +54,7 @@ class Namespaces:
         names: Iterable[str],
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
         is_read: Callable[[PartitionId], bool],
+        traffic: Traffic,
         read_attributes: ReadAttributes = no_attributes,
         predeclared: Sequence[ExchangeDefinition] = (),
         *,
@@ -69,6 +71,7 @@ class Namespaces:
             settling=self.settling,
             background=self.background,
             stream_memory=StreamMemory(),
+            traffic=traffic,
             transaction=self.transaction,
             tracer=tracer,
         )

@@ -33,7 +33,14 @@ class Queue(LogQueue):
         self._routing = routing
         self._delete_unused = delete_unused
         self.dispatcher = Dispatcher(
-            self, self.definition, self.lanes, resources, effects, routing, self.retry_seconds
+            self,
+            self.definition,
+            self.lanes,
+            resources,
+            effects,
+            routing,
+            self.retry_seconds,
+            self.counters,
         )
         self._consumers = self.dispatcher.consumers
         self._settlement = self.dispatcher.settlement
@@ -88,6 +95,7 @@ class Queue(LogQueue):
         return now_ms + (ttl if expires_in_ms is None else min(ttl, expires_in_ms))
 
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+        self.counters.published += count
         self.dispatcher.arrived(lane, count, size)
 
     def refuse(self, key: bytes, value: bytes, envelope: Envelope, now_ms: int, wave: Wave) -> None:
@@ -97,6 +105,7 @@ class Queue(LogQueue):
         lane, topic = self.lane_for(envelope.priority), self.backing.name
         message = Message(self, lane, -1, lane.log, topic, -1, now_ms, key, value, envelope.headers, NEVER)
         publish_dead_letter(self._routing, self.definition, message, Reason.TOO_LONG, now_ms, wave)
+        self.counters.dead_lettered += 1
 
     # Messages go out
 
@@ -130,16 +139,21 @@ class Queue(LogQueue):
     async def get(self) -> Message | None:
         """One message, leased; None when there is none. Raises Unavailable."""
         self.touch()
-        return await self.dispatcher.get()
+        message = await self.dispatcher.get()
+        if message is not None:
+            self.counters.got += 1
+        return message
 
     async def poll(self, most: int, seconds: float, *, lease_seconds: float) -> list[Message]:
         """Up to `most` messages, leased for `lease_seconds`; none only when none came within `seconds`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            first = await self.get()
+            self.touch()
+            first = await self.dispatcher.get()
             if first is not None:
                 taken = [first, *self.dispatcher.take(most - 1)]
+                self.counters.delivered += len(taken)
                 self.dispatcher.pulling.lease(taken, lease_seconds)
                 return taken
             if self.is_deleted:
@@ -156,8 +170,9 @@ class Queue(LogQueue):
     def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
         """Done with. With a wave, as soon as that is durable."""
         if wave is None:
-            self._settlement.ack(messages)
+            self.counters.acked += self._settlement.ack(messages)
         else:
+            self.counters.acked += len(messages)
             wave.settle(messages)
 
     def settled(self, messages: Sequence[Message]) -> None:

@@ -8,6 +8,7 @@ from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.wave import Wave
 from posthouse.broker.tracing import Tracer
+from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.storage.contract import Storage
 
@@ -19,6 +20,7 @@ class QueueResources:
     settling: Settling
     background: Background
     stream_memory: StreamMemory
+    traffic: Traffic
     transaction: Callable[[], Wave]
     """A new wave, written when it is told to."""
     tracer: Tracer | None = None

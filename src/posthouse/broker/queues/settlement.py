@@ -3,6 +3,7 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
+from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.key_order import KeyOrder
@@ -36,6 +37,7 @@ class Settlement:
         definition: QueueDefinition,
         keys: KeyOrder | None,
         pulling: Pulling,
+        counters: QueueCounters,
     ) -> None:
         self._owner = owner
         self._resources = resources
@@ -43,6 +45,7 @@ class Settlement:
         self._definition = definition
         self._keys = keys
         self._pulling = pulling
+        self._counters = counters
         self.bytes = 0
         """Of all messages that are not settled, roughly: the size of each record in a batch is not known."""
         self.leased_bytes = 0
@@ -51,8 +54,12 @@ class Settlement:
         """They were taken out of their lanes."""
         self.leased_bytes += sum(message.size for message in messages)
 
-    def ack(self, messages: Sequence[Message]) -> None:
-        """Settle those of them that are leased."""
+    def hand_out(self, messages: Sequence[Message]) -> None:
+        """The same for messages that go to a client now."""
+        self.leased_bytes += count_handed_out(messages, self._counters, self._resources.traffic)
+
+    def ack(self, messages: Sequence[Message]) -> int:
+        """Settle those of them that are leased; how many that were."""
         lane: MessageLane | None = None
         settled: list[Message] = []
         for message in messages:
@@ -62,6 +69,7 @@ class Settlement:
                     self._resources.settling.changed(lane)
                 settled.append(message)
         self.settled(settled)
+        return len(settled)
 
     def settled(self, messages: Sequence[Message]) -> None:
         """These were leased, and are gone for good."""
@@ -88,7 +96,7 @@ class Settlement:
     def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
         """They are leased. The copy and the end of the original are one commit."""
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
-            self.ack(messages)
+            self._drop(messages, reason)
         else:
             self._owner.start_effect(self.dead_letter(messages, reason))
 
@@ -98,9 +106,14 @@ class Settlement:
             message.lane.leased[message.position] = message
         self.lease(messages)
         if self._definition.dead_letter_exchange is None:
-            self.ack(messages)
+            self._drop(messages, reason)
         elif messages:
             await self.dead_letter(messages, reason)
+
+    def _drop(self, messages: Sequence[Message], reason: Reason) -> None:
+        count = self.ack(messages)
+        if reason is Reason.EXPIRED:
+            self._counters.expired += count
 
     async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
         try:
@@ -119,3 +132,6 @@ class Settlement:
         except BaseException:
             self._owner.retry(messages)
             raise
+        self._counters.dead_lettered += len(there)
+        if reason is Reason.EXPIRED:
+            self._counters.expired += len(messages)

@@ -43,6 +43,7 @@ class StreamQueue(LogQueue):
         return now_ms
 
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+        self.counters.published += count
         for reading in self._readings:
             reading.plan()
 

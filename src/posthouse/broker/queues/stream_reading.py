@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.resources import QueueResources
@@ -19,6 +20,7 @@ class Readings(Protocol):
     """What a reading asks of its stream."""
 
     name: str
+    counters: QueueCounters
     is_deleted: bool
     retry_seconds: float
 
@@ -36,6 +38,7 @@ class StreamReading:
         self._background = resources.background
         self._memory = resources.stream_memory
         self._tracer = resources.tracer
+        self._traffic = resources.traffic
         self._consumer: Consumer | None = None
         self._lane = lane
         self._reader = LaneReader(resources.storage, self, lane, start)
@@ -77,6 +80,9 @@ class StreamReading:
             return
         self._is_waiting = False
         if messages := self._window.take(min(credit, AT_ONCE)):
+            counters = self._stream.counters
+            counters.delivered += len(messages)
+            count_handed_out(messages, counters, self._traffic)
             if self._tracer is not None:
                 self._tracer.delivered(self.name, messages)
             consumer.deliver(messages)
@@ -147,6 +153,7 @@ class StreamReading:
 
     def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
         """The credit is the consumer's own affair; the stream keeps the messages."""
+        self._stream.counters.acked += len(messages)
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
         """Nothing is redelivered: a consumer names the offset to read from when it subscribes."""

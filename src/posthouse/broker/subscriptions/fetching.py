@@ -14,6 +14,7 @@ from posthouse.broker.subscriptions.leases import LeasedRun
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf, SubscriptionRules
+from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId
@@ -98,6 +99,7 @@ class Fetching:
         rules: RulesOf,
         wait_for_records: WaitForRecords,
         leased: Callable[[GroupId, PartitionId, SubscribedPartition], None],
+        traffic: Traffic,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -105,6 +107,7 @@ class Fetching:
         self._rules = rules
         self._wait_for_records = wait_for_records
         self._leased = leased
+        self._traffic = traffic
         self._changes: defaultdict[GroupId, int] = defaultdict(int)
         self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
 
@@ -212,6 +215,10 @@ class Fetching:
             leased = {offset for run in runs for offset in range(run.first, run.last + 1)}
             data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
             taken[partition] = Taken(data, runs)
+            if (topic := self._storage.topics.get(partition.topic)) is not None:
+                traffic = self._traffic[topic.name]
+                traffic.records_out += len(leased)
+                traffic.bytes_out += len(data)
             self._leased(group, partition, subscribed)
         return taken
 

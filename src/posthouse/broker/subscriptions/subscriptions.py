@@ -14,6 +14,7 @@ from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf
+from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotLeased, PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
@@ -27,13 +28,20 @@ class Subscriptions:
     """Owned by the event loop."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, rules: RulesOf, wait_for_records: WaitForRecords
+        self,
+        storage: Storage,
+        clock: Clock,
+        rules: RulesOf,
+        wait_for_records: WaitForRecords,
+        traffic: Traffic,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._rules = rules
         self._partitions = SubscribedPartitions(storage, clock, rules)
-        self._fetching = Fetching(storage, clock, self._partitions, rules, wait_for_records, self._leased)
+        self._fetching = Fetching(
+            storage, clock, self._partitions, rules, wait_for_records, self._leased, traffic
+        )
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)

@@ -62,6 +62,9 @@ class Transitions:
         self._apply_offsets = apply_offsets
         self._refer = refer
         self._under_way: set[asyncio.Task[Any]] = set()
+        self.committed = 0
+        """Transactions that had begun, since the broker started."""
+        self.aborted = 0
 
     async def conclude(self, endings: Sequence[Ending], others: Sequence[Put] = ()) -> None:
         """Let every `after` take the place of its transaction, with `others`, in one durable step."""
@@ -83,6 +86,8 @@ class Transitions:
             work = ending.transaction.work
             self._ids.keep(ending.after)
             if work is not None:
+                self.committed += ending.commit
+                self.aborted += not ending.commit
                 if ending.commit:
                     self._apply_offsets(list(work.offsets.values()))
                 self._ids.remove_pending(work.offsets)

@@ -6,6 +6,7 @@ from typing import Final
 from posthouse.listener_settings import ADMIN, Address, ListenerSettings
 from posthouse.protocols.admin.connection import AdminConnections
 from posthouse.protocols.admin.dispatch import Dispatcher
+from posthouse.protocols.admin.handlers.metrics import metrics_route
 from posthouse.protocols.admin.router import Router
 from posthouse.protocols.admin.routes import ROUTES
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
@@ -13,7 +14,7 @@ from posthouse.settings import Settings
 
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
-    dispatcher = Dispatcher(backend, Router(ROUTES))
+    dispatcher = Dispatcher(backend, Router((*ROUTES, metrics_route(backend))))
     return lambda listener: AdminConnections(backend, dispatcher, listener.address.host)
 
 

@@ -16,6 +16,7 @@ from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.request_metrics import ApiMetrics
 
 
 class Closable(Protocol):
@@ -46,6 +47,7 @@ class Session:
     shown: Shown
     """Messages as AMQP consumers see them."""
     stream_offsets: StreamOffsets
+    delivered: ApiMetrics
     reply_tos: ReplyTos
     names: ServerNames
     own_queues_left: int = 0

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import Protocol
 
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.noop import noop
+from posthouse.protocols.request_metrics import ApiMetrics
 
 
 class PendingConfirms(Protocol):
@@ -19,11 +21,14 @@ class PendingConfirms(Protocol):
 class Part:
     """What one connection put into one wave."""
 
-    __slots__ = ("_unfinished", "size", "spans", "wave")
+    __slots__ = ("_begun", "_unfinished", "count", "size", "spans", "wave")
 
     def __init__(self, unfinished: "Unfinished", wave: Wave) -> None:
         self._unfinished = unfinished
         self.wave = wave
+        self._begun = perf_counter()
+        self.count = 0
+        """Publishes."""
         self.size = 0
         """Bytes of bodies."""
         self.spans: list[PendingConfirms] = []
@@ -34,12 +39,20 @@ class Part:
         spans, self.spans = self.spans, []
         for span in spans:
             span.end(error)
+        metrics = self._unfinished.metrics
+        metrics.seconds.observe(perf_counter() - self._begun, self.count)
+        if error is not None:
+            metrics.errors += self.count
         self._unfinished.part_ended(self, error)
 
 
 class Unfinished:
-    def __init__(self, publishing: Publishing, on_end: Callable[[PosthouseError | None], None]) -> None:
+    def __init__(
+        self, publishing: Publishing, metrics: ApiMetrics, on_end: Callable[[PosthouseError | None], None]
+    ) -> None:
+        """`metrics` are those of publishes."""
         self.publishing = publishing
+        self.metrics = metrics
         self._on_end = on_end
         self._current: Part | None = None
         self._waiters: list[asyncio.Future[None]] = []

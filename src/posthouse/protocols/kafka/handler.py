@@ -87,6 +87,10 @@ class Context:
         slowed down."""
         raise NotImplementedError
 
+    def count_error(self) -> None:
+        """Of this request something failed. Only for hot paths: others are recognised by their responses."""
+        raise NotImplementedError
+
 
 class Deferred:
     """A response that is made by `finish` once `future` is done: cheaper than a task.

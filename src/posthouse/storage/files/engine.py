@@ -43,6 +43,7 @@ from posthouse.storage.files.system.data_directory import DataDirectory, OsDataD
 from posthouse.storage.files.system.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFiles
 from posthouse.storage.files.system.workers import Threads, Workers
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer
@@ -80,10 +81,17 @@ class FileStorage:
         self._disk = disk or OsDisk()
         self._data_directory = data_directory or OsDataDirectory(directory)
         workers = workers or Threads()
+        self.metrics = StorageMetrics()
         self._files = OpenFiles(self._disk, open_files, partial(check_identity, self._disk))
         self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
         self._flusher = Flusher(
-            self._disk, self._files, self._journal, workers, clock, lost=self._data_directory.lost
+            self._disk,
+            self._files,
+            self._journal,
+            workers,
+            clock,
+            self.metrics,
+            lost=self._data_directory.lost,
         )
         self._background = BackgroundWorker(self._disk, self._files, workers)
         self._catalog = Catalog(self._data_directory)
@@ -93,6 +101,8 @@ class FileStorage:
             self._logs,
             self._flusher,
             self._journal,
+            clock,
+            self.metrics,
             journal_bytes=journal_bytes,
             seconds=checkpoint_seconds,
         )
@@ -100,13 +110,16 @@ class FileStorage:
         self._commits = Commits(
             clock, self._logs, self._flusher, self._checkpoints, self._background, on_fenced=self._on_fenced
         )
-        self._retention = Retention(clock, self._logs, self.commit, producer_expiry_ms=producer_expiry_ms)
+        self._retention = Retention(
+            clock, self._logs, self.commit, self.metrics, producer_expiry_ms=producer_expiry_ms
+        )
         self._compactor = Compactor(
             self._disk,
             self._files,
             clock,
             self._compaction_host(),
             workers,
+            self.metrics,
             map_bytes=compaction_map_bytes,
         )
         self._definitions = Definitions(

@@ -28,6 +28,7 @@ from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
@@ -112,6 +113,7 @@ class _Log:
 class MemoryStorage:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.metrics = StorageMetrics()
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, _Log] = {}
         self._state: dict[int, dict[bytes, bytes]] = {}
@@ -187,6 +189,7 @@ class MemoryStorage:
                     return done
                 refused[id(operation)] = Outcome(-1, self._log(operation.partition).start, refusal)
         now = self._clock.now_ms()
+        self.metrics.commits_per_sync.observe(1)
         written: list[Append] = []
         done.set_result([refused.get(id(each)) or self._outcome(each, now, written) for each in operations])
         for arrived in self._subscribers:
@@ -313,7 +316,9 @@ class MemoryStorage:
                     start = min(wanted, log.whole_batches_before(lowest))
                 if start < wanted:
                     held_back[partition] = wanted
+                self.metrics.retention_records += max(start - log.start, 0)
                 log.trim(start)
+        self.metrics.retention_runs += 1
         return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
@@ -322,6 +327,7 @@ class MemoryStorage:
         for topic in list(self._topics.values()):
             if topic.config.is_compacted:
                 for partition in topic.partition_ids():
+                    self.metrics.compacted_partitions += 1
                     self._logs[partition].compact(topic.config, now, needed(partition))
 
     def _log(self, partition: PartitionId) -> _Log:

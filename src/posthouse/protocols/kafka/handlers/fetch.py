@@ -4,7 +4,7 @@ Every fetch names all its partitions: sessions are declined by giving out none.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
@@ -42,10 +42,13 @@ class _Reading:
     """A batch may be larger than what is left, if nothing was read before it. Not where memory is spent."""
     bytes_read: int = 0
     failed: bool = False
+    found: list[tuple[str, Readable]] = field(default_factory=list)
+    """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     if request.session_epoch > 0:
+        context.count_error()
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
@@ -59,6 +62,10 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         seconds = deadline - loop.time()
         # A wait that brought nothing was ended by its deadline, or because the broker wants to stop.
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+            if reading.failed:
+                context.count_error()
+            for name, batches in reading.found:
+                context.broker.traffic.read(name, batches)
             if context.broker.tracer is not None:
                 trace_fetch(
                     context.broker.tracer, context, request, topics, request.max_wait_ms / 1000 - seconds
@@ -143,6 +150,7 @@ async def _read_partition(
         size = len(found.data)
         if size:
             answer.records = found.data
+            reading.found.append((topic.name, found.data))
             reading.bytes_read += size
             reading.left -= size
             reading.at_least_one = False

@@ -52,6 +52,7 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
     batches: list[Produced] = []
     pending: list[PartitionProduceResponse] = []
     topics: list[TopicProduceResponse] = []
+    has_failed = False
     for data in request.topic_data:
         topic = _topic(context, data, by_id)
         answers = []
@@ -60,14 +61,18 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
             answers.append(answer)
             if not isinstance(topic, Topic):
                 _fail(answer, topic, by_id)
+                has_failed = True
             elif _acceptable(context, partition, answer):
                 batches.append(Produced(topic, partition.index, partition.records))  # type: ignore[arg-type]
                 pending.append(answer)
+            else:
+                has_failed = True
         topics.append(
             TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
 
     def finish(results: _Results) -> ProduceResponse | None:
+        failed = has_failed
         for answer, result in zip(pending, results, strict=True):
             if isinstance(result, Appended):
                 answer.base_offset = result.base_offset
@@ -75,8 +80,11 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
                 answer.log_start_offset = result.log_start
             else:
                 _fail(answer, result)
+                failed = True
                 if isinstance(result, _OFFENCES):
                     context.offended()
+        if failed and request.acks:
+            context.count_error()
         if request.acks:
             return ProduceResponse(responses=topics)
         _check_all_taken(topics)

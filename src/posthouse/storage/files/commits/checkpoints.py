@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Protocol
 
+from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.files.catalog.producer_rows import rows
 from posthouse.storage.files.commits import checkpoint
@@ -13,6 +14,7 @@ from posthouse.storage.files.segments.index import SparseIndex
 from posthouse.storage.files.segments.logs import Logs
 from posthouse.storage.files.segments.partition_log import PartitionLog
 from posthouse.storage.files.system.disk import SyncFailed
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class Checkpoints:
         logs: Logs,
         flusher: Flusher,
         journal: Journal,
+        clock: Clock,
+        metrics: StorageMetrics,
         *,
         journal_bytes: int,
         seconds: float,
@@ -49,6 +53,8 @@ class Checkpoints:
         self._logs = logs
         self._flusher = flusher
         self._journal = journal
+        self._clock = clock
+        self._metrics = metrics
         self._journal_bytes = journal_bytes
         self._seconds = seconds
         self.changed: dict[PartitionLog, None] = {}
@@ -117,13 +123,16 @@ class Checkpoints:
             state, self.state = self.state, {}
             taken = checkpoint.take(self.frame, changed, state)
             self._journalled = self._data_written = 0
+            begun = self._clock.monotonic()
             try:
                 await self._flusher.perform(self._flusher.sync_fresh_directories)
                 await self._host.write_checkpoint(taken)
                 await self._flusher.perform(lambda: self._journal.release(taken.snapshot.frame))
             except (SyncFailed, OSError, PosthouseError) as error:
                 self._give_up(taken, changed, state, error)
+                self._metrics.checkpoint_failures += 1
                 return False
+            self._metrics.checkpoint_seconds.observe(self._clock.monotonic() - begun)
             for owner in changed:
                 _unload_indexes(owner)
             return True

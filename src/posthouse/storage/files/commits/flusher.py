@@ -36,6 +36,7 @@ from posthouse.storage.files.segments.segment import Segment
 from posthouse.storage.files.system.disk import DISK_FULL, Buffer, Disk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFile, OpenFiles
 from posthouse.storage.files.system.workers import Server, Workers
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put
 from posthouse.storage.outcomes import Outcome
 
@@ -93,6 +94,7 @@ class Flusher:
         journal: Journal,
         workers: Workers,
         clock: Clock,
+        metrics: StorageMetrics,
         *,
         lost: Callable[[], str | None],
     ) -> None:
@@ -101,6 +103,7 @@ class Flusher:
         self._files = files
         self._journal = journal
         self._clock = clock
+        self._metrics = metrics
         self._lost = lost
         self._checked_at = clock.monotonic()
         self._queue: queue.SimpleQueue[list[Commit] | Job] = queue.SimpleQueue()
@@ -295,11 +298,17 @@ class Flusher:
             return Written(group, frame=self._frame)
         operations += trims  # last, because they may name offsets of this very group
         size = sum(map(len, operations))
+        begun = self._clock.monotonic()
         if size < PARALLEL_BYTES or has_ranges:  # a range says that its bytes are there already
             self._write_segments(runs)
             self._frame = self._journal.write(operations, size, sync=sync)
         else:
             self._frame = self._write_in_parallel(runs, operations, size)
+        metrics = self._metrics
+        if sync:
+            metrics.sync_seconds.observe(self._clock.monotonic() - begun)
+        metrics.commits_per_sync.observe(len(group))
+        metrics.journal_bytes += size
         self._journal.acknowledge()
         return Written(group, frame=self._frame, journalled=size)
 

@@ -24,6 +24,7 @@ from posthouse.storage.files.segments.segment import Segment
 from posthouse.storage.files.system.disk import Disk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFiles
 from posthouse.storage.files.system.workers import Workers
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import Needed, nothing_needed
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Compactor:
         clock: Clock,
         host: Host,
         workers: Workers,
+        metrics: StorageMetrics,
         *,
         map_bytes: int = MAP_BYTES,
     ) -> None:
@@ -64,6 +66,7 @@ class Compactor:
         self._files = files
         self._clock = clock
         self._host = host
+        self._metrics = metrics
         self._map_bytes = map_bytes
         self._worker = workers.pool("posthouse-compaction", 1)
         self._running: asyncio.Task[None] | None = None
@@ -115,6 +118,7 @@ class Compactor:
         self._stopped.clear()
         self._current = owner
         self._between.clear()
+        begun = self._clock.monotonic()
         try:
             return await self._compact(owner, needed)
         except Stopped:
@@ -126,6 +130,8 @@ class Compactor:
             log.warning("%s: not compacted, retrying with the next run: %s", owner.name, error)
             return False
         finally:
+            self._metrics.compacted_partitions += 1
+            self._metrics.compaction_seconds += self._clock.monotonic() - begun
             self._current = None
             self._between.set()
 

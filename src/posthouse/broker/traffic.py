@@ -1,0 +1,60 @@
+"""Records and bytes that went into and out of each topic since the broker started, by all protocols.
+
+Plain ints that are incremented in place, once for a batch, a fetch or a delivery.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, Readable
+
+_INT32 = Struct(">i")
+_COUNTED_BATCHES = 64
+"""Batches of one read whose records are counted one by one; the rest of the read is estimated by its bytes. A
+read of a megabyte may have ten thousand batches, and counting them would take longer than reading them."""
+
+
+class TopicTraffic:
+    """Of one topic. Bytes are those of stored batches; in deliveries of queues, those of values."""
+
+    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
+
+    def __init__(self) -> None:
+        self.records_in = 0
+        self.bytes_in = 0
+        self.records_out = 0
+        self.bytes_out = 0
+
+
+class Traffic(dict[str, TopicTraffic]):
+    """By the name of the topic. Owned by the event loop."""
+
+    def __missing__(self, topic: str) -> TopicTraffic:
+        self[topic] = created = TopicTraffic()
+        return created
+
+    def of(self, topic: str) -> TopicTraffic:
+        """For readers: zeros where there was no traffic."""
+        return self.get(topic) or TopicTraffic()
+
+    def read(self, topic: str, batches: Readable) -> None:
+        """Whole batches go to a client."""
+        traffic = self[topic]
+        traffic.records_out += count_records(batches)
+        traffic.bytes_out += len(batches)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.pop(topic, None)
+
+
+def count_records(batches: Readable) -> int:
+    """Records of whole batches; estimated for those behind the first `_COUNTED_BATCHES`."""
+    count = position = 0
+    end = len(batches)
+    for _ in range(_COUNTED_BATCHES):
+        if end - position < HEADER_SIZE:
+            return count
+        count += _INT32.unpack_from(batches, position + COUNT_AT)[0]
+        position += _INT32.unpack_from(batches, position + LENGTH_AT)[0] + LOG_OVERHEAD
+    return count * end // position if position < end else count
