@@ -126,8 +126,11 @@ class Broker:
             apply_offsets=self.groups.offsets.apply,
             refer=self.namespaces.refer_committed,
         )
-        writing = storage, clock, self.transactions, self.namespaces, self.traffic
-        self._log_writer = LogWriter(*writing) if tracer is None else TracedLogWriter(*writing, tracer)
+        self._log_writer = (
+            LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
+            if tracer is None
+            else TracedLogWriter(storage, clock, self.transactions, self.namespaces, self.traffic, tracer)
+        )
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics,

@@ -37,8 +37,8 @@ class StreamReading:
         self._stream = stream
         self._background = resources.background
         self._memory = resources.stream_memory
-        self._tracer = resources.tracer
         self._traffic = resources.traffic
+        self._tracer = resources.tracer
         self._consumer: Consumer | None = None
         self._lane = lane
         self._reader = LaneReader(resources.storage, self, lane, start)
