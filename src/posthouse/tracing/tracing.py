@@ -19,6 +19,7 @@ from posthouse.tracing.trace_contexts import (
     contexts_in_batch,
     contexts_in_slice,
     contexts_of_delivery,
+    may_carry_contexts,
 )
 from posthouse.tracing.transit import Step, Transit
 from posthouse.tracing.worker import Worker
@@ -79,6 +80,8 @@ class Tracing:
     def appended(
         self, batches: Sequence[Produced], appending: Appending, *, started: int, committing: int
     ) -> None:
+        if not may_carry_contexts(each.batch for each in batches):
+            return
         future = appending.future
         if future is None:
             times = _AppendTimes(started=started, committing=committing, ended=committing)
