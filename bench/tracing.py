@@ -33,9 +33,9 @@ from posthouse.records.builder import BatchBuilder
 MIB = 1024 * 1024
 _BATCH = 16 * 1024
 _RECORD = 100
-_PRODUCED = 128 * MIB
-_SINGLE = 1500
-_MESSAGES = 20_000
+_PRODUCED = 64 * MIB
+_SINGLE = 1000
+_MESSAGES = 10_000
 _PROCESSES = multiprocessing.get_context("spawn")
 
 

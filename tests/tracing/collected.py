@@ -37,7 +37,7 @@ class Collected:
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     def tracing(self) -> Tracing:
-        return Tracing(MessageSpans(self.provider), shut_down=self.provider.shutdown)
+        return Tracing(MessageSpans(self.provider), self.provider.shutdown)
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:

@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.testing import running_broker
-from posthouse.tracing import tracing as tracing_module
 from posthouse.tracing.exporting import provider_of
-from posthouse.tracing.tracing import tracing_of_environment
+from posthouse.tracing.message_spans import MessageSpans
+from posthouse.tracing.tracing import Tracing, tracing_of_environment
 from tests.tracing.collected import Parent
 from tests.tracing.otlp_receiver import Receiver, receiving
 
@@ -67,7 +67,11 @@ def test_the_sampler_is_opentelemetrys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_collector_that_does_not_answer_holds_up_no_request_and_not_the_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tracing_module.Tracing.stop, "__defaults__", (0.2,))
+    def impatient() -> Tracing:
+        provider = provider_of()
+        return Tracing(MessageSpans(provider), provider.shutdown, flush_seconds=0.2)
+
+    monkeypatch.setattr("posthouse.app.tracing_of_environment", impatient)
     with receiving() as receiver:
         receiver.release.clear()
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)

@@ -11,6 +11,7 @@ from posthouse.tracing.trace_contexts import (
     contexts_in_batch,
     contexts_in_slice,
     contexts_of_delivery,
+    may_carry_contexts,
     sampled_context,
 )
 from tests.tracing.collected import Parent
@@ -98,3 +99,15 @@ def test_a_delivery_tells_where_its_message_lies_and_how_old_it_is() -> None:
             "posthouse.message.redelivered": True,
         }
     }
+
+
+def test_small_batches_without_a_context_are_known_at_once() -> None:
+    traced = batch_of(Parent())
+    builder = BatchBuilder()
+    builder.add(b"key", b"value", timestamp=0)
+    plain = bytes(builder.build())
+    assert not may_carry_contexts([plain, plain])
+    assert may_carry_contexts([plain, traced])
+    assert may_carry_contexts([batch_of(Parent(), codec=Codec.ZSTD)])
+    assert may_carry_contexts([plain] * 1000), "too many to search them on the event loop"
+    assert may_carry_contexts([b"short"])

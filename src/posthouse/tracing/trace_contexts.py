@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from posthouse.model.errors import CorruptBatch, PosthouseError
-from posthouse.records.batch import BatchHeader, Readable, iter_headers, parse_header
+from posthouse.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    BatchHeader,
+    Readable,
+    iter_headers,
+    parse_header,
+)
 from posthouse.records.compression import Codec
 from posthouse.records.header_search import HeaderHit, records_with_header
 from posthouse.records.header_section import decode_section
@@ -24,6 +31,9 @@ MOST_RECORDS: Final = 10_000
 """Of one batch that are searched."""
 MOST_CONTEXTS: Final = 512
 """Of one batch, fetched partition or hand of messages that get spans."""
+_QUICKLY_SEARCHED: Final = 64 * 1024
+"""Bytes of uncompressed batches that are searched on the event loop, in 15 µs: a job costs more."""
+_LOW_ATTRIBUTES_AT: Final = ATTRIBUTES_AT + 1
 _MOST_HEADERS: Final = 100
 _LONGEST_PARENT: Final = 512
 _LONGEST_STATE: Final = 512
@@ -97,6 +107,18 @@ def _attributes_of(message: Delivered, now_ms: int) -> dict[str, str | int | boo
         "posthouse.message.age_ms": max(now_ms - message.timestamp, 0),
         "posthouse.message.redelivered": message.redelivered,
     }
+
+
+def may_carry_contexts(batches: Iterable[Readable]) -> bool:
+    """Whether to look into them, as far as that is known at once: for most requests it is."""
+    size = 0
+    for batch in batches:
+        size += len(batch)
+        if size > _QUICKLY_SEARCHED or len(batch) <= _LOW_ATTRIBUTES_AT:
+            return True
+        if batch[_LOW_ATTRIBUTES_AT] & CODEC_MASK or TRACEPARENT in bytes(batch):
+            return True
+    return False
 
 
 def contexts_in_batch(batch: Readable, base_offset: int | None) -> FoundContexts:

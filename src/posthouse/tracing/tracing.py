@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, cast
 
@@ -18,6 +19,7 @@ from posthouse.tracing.trace_contexts import (
     contexts_in_batch,
     contexts_in_slice,
     contexts_of_delivery,
+    may_carry_contexts,
 )
 from posthouse.tracing.transit import Step, Transit
 from posthouse.tracing.worker import Worker
@@ -29,33 +31,38 @@ FLUSH_SECONDS: Final = 5.0
 
 
 class Spans(Protocol):
-    """What spans are made of a transit."""
+    def record(self, transit: Transit) -> None:
+        """Make the spans of a transit."""
 
-    def record(self, transit: Transit) -> None: ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AppendTimes:
+    started: int
+    committing: int
+    ended: int
 
 
 class Tracing:
     """The methods of the port `Tracer` are called on the event loop. Started once, stopped once."""
 
     def __init__(
-        self,
-        spans: Spans,
-        *,
-        shut_down: Callable[[], None] = lambda: None,
-        worker: Worker | None = None,
-        now: Callable[[], int] = time.time_ns,
+        self, spans: Spans, shut_down: Callable[[], None], *, flush_seconds: float = FLUSH_SECONDS
     ) -> None:
-        """`shut_down` exports what there is; it may take long."""
+        """`shut_down` exports what there is, however long that takes."""
         self._spans = spans
         self._shut_down = shut_down
-        self._worker = worker or Worker()
-        self.now = now
+        self._flush_seconds = flush_seconds
+        self._worker = Worker()
+
+    def now(self) -> int:
+        return time.time_ns()
 
     def start(self) -> None:
         self._worker.start()
 
-    async def stop(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Export what there is, for `seconds` at most; the rest is lost."""
+    async def stop(self) -> None:
+        """Export what there is, for a few seconds at most; the rest is lost."""
+        seconds = self._flush_seconds
         if not await asyncio.to_thread(self._flushed, seconds):
             log.warning("spans could not be exported within %g s, and some are lost", seconds)
 
@@ -73,9 +80,12 @@ class Tracing:
     def appended(
         self, batches: Sequence[Produced], appending: Appending, *, started: int, committing: int
     ) -> None:
+        if not may_carry_contexts(each.batch for each in batches):
+            return
         future = appending.future
         if future is None:
-            self._note_appended(batches, appending.results([]), started, committing)
+            times = _AppendTimes(started=started, committing=committing, ended=committing)
+            self._note_appended(batches, appending.results([]), times)
             return
 
         def ended(done: asyncio.Future[list[Outcome]]) -> None:
@@ -84,33 +94,22 @@ class Tracing:
             error = done.exception()
             results: Sequence[Appended | BaseException]
             results = appending.results(done.result()) if error is None else [error] * len(batches)
-            self._note_appended(batches, results, started, committing)
+            times = _AppendTimes(started=started, committing=committing, ended=self.now())
+            self._note_appended(batches, results, times)
 
         future.add_done_callback(ended)
 
     def _note_appended(
-        self,
-        batches: Sequence[Produced],
-        results: Sequence[Appended | BaseException],
-        started: int,
-        committing: int,
+        self, batches: Sequence[Produced], results: Sequence[Appended | BaseException], times: _AppendTimes
     ) -> None:
-        job = partial(self._trace_appends, batches, results, started, committing, self.now())
-        self._worker.submit(job, _held_by(batches))
+        def trace() -> None:
+            for produced, result in zip(batches, results, strict=True):
+                self._trace_append(produced, result, times)
 
-    def _trace_appends(
-        self,
-        batches: Sequence[Produced],
-        results: Sequence[Appended | BaseException],
-        started: int,
-        committing: int,
-        ended: int,
-    ) -> None:
-        for produced, result in zip(batches, results, strict=True):
-            self._trace_append(produced, result, started, committing, ended)
+        self._worker.submit(trace, _held_by(batches))
 
     def _trace_append(
-        self, produced: Produced, result: Appended | BaseException, started: int, committing: int, ended: int
+        self, produced: Produced, result: Appended | BaseException, times: _AppendTimes
     ) -> None:
         base_offset = result.base_offset if isinstance(result, Appended) else None
         found = contexts_in_batch(produced.batch, base_offset)
@@ -120,9 +119,9 @@ class Tracing:
                     step=Step.SEND,
                     destination=produced.topic.name,
                     partition=produced.partition,
-                    started=started,
-                    committing=None if base_offset is None else committing,
-                    ended=ended,
+                    started=times.started,
+                    committing=None if base_offset is None else times.committing,
+                    ended=times.ended,
                     contexts=found.contexts,
                     message_count=found.records,
                     error=type(result).__name__ if base_offset is None else None,
@@ -214,4 +213,4 @@ def tracing_of_environment() -> Tracing:
             "tracing to off"
         ) from None
     provider = provider_of()
-    return Tracing(MessageSpans(provider), shut_down=provider.shutdown)
+    return Tracing(MessageSpans(provider), provider.shutdown)
