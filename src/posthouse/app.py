@@ -11,9 +11,12 @@ from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
@@ -74,6 +77,7 @@ class App:
             settings=settings,
             budget=self._budget,
             gate=self._gate,
+            direct_channels=_direct_channels(self.broker, settings, self._budget),
             listeners=self._served,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
@@ -134,6 +138,13 @@ class App:
         seconds = self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
         await self.broker.stop()
+
+
+def _direct_channels(broker: Broker, settings: Settings, budget: Budget) -> DirectChannels:
+    connections = AmqpConnections(
+        broker.namespaces, broker.publishing, broker.access, settings, budget=budget
+    )
+    return AmqpDirectChannels(connections.shared)
 
 
 def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from posthouse.broker.broker import Broker
 from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.served import ServedListeners
@@ -25,6 +26,8 @@ class Backend:
     settings: Settings
     budget: Budget
     gate: Gate
+    direct_channels: DirectChannels
+    """For front ends that change queues and exchanges without a session of their own."""
     listeners: ServedListeners
     """Of all front ends, this one's among them; filled when all are built."""
     share_memberships: ShareMemberships = field(default_factory=ShareMemberships)

@@ -83,11 +83,12 @@ async def test_quotas() -> None:
         assert (by_user[None]["client_default"], by_user[None]["client"]) == (True, None)
         answered(await http.put("/v1/quotas", json={"user": "ann", "rates": {}}))
         assert answered(await http.get("/v1/quotas"))["total"] == 1
-        for wrong in (
+        wrong_ones: tuple[dict[str, Any], ...] = (
             {"rates": {}},
             {"user": "ann", "user_default": True, "rates": {}},
             {"user": "ann", "rates": {"producer_byte_rate": 0}},
-        ):
+        )
+        for wrong in wrong_ones:
             answered(await http.put("/v1/quotas", json=wrong), 400)
 
 

@@ -85,6 +85,14 @@ async def test_a_stalled_queue_is_found(scene: Scene) -> None:
     await scene.publish(b"a", b"b")
     found = (await scene.http.get("/v1/queues?state=stalled")).json()
     assert [(each["name"], each["ready"], each["unacked"]) for each in found["items"]] == [("q", 1, 1)]
+    [consumer] = (await scene.http.get(Q)).json()["consumer_list"]
+    assert (consumer["prefetch"], consumer["unacked"], consumer["is_active"]) == (1, 1, True)
+    [connection] = [each for each in scene.broker.app.connections if each.info.protocol == "amqp"]
+    info = connection.info
+    assert consumer["peer"] == info.peer
+    assert info.client.startswith("aio")
+    [channel] = info.channels
+    assert (channel.consumers, channel.unacked, channel.confirms, channel.prefetch) == (1, 1, True, 1)
 
 
 async def test_a_queue_is_described(scene: Scene) -> None:

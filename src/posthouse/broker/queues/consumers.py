@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from posthouse.broker.queues.consumer_info import ConsumerInfo, Described
 from posthouse.broker.queues.message import Consumer, Limiter, Message
 from posthouse.model.errors import InUse
 
@@ -54,6 +55,20 @@ class Consumers:
                 del self._subscribed[number]
                 return True
         return False
+
+    def described(self) -> list[ConsumerInfo]:
+        """For people; those that can be shown."""
+        active = self._eligible
+        return [
+            replace(
+                each.consumer.info,
+                priority=each.priority,
+                is_exclusive=each.exclusive,
+                is_active=each in active,
+            )
+            for each in self._subscribed
+            if isinstance(each.consumer, Described)
+        ]
 
     def all(self) -> list[Consumer]:
         return [each.consumer for each in self._subscribed]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.queues.backing_topics import BackingTopic
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
@@ -98,6 +99,9 @@ class LogQueue(ABC):
     @property
     @abstractmethod
     def consumer_count(self) -> int: ...
+
+    @abstractmethod
+    def described_consumers(self) -> list[ConsumerInfo]: ...
 
     # Browsing
 

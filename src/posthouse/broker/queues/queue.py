@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from posthouse.broker.queues.browsing import ready_messages
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
@@ -85,6 +86,9 @@ class Queue(LogQueue):
     @property
     def consumer_count(self) -> int:
         return len(self._consumers)
+
+    def described_consumers(self) -> list[ConsumerInfo]:
+        return self._consumers.described()
 
     def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
         return ready_messages(self._storage, self._clock, self, self.lanes, at_once)

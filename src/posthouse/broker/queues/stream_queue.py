@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator
 
 from posthouse.broker.queues.browsing import ready_messages
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
@@ -98,6 +99,10 @@ class StreamQueue(LogQueue):
     def end(self, reading: StreamReading) -> None:
         self.touch()
         self._readings.pop(reading, None)
+
+    def described_consumers(self) -> list[ConsumerInfo]:
+        infos = (reading.consumer_info for reading in self._readings)
+        return [info for info in infos if info is not None]
 
     def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
         reading = self.reading(self.first)

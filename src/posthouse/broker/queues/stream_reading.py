@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from posthouse.broker.queues.consumer_info import ConsumerInfo, Described
 from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
 from posthouse.broker.queues.reading import LaneReader
@@ -55,6 +56,11 @@ class StreamReading:
         self._consumer = consumer
         self._stream.begin(self)
         self.plan()
+
+    @property
+    def consumer_info(self) -> ConsumerInfo | None:
+        consumer = self._consumer
+        return consumer.info if isinstance(consumer, Described) else None
 
     @property
     def _credit(self) -> int:

@@ -7,7 +7,7 @@ chunk, each when the client has taken enough of those before: a list of any leng
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import cast
 
@@ -24,6 +24,7 @@ from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.front_end import Backend
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.noop import noop
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class AdminConnection(asyncio.Protocol):
         self._is_proven = False
         self._is_finishing = False
         self._is_closed = False
+        self._cut: Callable[[], object] = noop
+        """Ends a response that has no end of its own."""
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -136,6 +139,9 @@ class AdminConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         if self._is_closed:
             return False
+        if self._cut is not noop:
+            self.finish()
+            return True
         self._http.receive_data(b"")
         self._go_on()
         return self._task is not None
@@ -206,21 +212,31 @@ class AdminConnection(asyncio.Protocol):
         else:
             self._send(h11.Response(status_code=response.status, headers=headers))
             if not is_head:
-                await self._stream(body)
+                await self._stream(body, is_endless=response.is_endless)
         self._send(h11.EndOfMessage())
         self._flow.outbox.flush()
         await self._writable.wait()
 
-    async def _stream(self, chunks: AsyncIterator[bytes]) -> None:
+    async def _stream(self, chunks: AsyncIterator[bytes], *, is_endless: bool) -> None:
+        if is_endless:
+            self._flow.resume()  # to hear that the client is gone
         try:
-            async for chunk in chunks:
-                if self._is_finishing:
+            while not (is_endless and self._is_finishing):
+                following = asyncio.ensure_future(anext(chunks, None))
+                if is_endless:
+                    self._cut = following.cancel
+                chunk = await following
+                if chunk is None:
                     break
                 if chunk:
                     self._send(h11.Data(data=chunk))
                 self._flow.outbox.flush()
                 await self._writable.wait()
+        except asyncio.CancelledError:
+            if not (is_endless and self._is_finishing):
+                raise
         finally:
+            self._cut = noop
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 await close()
@@ -282,6 +298,7 @@ class AdminConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         self._is_finishing = True
+        self._cut()
         if self._task is None and not self._is_closed:
             self._close()
 

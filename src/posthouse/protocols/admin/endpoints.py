@@ -9,6 +9,7 @@ from posthouse.protocols.admin.handlers.audit import AUDIT
 from posthouse.protocols.admin.handlers.bindings import BINDINGS
 from posthouse.protocols.admin.handlers.connections import CONNECTIONS
 from posthouse.protocols.admin.handlers.disk import DISK
+from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
 from posthouse.protocols.admin.handlers.group_reset import GROUP_RESET
 from posthouse.protocols.admin.handlers.groups import GROUPS
@@ -31,6 +32,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *BINDINGS,
     *CONNECTIONS,
     DISK,
+    EVENTS,
     *EXCHANGES,
     *GROUPS,
     GROUP_RESET,

@@ -122,6 +122,10 @@ class Confirms:
         self._spans: deque[ConfirmSpan] = deque()
         self.published = 0
 
+    @property
+    def unconfirmed(self) -> int:
+        return sum(span.count for span in self._spans)
+
     def joined(self, part: Part) -> None:
         """The next publish joined the wave of `part`."""
         self.published = number = self.published + 1

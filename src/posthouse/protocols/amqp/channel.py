@@ -15,6 +15,7 @@ from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
 from posthouse.protocols.amqp.reply_to import ReplyConsumer
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.transactions import ChannelTransaction
+from posthouse.protocols.connection_info import ChannelInfo
 
 
 class ConsumerPort(Protocol):
@@ -71,6 +72,20 @@ class Channel:
         """Whether messages are delivered: no more when the channel or the broker closes."""
         self.is_closed = False
         """Whether one side has closed the channel."""
+
+    @property
+    def info(self) -> ChannelInfo:
+        confirms = self.confirms
+        return ChannelInfo(
+            number=self.number,
+            is_transactional=self.transaction is not None,
+            confirms=confirms is not None,
+            prefetch=self.prefetch,
+            global_prefetch=self.shared_prefetch,
+            consumers=len(self.consumers),
+            unacked=len(self.deliveries.held),
+            unconfirmed=0 if confirms is None else confirms.unconfirmed,
+        )
 
     def answer(self, command: Command) -> bytes:
         return encode.method(self.number, command)

@@ -7,7 +7,7 @@ pauses while requests wait for an earlier one, and while the client does not rea
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import cast
 
@@ -127,7 +127,7 @@ class AmqpConnection(asyncio.Protocol):
 
     @property
     def info(self) -> ConnectionInfo:
-        session = self._conversation.session
+        session, negotiation = self._conversation.session, self._conversation.negotiation
         return ConnectionInfo(
             peer=self.peer,
             protocol="amqp",
@@ -139,6 +139,13 @@ class AmqpConnection(asyncio.Protocol):
             received_bytes=self._pace.received,
             sent_bytes=self._outbox.sent,
             held_bytes=self._flow.account.held,
+            client=_client_name(negotiation.client_properties),
+            client_properties=negotiation.client_properties,
+            mechanism=negotiation.mechanism,
+            heartbeat_seconds=negotiation.heartbeat,
+            frame_max=negotiation.frame_max,
+            channel_max=negotiation.channel_max,
+            channels=tuple(channel.info for channel in self._conversation.channels),
         )
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -359,3 +366,11 @@ class AmqpConnection(asyncio.Protocol):
         if self._stage is _Stage.OPEN:
             self._listener.offended(self)
         self.abort()
+
+
+def _client_name(properties: Mapping[str, object]) -> str:
+    """Product and version, and what the application calls its connection."""
+    told = [properties.get(name) for name in ("product", "version")]
+    software = " ".join(str(each) for each in told if each)
+    name = properties.get("connection_name")
+    return f"{software} ({name})" if name else software

@@ -5,6 +5,7 @@ from typing import Final
 
 from pamqp.commands import Basic
 
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
@@ -84,6 +85,19 @@ class ChannelConsumer:
     @property
     def is_counted(self) -> bool:
         return not self.no_ack
+
+    @property
+    def info(self) -> ConsumerInfo:
+        session = self.channel.session
+        return ConsumerInfo(
+            tag=self.tag,
+            peer=session.peer,
+            channel=self.channel.number,
+            user=session.user,
+            needs_ack=not self.no_ack,
+            prefetch=self.prefetch,
+            unacked=self.unacked,
+        )
 
     def deliver(self, messages: Sequence[Message]) -> None:
         # One loop with everything in locals: this runs for every message that is delivered.

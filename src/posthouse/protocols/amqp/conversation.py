@@ -341,6 +341,11 @@ class Conversation:
         """In the next turn: the caller is still settling messages."""
         self._loop.call_soon(self._unblock, Reason.QUEUE)
 
+    @property
+    def channels(self) -> Iterable[Channel]:
+        """Those that are open."""
+        return [channel for channel in self._by_number.values() if not channel.is_closed]
+
     def _wave_ended(self, error: PosthouseError | None) -> None:
         if isinstance(error, StorageFull) and not self.is_over:
             self._is_held = True

@@ -23,6 +23,7 @@ class Opening:
     def __init__(self, shared: Shared, identity: PeerIdentity, revoked: Callable[[Refused], None]) -> None:
         """`revoked` is called with the reason when a client that has logged in must be disconnected."""
         self._shared = shared
+        self._peer = identity.peer
         self._authenticator = AmqpAuthenticator(
             shared.access, identity, revoked, failure_seconds=shared.limits.failed_login_seconds
         )
@@ -57,6 +58,7 @@ class Opening:
         throttle.is_for(self._guard.principal.name, negotiation.connection_name)
         return Session(
             user=negotiation.user,
+            peer=self._peer,
             guard=self._guard,
             is_guarded=self._authenticator.is_required,
             namespace=namespace,

@@ -28,6 +28,8 @@ class Session:
     """One login to one namespace. Exclusive queues belong to it."""
 
     user: str
+    peer: str
+    """Address and port of the client."""
     guard: Guard
     is_guarded: bool
     """Whether permissions have to be checked."""

@@ -91,12 +91,12 @@ async def _list(context: Context, paging: Paging, body: NoBody) -> Page[GroupSum
     return await page_in_turns(
         groups.names(),
         paging,
-        lambda name: summary(context, groups, name),
+        lambda name: summary(groups, name),
         sees=lambda name: context.guard.sees(Kind.GROUP, name),
     )
 
 
-def summary(context: Context, groups: GroupViews, name: str) -> GroupSummary | None:
+def summary(groups: GroupViews, name: str) -> GroupSummary | None:
     """None if there is no such group any more."""
     group = groups.find(name)
     if group is None:

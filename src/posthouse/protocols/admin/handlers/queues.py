@@ -1,6 +1,7 @@
 """Queues: listed, described, purged and deleted."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
@@ -43,6 +44,31 @@ class QueuePaging(Paging, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
 
 
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages since the broker started."""
+
+    published: int
+    delivered: int
+    got: Annotated[int, Meta(description="One by one, by clients that ask.")]
+    acked: int
+    redelivered: int
+    dead_lettered: int
+    expired: int
+
+
+class ConsumerView(msgspec.Struct, frozen=True, kw_only=True):
+    tag: str
+    peer: Annotated[str, Meta(description="Address of the client; see /v1/connections.")]
+    channel: int
+    user: str
+    needs_ack: bool
+    prefetch: Annotated[int, Meta(description="Messages that it may hold unsettled; 0 for no limit.")]
+    unacked: int
+    priority: int
+    is_exclusive: bool
+    is_active: bool
+
+
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
@@ -55,6 +81,7 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True):
     oldest_age_ms: Annotated[
         int | None, Meta(description="Age of the message that is delivered next; null if there is none.")
     ]
+    counters: Counters
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,6 +108,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 class QueueView(QueueSummary, frozen=True, kw_only=True):
     definition: QueueSettings
+    consumer_list: list[ConsumerView]
     topic: Annotated[str, Meta(description="Where messages for this queue alone are stored.")]
     dead_letter_queues: Annotated[
         list[str], Meta(description="Queues that its dead letters come to, by the bindings of now.")
@@ -124,6 +152,7 @@ async def summary(context: Context, queue: LogQueue) -> QueueSummary:
         unacked=queue.leased_count,
         consumers=queue.consumer_count,
         oldest_age_ms=await oldest_age_ms(context, queue),
+        counters=Counters(**{name: getattr(queue.counters, name) for name in Counters.__struct_fields__}),
     )
 
 
@@ -181,6 +210,7 @@ async def _describe(context: Context, parameters: OfQueue, body: NoBody) -> Queu
     return QueueView(
         **msgspec.structs.asdict(await summary(context, queue)),
         definition=_settings(queue.definition),
+        consumer_list=[ConsumerView(**asdict(each)) for each in queue.described_consumers()],
         topic=queue.backing.name,
         dead_letter_queues=_dead_letter_queues(namespace, queue.definition),
     )
