@@ -1,10 +1,15 @@
 """Tables for people, JSON for machines, sentences on stderr."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDE = 10_000
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
@@ -18,20 +23,32 @@ def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
     """`right` names the right-aligned columns."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     terminal = sys.stdout.isatty()
     # In a pipe columns need no alignment, but `grep` and `awk` need whole lines.
     console = Console() if terminal else Console(width=_WIDE)
-    table = Table(box=SIMPLE_HEAD if terminal else None, show_edge=False, pad_edge=False)
+    console.print(table(columns, rows, right=right, has_rule=terminal))
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    has_rule: bool = True,
+) -> Table:
+    """For rich to print."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=SIMPLE_HEAD if has_rule else None, show_edge=False, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    console.print(table)
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
 
 
 def say(sentence: str) -> None:

@@ -10,6 +10,8 @@ from posthouse import __version__
 from posthouse.cli import (
     acls,
     archive,
+    config,
+    connections,
     consume,
     groups,
     log,
@@ -20,7 +22,9 @@ from posthouse.cli import (
     quotas,
     routing,
     serve_command,
+    status,
     topics,
+    transactions,
     users,
 )
 from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP, Invocation
@@ -45,6 +49,10 @@ app.add_typer(groups.app)
 app.add_typer(queues.app)
 app.add_typer(routing.exchanges)
 app.add_typer(routing.bindings)
+app.add_typer(connections.app)
+app.add_typer(transactions.app)
+status.register(app)
+app.add_typer(config.app)
 app.add_typer(profile_command.app)
 app.add_typer(users.app)
 app.add_typer(acls.app)

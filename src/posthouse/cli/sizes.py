@@ -38,3 +38,12 @@ def shown_size(amount: float) -> str:
         if amount and amount % _UNITS[unit.upper()] == 0:
             return f"{amount / _UNITS[unit.upper()]:g}{unit}"
     return f"{amount:g}B"
+
+
+def rounded_size(amount: float) -> str:
+    """In three digits: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"

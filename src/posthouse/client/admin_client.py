@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
+from posthouse import __version__
 from posthouse.client.addresses import parse_address
 from posthouse.client.errors import (
     BadArgument,
@@ -70,6 +71,11 @@ class AdminClient:
         """The answer, decoded. What is None in the query is left out."""
         return self._call("GET", path, query, None)
 
+    def text(self, path: str) -> str:
+        """An answer that is no JSON, such as that of /metrics."""
+        status, answer = self._exchange("GET", path, None, as_text=True)
+        return str(self._checked(status, answer))
+
     def post(self, path: str, body: Any = None) -> Any:
         return self._call("POST", path, {}, {} if body is None else body)
 
@@ -96,6 +102,9 @@ class AdminClient:
     def _call(self, method: str, path: str, query: dict[str, Any], body: Any) -> Any:
         said = {name: _shown(value) for name, value in query.items() if value is not None}
         status, answer = self._exchange(method, f"{path}?{urlencode(said)}" if said else path, body)
+        return self._checked(status, answer)
+
+    def _checked(self, status: int, answer: Any) -> Any:
         if status < 300:
             return answer
         detail = answer.get("detail") if isinstance(answer, dict) else None
@@ -105,8 +114,8 @@ class AdminClient:
             raise LoginRefused(f"the broker at {self.node} does not let you in: {sentence}{advice}")
         raise CallRefused(sentence, status)
 
-    def _exchange(self, method: str, target: str, body: Any) -> tuple[int, Any]:
-        headers = {"Accept": "application/json", **self._login()}
+    def _exchange(self, method: str, target: str, body: Any, *, as_text: bool = False) -> tuple[int, Any]:
+        headers = {"Accept": "application/json", "User-Agent": f"posthouse/{__version__}", **self._login()}
         data = None
         if body is not None:
             data = json.dumps(body).encode()
@@ -115,7 +124,9 @@ class AdminClient:
         try:
             connection.request(method, target, data, headers)
             response = connection.getresponse()
-            return response.status, _decoded(response.read())
+            content = response.read()
+            is_text = as_text and response.status < 300
+            return response.status, content.decode() if is_text else _decoded(content)
         except TimeoutError:
             self.close()
             raise BrokerSilent(
