@@ -5,7 +5,7 @@
 `--base` names the `src` directory of another commit, to be measured beside these. Spans go to a collector in
 a process of its own that forgets them.
 
-CPU time is counted until the last batch is acknowledged. Spans that are made and exported later are not in it.
+CPU time is counted until the last batch is acknowledged: spans that are made or exported later are left out.
 """
 
 import argparse
