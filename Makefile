@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean
+.PHONY: help run check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,9 @@ bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 BASE ?= HEAD~1
 bench-compare: $(BIN)/.dev  ## this tree beside the commit BASE (the one before), in turn on one machine
 	$(BIN)/python -m bench.compare $(BASE)
+
+bench-scrape: $(BIN)/.dev  ## the same broker with and without a scrape of its metrics every second
+	$(BIN)/python -m bench.scraping
 
 BENCH_QUEUES ?=
 bench-queues: $(BIN)/.dev  ## queues beside RabbitMQ and Redis, docs/benchmarks-queues.md
