@@ -15,8 +15,8 @@ from rich.table import Table
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.framing import PROTOCOL
-from posthouse.protocols.amqp.mapping.deliveries import Deliveries
-from posthouse.protocols.amqp.mapping.envelopes import Envelopes, envelope_of
+from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
+from posthouse.protocols.amqp.mapping.envelopes import envelope_of
 
 MESSAGES = 1000
 ROUNDS = 15
@@ -166,12 +166,12 @@ def encoding() -> list[Row]:
 def mapping(name: str, values: commands.Basic.Properties) -> list[Row]:
     properties = values.marshal()
     section = envelope_of(b"celery", properties).headers
-    seen, known = Envelopes(), Deliveries(lambda _: b"")
+    seen, known = EnvelopeCache(), DeliveryCache(lambda _: b"")
     return [
         Row(f"envelope of {name}, seen before", _each(lambda: seen.of(b"celery", properties))),
         Row(f"envelope of {name}, new", _each(lambda: envelope_of(b"celery", properties))),
         Row(f"delivery of {name}, seen before", _each(lambda: known.of(section, "celery", 0))),
-        Row(f"delivery of {name}, new", _each(lambda: Deliveries(lambda _: b"").of(section, "celery", 0))),
+        Row(f"delivery of {name}, new", _each(lambda: DeliveryCache(lambda _: b"").of(section, "celery", 0))),
     ]
 
 

@@ -66,6 +66,10 @@ class ServedBroker:
     def amqp(self) -> str:
         return self._listeners["amqp"]
 
+    @property
+    def admin(self) -> str:
+        return self._listeners["admin"]
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

@@ -13,9 +13,12 @@ from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.admin.metrics.collector import Collector
+from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
@@ -28,6 +31,7 @@ from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.tracing.tracing import tracing_of_environment
 
 if TYPE_CHECKING:
     from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
@@ -38,7 +42,7 @@ log = logging.getLogger(__name__)
 _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
 _CERTIFICATE_SECONDS = 5.0
-"""How often the files of the certificate are looked at."""
+"""How often the certificate files are checked for changes."""
 
 
 class App:
@@ -62,6 +66,7 @@ class App:
             per_address=settings.max_connections_per_address,
             seconds_to_wait=settings.offender_wait_seconds,
         )
+        self._tracing = tracing_of_environment() if settings.tracing else None
         self.broker = Broker(
             storage or _storage(settings, clock),
             settings,
@@ -70,6 +75,7 @@ class App:
             read_attributes,
             predeclared_exchanges=PREDECLARED,
             limit_connections=self._gate.limit,
+            tracer=self._tracing,
         )
         self._certificates = Certificates.of(settings)
         self._following: asyncio.Task[None] | None = None
@@ -84,13 +90,14 @@ class App:
             gate=self._gate,
             requests=RequestMetrics(),
             loop_delay=self._loop_delay,
+            direct_channels=_direct_channels(self.broker, settings, self._budget),
             listeners=self._served,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
         _serve(front_ends, backend)
         self._otlp_metrics = _otlp_metrics(backend)
         self.listeners: dict[str, Address] = {}
-        """Where clients are served, by the name of the setting, once started."""
+        """The addresses of the listeners, by the name of the setting, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
@@ -103,6 +110,8 @@ class App:
                 each.listener.close()
             await self.broker.stop()
             raise
+        if self._tracing is not None:
+            self._tracing.start()
         self._sweep()
         self._loop_delay.start()
         if self._otlp_metrics is not None:
@@ -111,7 +120,7 @@ class App:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
     def _sweep(self) -> None:
-        """Once a second: connections that take too long, or too much, are closed."""
+        """Once a second: close connections that are too slow or hold too much memory."""
         self._gate.sweep()
         self._budget.sweep()
         for each in self._served:
@@ -119,13 +128,13 @@ class App:
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def reload_certificates(self) -> None:
-        """At once, instead of when the change is next looked for."""
+        """Reload changed certificates at once, instead of at the next check."""
         if self._certificates is not None:
             asyncio.get_running_loop().run_in_executor(None, self._certificates.reload_changed)
 
     @property
     def descriptions(self) -> list[str]:
-        """Which clients connect where, in words, but for those that use TLS. Once started."""
+        """Which clients connect where, in words, without TLS listeners. Once started."""
         return [
             self._describe[each.settings.protocol](self.listeners[each.name], self.settings)
             for each in self._served
@@ -150,9 +159,20 @@ class App:
         self.broker.wake_readers()
         seconds = self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
-        await self.broker.stop()
-        if self._otlp_metrics is not None:
-            await self._otlp_metrics.close()
+        try:
+            await self.broker.stop()
+        finally:
+            if self._tracing is not None:
+                await self._tracing.stop()
+            if self._otlp_metrics is not None:
+                await self._otlp_metrics.close()
+
+
+def _direct_channels(broker: Broker, settings: Settings, budget: Budget) -> DirectChannels:
+    connections = AmqpConnections(
+        broker.namespaces, broker.publishing, broker.access, settings, budget=budget
+    )
+    return AmqpDirectChannels(connections.shared)
 
 
 def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
@@ -186,7 +206,7 @@ def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":
 
 
 def _affordable(settings: Settings) -> Settings:
-    """No more connections and open segments than the system allows descriptors for."""
+    """Limit connections and open segments to the descriptors that the system allows."""
     limit = allowed_descriptors()
     shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:

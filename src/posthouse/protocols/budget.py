@@ -1,8 +1,8 @@
-"""The memory that all connections together may take: for requests not yet answered, and answers not taken.
+"""The memory budget of all connections: for unanswered requests and unsent responses.
 
-Each connection has an *account*, and keeps it up to date. While the budget is spent, connections that hold
-memory are not read from (back-pressure), so that the sum can only shrink. Where it does not, because clients
-sent half of a frame or do not read their answers, the largest of the stalled connections is closed.
+Each connection has an *account*, and keeps it up to date. While the budget is spent, reading pauses on
+connections that hold memory (back-pressure), so that the sum can only shrink. If it does not, because clients
+sent half a frame or do not read their responses, the largest stalled connection is closed.
 """
 
 import logging
@@ -13,7 +13,7 @@ from posthouse.protocols.noop import noop
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 5
-"""A connection that frees no memory for that long is stalled."""
+"""A connection that frees no memory for this time is stalled."""
 SMALL = 64 * 1024
 """Connections that hold at most this are exempt from the budget: a short request always passes."""
 FAIR = 256 * 1024
@@ -23,13 +23,13 @@ FAIR = 256 * 1024
 class Account:
     """The memory that one connection holds."""
 
-    __slots__ = ("_budget", "_freed", "held", "peer", "regulate", "send_away", "stuck_seconds")
+    __slots__ = ("_freed", "budget", "held", "peer", "regulate", "send_away", "stuck_seconds")
 
     def __init__(
         self, budget: "Budget", peer: str, regulate: Callable[[], None], send_away: Callable[[], None]
     ) -> None:
         """`regulate` is called when there is room again, `send_away` to close the connection."""
-        self._budget = budget
+        self.budget = budget
         self._freed = False
         self.held = 0
         self.peer = peer
@@ -38,7 +38,7 @@ class Account:
         self.stuck_seconds = 0
 
     def set(self, held: int) -> None:
-        """The bytes that the connection holds now."""
+        """Set the bytes that the connection holds now."""
         if held <= SMALL:
             held = 0
         change = held - self.held
@@ -46,23 +46,18 @@ class Account:
             self.held = held
             if change < 0:
                 self._freed = True
-            self._budget._changed(self, change)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the budget of all connections is spent."""
-        return self._budget.room < 0
+            self.budget._changed(self, change)
 
     def must_wait(self) -> bool:
         """Whether reading must pause. If so, `regulate` is called when the budget has room again."""
-        if self._budget.room >= 0 or not self.held:
+        if self.budget.room >= 0 or not self.held:
             return False
-        self._budget._waiting[self] = None
+        self.budget._waiting[self] = None
         return True
 
     def close(self) -> None:
         self.set(0)
-        self._budget._forget(self)
+        self.budget._forget(self)
         self.regulate = self.send_away = noop
 
     def grow_older(self) -> None:
@@ -77,7 +72,7 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.room = limit
-        """Bytes that are left. Below 0 the budget is spent: the last request or answer may exceed it."""
+        """Free bytes. Below 0 the budget is spent: the last request or response may exceed it."""
         self._holders: dict[Account, None] = {}
         self._waiting: dict[Account, None] = {}
 

@@ -1,5 +1,6 @@
 """What people are shown of a connection, whatever its protocol."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -37,4 +38,11 @@ class ConnectionInfo:
     sent_bytes: int = 0
     held_bytes: int = 0
     """Of the memory budget."""
+    client_properties: Mapping[str, object] = field(default_factory=dict)
+    """What the client tells of its software, where the protocol has it told."""
+    mechanism: str = ""
+    """Of the login."""
+    heartbeat_seconds: int = 0
+    frame_max: int = 0
+    channel_max: int = 0
     channels: tuple[ChannelInfo, ...] = field(default=())

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.broker.progress.progress import CHUNK, Progress
+from posthouse.broker.progress.chunk import CHUNK
+from posthouse.broker.progress.progress import Progress
 from tests.broker.progress.stored_progress import LANE, QUEUE, keep, reloaded
 
 POSITIONS = st.integers(0, 3 * CHUNK)

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posthouse.broker.progress.progress import CHUNK, Progress
+from posthouse.broker.progress.chunk import CHUNK
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import Stashed
 from posthouse.model.ids import TopicId
 from tests.broker.progress.stored_progress import LANE, QUEUE, keep, reloaded

@@ -88,7 +88,8 @@ class Rig:
             else:
                 done.set_exception(error)
 
-        routed = [self.namespace.publish(to, key, value, envelope) for value in values]
+        publishing = self.broker.publishing
+        routed = [self.namespace.publish(to, key, value, envelope, publishing.wave) for value in values]
         wave.on_end(ended)
         await done
         return routed

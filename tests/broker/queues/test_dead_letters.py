@@ -83,9 +83,9 @@ async def test_one_message_that_is_too_large_does_not_take_others_along() -> Non
         exchange = rig.namespace.router.exchange("x")
         ends: list[PosthouseError | None] = []
         rig.broker.publishing.wave.on_end(ends.append)
-        rig.namespace.publish(exchange, b"", b"small", PLAIN)
+        rig.namespace.publish(exchange, b"", b"small", PLAIN, rig.broker.publishing.wave)
         with pytest.raises(RecordTooLarge):
-            rig.namespace.publish(exchange, b"", b"x" * 5000, PLAIN)
+            rig.namespace.publish(exchange, b"", b"x" * 5000, PLAIN, rig.broker.publishing.wave)
         await until(lambda: ends)
         assert ends == [None]
         assert queue.message_count == 1

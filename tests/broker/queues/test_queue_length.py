@@ -102,7 +102,7 @@ async def test_a_transaction_that_is_given_up_makes_room() -> None:
         wave = rig.broker.publishing.transaction()
         rig.namespace.publish(rig.namespace.router.default, b"q", b"a", PLAIN, wave)
         with pytest.raises(QueueBlocked):
-            rig.namespace.publish(rig.namespace.router.default, b"q", b"b", PLAIN)
+            rig.namespace.publish(rig.namespace.router.default, b"q", b"b", PLAIN, rig.broker.publishing.wave)
         room = asyncio.Event()
         queue.room.wait(room.set)
         wave.abandon()
@@ -190,7 +190,9 @@ async def test_only_the_queues_that_dead_letters_may_come_to_wait_for_a_queue_th
         effects = rig.namespace.effects
         await rig.publish(b"1", b"2", b"3")
         storage.gate = asyncio.Event()
-        rig.namespace.publish(rig.namespace.router.exchange(""), b"q", b"4", PLAIN)
+        rig.namespace.publish(
+            rig.namespace.router.exchange(""), b"q", b"4", PLAIN, rig.broker.publishing.wave
+        )
         await until(lambda: queue.dispatcher.overflow.task is not None)
         assert not effects, "a channel may be closed, an exchange declared"
         async with asyncio.timeout(30):

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from posthouse.broker.progress import progress
+from posthouse.broker.progress import chunk, progress
 from posthouse.broker.queues import (
     dispatcher,
     expiries,
@@ -80,7 +80,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "CHUNK_BITS", 3)
     monkeypatch.setattr(progress, "CHUNK", 8)
     monkeypatch.setattr(progress, "_MASK", 7)
-    monkeypatch.setattr(progress, "_FULL", bytearray(b"\x01" * 8))
+    monkeypatch.setattr(chunk, "CHUNK", 8)
+    monkeypatch.setattr(chunk, "_FULL", bytearray(b"\x01" * 8))
 
 
 LIMITS: dict[str, Any] = {

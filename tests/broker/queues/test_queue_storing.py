@@ -87,7 +87,8 @@ async def test_a_transient_queue_gives_its_messages_once() -> None:
     async with running(storage=Watched()) as rig:
         queue = await rig.queue(durable=False)
         for number in range(30_000):  # more than are reserved at once
-            rig.namespace.publish(rig.namespace.router.default, b"q", b"%d" % number, PLAIN)
+            wave = rig.broker.publishing.wave
+            rig.namespace.publish(rig.namespace.router.default, b"q", b"%d" % number, PLAIN, wave)
         taker = Taker()
         queue.subscribe(taker)
         await taker.has(30_000)

@@ -19,7 +19,7 @@ from posthouse.protocols.amqp.codec.tables import (
     table_entries,
 )
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
-from posthouse.protocols.amqp.mapping.deliveries import Deliveries
+from posthouse.protocols.amqp.mapping.caches import DeliveryCache
 from posthouse.protocols.amqp.mapping.envelopes import envelope_of
 from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import parse, spans
@@ -147,7 +147,7 @@ def properties(data: bytes) -> None:
         encode_section([(EXCHANGE, b"e"), (PROPERTIES, b"\x01\x00\x03100"), (DEATHS, data)]),
     ):
         read_attributes(section)
-        delivery = Deliveries(lambda topic: b"").of(section, "topic", 5000)
+        delivery = DeliveryCache(lambda topic: b"").of(section, "topic", 5000)
         spans(delivery.properties)
 
 

@@ -9,7 +9,8 @@ from crc32c import crc32c
 from posthouse.broker.groups import offsets
 from posthouse.broker.groups.streams_store import decoded_topology, put_topology
 from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology, Topology
-from posthouse.broker.progress.progress import CHUNK, Progress
+from posthouse.broker.progress.chunk import CHUNK
+from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import KEY_SIZE
 from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition, decode_definition
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind

@@ -8,8 +8,7 @@ from pamqp import frame
 from pamqp.commands import Basic
 
 from posthouse.model.errors import StorageFull
-from posthouse.protocols.amqp.confirms import Confirms, ConfirmSpan
-from posthouse.protocols.amqp.unfinished import Part
+from posthouse.protocols.amqp.acknowledgements import Confirms, ConfirmSpan, Part
 from posthouse.protocols.outbox import Outbox
 
 

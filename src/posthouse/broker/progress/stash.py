@@ -1,4 +1,4 @@
-"""Messages of a lane that live on outside of the log, because they alone held much of it back.
+"""The stash: messages of a lane that were copied out of the log, because they alone kept it from shrinking.
 
 In the log such a position counts as settled, so that the floor rises past it and the log can be trimmed. The
 copy is a record in the queue's stash, a partition of its internal topic behind those of its lanes.
@@ -10,7 +10,7 @@ Storage has one entry for each in `Space.QUEUE_PROGRESS`, numbers big-endian:
            id of the topic it was published to 16 bytes
 
 Invariant: a copy is durable before its entry is made, and the entry is stored in one commit with the progress
-in which its position counts as settled. So a message is in the log or in the stash, and never in neither.
+in which its position counts as settled. So a message is always in the log or in the stash.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ KEY_SIZE = _KEY.size
 @dataclass(slots=True)
 class Stashed:
     offset: int
-    """Of the copy in the stash."""
+    """Offset of the copy in the stash."""
     expires_ms: int
     size: int
     topic: TopicId
@@ -42,7 +42,7 @@ class Stashed:
 
 
 class Stash:
-    """Those of one lane, by position. Owned by the event loop, and part of the lane's progress."""
+    """The stashed messages of one lane, by position. Owned by the event loop, part of the lane's progress."""
 
     def __init__(self, queue_id: bytes, lane: int, space: Space) -> None:
         self._queue_id = queue_id
@@ -51,7 +51,8 @@ class Stash:
         self._live: dict[int, Stashed] = {}
         self._gone: dict[int, Stashed] = {}
         """Settled, but a commit that fails may yet take that back."""
-        self._changed: set[int] = set()
+        self.changed: set[int] = set()
+        """Positions whose entries storage does not have yet."""
         self._stored: set[int] = set()
 
     def __len__(self) -> int:
@@ -71,28 +72,28 @@ class Stash:
 
     def add(self, position: int, stashed: Stashed) -> None:
         self._live[position] = stashed
-        self._changed.add(position)
+        self.changed.add(position)
 
     def move(self, position: int, offset: int) -> bool:
-        """There is another copy. False where the message is not in the stash."""
+        """Record the offset of a new copy. False if the message is not in the stash."""
         stashed = self._live.get(position)
         if stashed is None:
             return False
         stashed.offset = offset
-        self._changed.add(position)
+        self.changed.add(position)
         return True
 
     def settle(self, position: int) -> bool:
-        """False where it is not in the stash."""
+        """Settle a message; False if it is not in the stash."""
         stashed = self._live.pop(position, None)
         if stashed is None:
             return False
         self._gone[position] = stashed
-        self._changed.add(position)
+        self.changed.add(position)
         return True
 
     def unsettle(self, position: int) -> bool:
-        """False where it was not in the stash."""
+        """Undo `settle`; False if the message was not in the stash."""
         stashed = self._gone.pop(position, None)
         if stashed is None:
             return False
@@ -100,18 +101,13 @@ class Stash:
         return True
 
     def came_back(self, position: int) -> int | None:
-        """One more delivery; None where it is not in the stash."""
+        """Count one more delivery; None if the message is not in the stash."""
         stashed = self._live.get(position)
         if stashed is None:
             return None
         stashed.deliveries += 1
-        self._changed.add(position)
+        self.changed.add(position)
         return stashed.deliveries
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is something that storage does not have yet."""
-        return bool(self._changed)
 
     @property
     def size(self) -> int:
@@ -120,7 +116,7 @@ class Stash:
 
     @property
     def lowest(self) -> int | None:
-        """The first offset of the stash that this lane needs; None if it needs nothing."""
+        """The lowest offset of the stash that this lane needs; None if it needs none."""
         both = (*self._live.values(), *self._gone.values())
         return min((stashed.offset for stashed in both), default=None)
 
@@ -129,16 +125,14 @@ class Stash:
         return list(self._gone)
 
     def forget(self, gone: Iterable[int]) -> None:
-        """That these are settled is durable."""
+        """The settlement of these messages is durable."""
         for position in gone:
             self._gone.pop(position, None)
 
     def puts(self) -> list[Put]:
         """What storage does not have yet; it counts as stored from now on."""
-        if not self._changed:
-            return []
         puts = []
-        for position in self._changed:
+        for position in self.changed:
             stashed = self._live.get(position)
             if stashed is not None:
                 puts.append(self._put(position, _encoded(stashed)))
@@ -146,12 +140,12 @@ class Stash:
             elif position in self._stored:
                 puts.append(self._put(position, None))
                 self._stored.discard(position)
-        self._changed.clear()
+        self.changed.clear()
         return puts
 
     def not_stored(self) -> None:
         """The last `puts` did not become durable."""
-        self._changed.update(self._live, self._gone)
+        self.changed.update(self._live, self._gone)
         self._stored.update(self._gone)
 
     def removals(self) -> list[Put]:
@@ -161,7 +155,7 @@ class Stash:
         return Put(self._space, _KEY.pack(self._queue_id, self._lane, position, _KIND), value)
 
     def load(self, key: bytes, value: bytes) -> None:
-        """Take in one stored entry."""
+        """Load one stored entry."""
         position = _KEY.unpack(key)[2]
         version, offset, expires_ms, deliveries, size, topic = _VALUE.unpack(value)
         if version != _VERSION:

@@ -1,4 +1,4 @@
-"""Work of queues that no request waits for. Failures are logged under the name of the queue."""
+"""Background tasks of queues. Failures are logged with the name of the queue."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ class Background:
         return len(self._subjects)
 
     def start(self, work: Coroutine[Any, Any, None], subject: object) -> asyncio.Task[None]:
-        """`subject` names the queue, or what else the work is for, in the log."""
+        """`subject` names the queue, or another object that the work is for, in the log."""
         task = asyncio.create_task(work)
         self._subjects[task] = subject
         task.add_done_callback(self._ended)

@@ -1,8 +1,7 @@
 """The topics that messages of exchanges and queues are written to."""
 
-from posthouse.broker.topics import NewTopic, Topics
+from posthouse.broker.topics import NewTopic
 from posthouse.model.topics import Topic
-from posthouse.records.partitioner import partition_of
 
 _LARGEST_BATCH = "536870912"
 
@@ -27,22 +26,13 @@ def queue_topic_config(segment_bytes: int | None) -> dict[str, str]:
 
 
 class BackingTopic:
-    """A topic by name; there is one when the first message was written."""
+    """A topic by name. It is created when the first message is written to it."""
 
     __slots__ = ("name", "new", "topic")
 
     def __init__(self, name: str, overrides: dict[str, str]) -> None:
         self.name = name
         self.new = NewTopic(name=name, partitions=1, overrides=overrides)
-        """How it is made. One partition, so that readers of the topic see the order of publishing."""
+        """How it is created. With one partition, so that readers of the topic see the order of publishing."""
         self.topic: Topic | None = None
-
-    def find(self, topics: Topics) -> Topic | None:
-        """As it is now: it may have been changed or deleted meanwhile."""
-        self.topic = topics.find(self.name)
-        return self.topic
-
-
-def partition_for(topic: Topic, key: bytes) -> int:
-    """The same partition that producers of the topic choose for the key."""
-    return 0 if topic.partitions == 1 else partition_of(key, topic.partitions)
+        """As it was when a wave was written last: see `Publishing.topic`."""

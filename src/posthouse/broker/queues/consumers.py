@@ -1,9 +1,10 @@
-"""Who gets the messages of a queue, and whose turn it is."""
+"""The consumers of a queue: round robin among those with the highest priority that have credit."""
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from posthouse.broker.queues.consumer_info import ConsumerInfo, Described
 from posthouse.broker.queues.message import Consumer, Limiter, Message
 from posthouse.model.errors import InUse
 
@@ -17,7 +18,7 @@ class _Subscribed:
 
 @dataclass(slots=True, eq=False)
 class _Hand:
-    """How many more a consumer may get in this round."""
+    """The credit of a consumer that is left in this round."""
 
     consumer: Consumer
     credit: int
@@ -55,6 +56,20 @@ class Consumers:
                 return True
         return False
 
+    def described(self) -> list[ConsumerInfo]:
+        """For people; those that can be shown."""
+        active = self._eligible
+        return [
+            replace(
+                each.consumer.info,
+                priority=each.priority,
+                is_exclusive=each.exclusive,
+                is_active=each in active,
+            )
+            for each in self._subscribed
+            if isinstance(each.consumer, Described)
+        ]
+
     def all(self) -> list[Consumer]:
         return [each.consumer for each in self._subscribed]
 
@@ -64,7 +79,7 @@ class Consumers:
 
     @property
     def credit(self) -> int:
-        """How many messages would be taken at once."""
+        """Messages that all consumers together would take now."""
         total = 0
         shared: dict[Limiter, int] = {}
         for each in self._eligible:
@@ -100,7 +115,7 @@ class Consumers:
         return _dealt_round(best, most)
 
     def served(self, consumers: Sequence[Consumer]) -> None:
-        """They got a message each, in this order: the others of their priority come before them now."""
+        """Move consumers that got messages behind the others of their priority."""
         if len(self._subscribed) < 2 or self._single_active:
             return
         last = {consumer: number for number, consumer in enumerate(consumers)}
@@ -129,7 +144,7 @@ def _dealt_round(hands: list[_Hand], most: int) -> list[Consumer]:
 
 
 def _left_of_limiters(hands: Sequence[_Hand]) -> dict[Limiter | None, int]:
-    """Of those that bound more than one of these: what a consumer may take alone, its credit says."""
+    """The credit of limiters that several of these consumers share; alone, its own credit is enough."""
     counts = Counter(hand.consumer.limiter for hand in hands)
     return {limiter: limiter.credit for limiter, count in counts.items() if limiter is not None and count > 1}
 

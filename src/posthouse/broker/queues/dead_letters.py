@@ -1,9 +1,9 @@
-"""Dead letters: a copy of a message for another exchange, with the story of its deaths.
+"""Dead letters: a copy of a message for another exchange, with the history of its deaths.
 
-The record header `posthouse.deaths` has it as JSON, the newest first: one entry for each queue and reason,
-with a count. It goes on with what the publisher tells of earlier deaths: retry loops of applications, which
-publish a dead letter again with its headers, end by that count. A message that would come to a queue where it
-died before, and that no consumer rejected in between, goes round in circles: it is dropped.
+The record header `posthouse.deaths` has the history as JSON, the newest first: one entry for each queue and
+reason, with a count. Earlier deaths that the publisher sends in `x-death` are continued: applications that
+publish a dead letter again with its headers end their retries by that count. A dead letter is not routed to a
+queue where it died before, unless a consumer rejected it since: that would be an endless cycle.
 """
 
 import json
@@ -34,7 +34,7 @@ class Reason(StrEnum):
 
 
 class Routing(Protocol):
-    """What dead letters ask of their namespace."""
+    """The namespace, as far as dead letters need it."""
 
     def exchange(self, name: str) -> Exchange:
         """Raises UnknownExchange."""
@@ -45,14 +45,14 @@ class Routing(Protocol):
         key: bytes,
         value: bytes,
         envelope: Envelope,
-        wave: Wave | None = None,
+        wave: Wave,
         *,
         barred: frozenset[str] = frozenset(),
         waits: bool = True,
     ) -> bool: ...
 
     def attributes_of(self, headers: bytes) -> Attributes:
-        """What routing looks at, of a message that is in the log already."""
+        """The attributes that routing matches, of a message that is in the log already."""
 
     def exchange_of(self, message: Message) -> str:
         """The name of the exchange that it was published to."""
@@ -61,7 +61,7 @@ class Routing(Protocol):
 def publish_dead_letter(
     routing: Routing, definition: QueueDefinition, message: Message, reason: Reason, now_ms: int, wave: Wave
 ) -> None:
-    """Add the copy to the wave; nothing, if there is no place for it."""
+    """Add the copy to the wave, unless the dead-letter exchange does not exist."""
     assert definition.dead_letter_exchange is not None and message.value is not None
     try:
         exchange = routing.exchange(definition.dead_letter_exchange)
@@ -73,7 +73,7 @@ def publish_dead_letter(
     except CorruptBatch:
         headers = []
     attributes = routing.attributes_of(message.headers)
-    earlier = _deaths(headers)
+    earlier = noted_deaths(headers)
     is_first = earlier is None
     if earlier is None:
         earlier = [dict(death) for death in attributes.deaths]
@@ -99,7 +99,7 @@ def publish_dead_letter(
         log.warning("%s: a dead letter was refused: %s", message.queue, error)
 
 
-def _deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] | None:
+def noted_deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]] | None:
     """None where the broker has noted none yet."""
     for name, value in headers:
         if name == DEATHS:
@@ -139,12 +139,12 @@ def _death(
         "expiration": expiration,
     }
     if definition.dead_letter_key is not None:
-        death["rekeyed"] = True  # it goes by that key alone from now on
+        death["rekeyed"] = True  # from now on it is routed by that key alone
     return death
 
 
 def _count_of(death: dict[str, Any]) -> int:
-    """A publisher's word: it may be anything, and has to fit 64 bits with one more."""
+    """The count as the publisher sent it: any value is possible, and the next one must fit 64 bits."""
     count = death.get("count")
     return min(count, _MAX_COUNT) if isinstance(count, int) else 0
 

@@ -5,9 +5,9 @@ what has happened, and this decides what happens next:
 
     Loader      messages from disk into the windows of the lanes; reserves positions before they are leased
     Settlement  acknowledged messages and dead letters leave the queue
-    Requeue     messages that consumers give back
+    Requeue     messages that consumers release or reject with requeue
     Expiry      messages at the end of their time to live
-    Overflow    the oldest messages of a queue that holds too many
+    Overflow    the oldest messages of a queue beyond its length limit
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from posthouse.broker.queues.settlement import Settlement
 from posthouse.records.references import NEVER
 
 AT_ONCE = 256
-"""Messages that are handed out in one turn of the event loop."""
+"""Messages that are delivered in one turn of the event loop."""
 _OFFERS = 16
 """Rounds of loading and delivering that the subscription of a new consumer waits for."""
 LEASED_BYTES = 16 * 1024 * 1024
@@ -55,12 +55,13 @@ class Dispatcher:
         retry_seconds: float,
         counters: QueueCounters,
     ) -> None:
-        """`source` is the queue as consumers know it; nothing is asked of it here."""
+        """`source` is the queue, as messages and log lines name it."""
         self._source = source
         self._definition = definition
         self._lanes = lanes
         self._resources = resources
         self._clock = resources.clock
+        self._tracer = resources.tracer
         self._effects = effects
         self._retry_seconds = retry_seconds
         self._counters = counters
@@ -92,7 +93,7 @@ class Dispatcher:
             self.loader.begin_at(lane, lane.progress.floor)
 
     async def recover(self) -> None:
-        """Learn again what only the references tell: when messages expire, and how many bytes there are."""
+        """Read from the references when messages expire, and how many bytes the queue holds."""
         for lane in self._lanes:
             await find_expiries(self._resources.storage, lane)
             if self._definition.max_bytes is not None:
@@ -101,7 +102,7 @@ class Dispatcher:
         self.expiry.plan()
         self._check_overflow()
 
-    # What there is
+    # Counts
 
     @property
     def ready(self) -> int:
@@ -132,14 +133,14 @@ class Dispatcher:
             self.pulling.wake()
         self.plan()
         if lane.expiries.earliest is not None:
-            # A message that waits for others of its key may wait for long, whatever the credit.
+            # With an order by key, a message may wait long although there is credit.
             if len(self.consumers) and self.keys is None:
                 self._claim(lane, count)
             self.expiry.plan()
         self._check_overflow()
 
     def _claim(self, lane: MessageLane, count: int) -> None:
-        """As many of the new messages as there are consumers that wait for more than is ready."""
+        """Claim as many of the new messages as the consumers have credit for."""
         credit = self.consumers.credit
         # A consumer that can take very many tells of no more than it takes at once.
         claimed = count if credit >= AT_ONCE else min(count, credit - (self.ready - count))
@@ -166,7 +167,7 @@ class Dispatcher:
             self.room.tell()
 
     def load_ended(self, task: asyncio.Task[None]) -> None:
-        """Go on at once, or after a while where it failed: no other event may follow."""
+        """Deliver, or try again later where loading failed: no other event may follow."""
         if task.exception() is None:
             self.plan()
         elif not self._is_stopped:
@@ -200,7 +201,7 @@ class Dispatcher:
         await self.settlement.die(messages, Reason.TOO_LONG)
 
     def put_aside(self) -> None:
-        """Messages are in the stash now, where some of them have yet to be read."""
+        """Messages were copied to the stash: some of them have to be read from there."""
         self.expiry.plan()
         self.plan()
 
@@ -219,16 +220,16 @@ class Dispatcher:
     def start_step(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._effects.start_step(work, self._source, self._definition)
 
-    # Messages go out
+    # Delivering
 
     def plan(self) -> None:
-        """Hand out what there is at the end of this turn of the event loop."""
+        """Deliver at the end of this turn of the event loop."""
         if not self._is_planned and len(self.consumers):
             self._is_planned = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Hand out what is in memory, as far as there is credit."""
+        """Deliver messages in memory, as far as there is credit."""
         self._is_planned = False
         if self._is_stopped or self._changing is not None:
             return
@@ -256,11 +257,11 @@ class Dispatcher:
 
     @property
     def _changing(self) -> asyncio.Task[None] | None:
-        """Nothing is handed out before the overflow is dropped, and before all is back that is requeued."""
+        """Overflow or requeue under way: no message is delivered before it has ended."""
         return self.overflow.task or self.requeue.task
 
     def _plan_loading(self) -> None:
-        """More, unless all that is in memory waits for others of its key."""
+        """Load more, unless all messages in memory wait for others of their key."""
         if self.keys is None or not self.keys.is_crowded:
             self.loader.plan()
 
@@ -303,12 +304,14 @@ class Dispatcher:
         return any(lane.has_more for lane in self._lanes)
 
     def take(self, most: int) -> list[Message]:
-        """Leased, the most urgent first."""
+        """Lease up to `most` messages, those of the highest priority first."""
         while leased := self._lease(most):
             alive = self._alive(leased)
             admitted = alive if self.keys is None else self.keys.admit(alive)
             if admitted:
                 self.settlement.hand_out(admitted)
+                if self._tracer is not None:
+                    self._tracer.delivered(self._source.name, admitted)
                 return admitted
         self.loader.plan_reservation()  # the next message may lie far behind those that have expired
         return []
@@ -317,14 +320,14 @@ class Dispatcher:
         taken: list[Message] = []
         for lane in reversed(self._lanes):
             taken += lane.take(most - len(taken))
-            if len(taken) >= most:
+            if len(taken) >= most or lane is self._lanes[0]:  # the lowest priority
                 break
             if (lane.has_more or lane.window) and lane.ready > 0:
                 break  # lower priorities wait until these are in memory and may be handed out
         return taken
 
     def _alive(self, leased: list[Message]) -> list[Message]:
-        """Without those that have expired."""
+        """Those that have not expired; the others are dead-lettered."""
         now: int | None = None
         expired: list[Message] = []
         for message in leased:
@@ -346,7 +349,7 @@ class Dispatcher:
                     message.value = None
 
     async def take_oldest(self, count: Callable[[], int]) -> list[Message] | None:
-        """Lease the first `count` in order, of the lowest priority; None where one has to look again."""
+        """Lease the oldest `count` messages of the lowest priority; None where the caller must try again."""
         await self.requeue.done()  # the oldest may be among those
         for lane in self._lanes:
             if lane.ready <= 0:
@@ -366,7 +369,7 @@ class Dispatcher:
         return []
 
     def _leases_ended(self, messages: Sequence[Message]) -> None:
-        """Their holders may still try to settle them: copies are requeued."""
+        """Requeue copies: the former holders may still try to settle the messages."""
         again = []
         for message in messages:
             if message.is_leased:
@@ -379,7 +382,7 @@ class Dispatcher:
     # The end
 
     def purge(self) -> int:
-        """Forget everything that is ready; how many that were."""
+        """Settle all ready messages, and return their number."""
         self.requeue.finish()
         count = 0
         for lane in self._lanes:
@@ -391,7 +394,7 @@ class Dispatcher:
         return count
 
     def stop(self) -> None:
-        """Nothing more is handed out."""
+        """Deliver no more messages."""
         self.requeue.finish()
         self._is_stopped = True
         self.loader.stop()

@@ -1,4 +1,4 @@
-"""One row of a queue: messages in the order of their publishing, and the state of each.
+"""A lane of a queue: messages in the order of their publishing, and the state of each.
 
 A position is ready, leased or settled. Ready messages that are loaded wait in `window`, requeued ones in
 `returned`; all others are on disk. Plain queues have one lane, queues with priorities one for each.
@@ -22,7 +22,7 @@ was delivered before is called new."""
 
 
 class Leasable(Protocol):
-    """What a lane asks of the messages in it. A message knows its lane; this breaks the circle."""
+    """A message, as far as a lane needs it. A message knows its lane: this avoids an import cycle."""
 
     position: int
     source: PartitionId
@@ -67,7 +67,7 @@ class Lane(Generic[M]):
         self.end = end
         """Behind the last position that is durable."""
         self.loaded_to = progress.floor
-        """All below are in the window, handed out or settled."""
+        """Positions below are in the window, leased or settled."""
         self.is_gone = False
         """Its queue was deleted, and its log with it."""
         self.window: deque[M] = deque()
@@ -82,9 +82,9 @@ class Lane(Generic[M]):
         """The one of these that is being read."""
         self.leased: dict[int, M] = {}
         self.unreadable = 0
-        """Positions below `loaded_to` that cannot be read: they stay, and are not handed out."""
+        """Number of positions below `loaded_to` that cannot be read: they stay in the queue, undelivered."""
         self.expires = expires
-        """Whether the times of references say when messages expire. In a stream, they say when they came."""
+        """Whether the times in references are those of expiry. In a stream, they are those of publishing."""
         self.expiries = Expiries()
         self._claimed = range(0)
         """Positions that a consumer had credit for when they arrived. They are handed out however short their
@@ -98,7 +98,7 @@ class Lane(Generic[M]):
 
     @property
     def has_more(self) -> bool:
-        """Whether something is ready that is not in memory."""
+        """Whether there are ready messages that are not in memory."""
         return self.loaded_to < self.end or bool(self.bodiless) or self.reloading is not None
 
     @property
@@ -111,7 +111,7 @@ class Lane(Generic[M]):
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing can be taken before more is read."""
+        """Whether `take` has to wait for messages from disk."""
         following, barrier = self.next_in_memory, self._barrier
         if following is None:
             return self.has_more
@@ -129,11 +129,11 @@ class Lane(Generic[M]):
         self._owner.arrived(self, self.end - first, size)
 
     def claim(self, first: int, end: int) -> None:
-        """A consumer waits for these."""
+        """A consumer has credit for these positions."""
         self._claimed = range(self._claimed.start if self._claimed.stop == first else first, end)
 
     def unclaim(self) -> None:
-        """No consumer has credit for them after all."""
+        """No consumer has credit for the claimed positions any more."""
         self._claimed = range(0)
 
     def has_expired(self, message: M, now_ms: int) -> bool:
@@ -143,7 +143,7 @@ class Lane(Generic[M]):
         return message.redelivered or message.position not in self._claimed
 
     def take(self, most: int) -> list[M]:
-        """The next ones in order, leased from now on."""
+        """Lease the next messages in order."""
         taken: list[M] = []
         window, returned, leased, progress = self.window, self.returned, self.leased, self.progress
         plain = not progress.settled_above  # then nothing in the window can be settled
@@ -174,25 +174,25 @@ class Lane(Generic[M]):
 
     @property
     def needs_reservation(self) -> bool:
-        """Whether what comes next must not be handed out before storage knows of it."""
+        """Whether the next position must be reserved before it is delivered."""
         position = self.next_in_memory
         return position is not None and position + RESERVATION // 2 >= self.progress.reserved_to
 
     @property
     def next_in_memory(self) -> int | None:
-        """The first position that `take` would come to."""
+        """The position that `take` would lease first."""
         window, returned = self.window, self.returned
         if returned and (not window or returned[0].position < window[0].position):
             return returned[0].position
         return window[0].position if window else None
 
     def loaded(self, messages: Sequence[M]) -> None:
-        """They follow those that are in the window."""
+        """Append messages to the window."""
         self.window.extend(messages)
         self.window_bytes += sum(message.size for message in messages)
 
     def pass_over(self, first: int, end: int) -> None:
-        """They follow those that are in the window, and cannot be read before the next start."""
+        """Skip positions behind the window that cannot be read before the next start."""
         if not self.progress.settled_above:
             self.unreadable += max(end - max(first, self.progress.floor), 0)
             return
@@ -216,7 +216,7 @@ class Lane(Generic[M]):
         self._owner.progressed(self)  # another commit may have stored it meanwhile
 
     def give_back(self, message: M) -> bool:
-        """Ready again. False where it is not leased."""
+        """Requeue the message. False where it is not leased."""
         if self.leased.get(message.position) is not message:
             return False
         del self.leased[message.position]
@@ -227,7 +227,7 @@ class Lane(Generic[M]):
         return True
 
     def park(self, message: M) -> None:
-        """It was taken, and is ready again, but is not taken before it is `reloaded`."""
+        """End the lease. The message is not taken again before it is `reloaded`."""
         del self.leased[message.position]
 
     def reloaded(self, message: M) -> None:
@@ -236,12 +236,12 @@ class Lane(Generic[M]):
         self._latest[message.position] = message
 
     def next_bodiless(self) -> M | None:
-        """The one to be read next: `reloading`, until it is put back or anybody says otherwise."""
+        """The next message whose body is read again: `reloading`, until that ends or a purge drops it."""
         self.reloading = heappop(self.bodiless) if self.bodiless else None
         return self.reloading
 
     def put_aside(self, message: M, offset: int) -> None:
-        """There is a copy of it in the stash, which counts from now on if it is not settled."""
+        """A copy is in the stash: it replaces the record in the log, unless the message is settled."""
         position, progress = message.position, self.progress
         if progress.stash.move(position, offset):
             progress.is_changed = True
@@ -260,7 +260,7 @@ class Lane(Generic[M]):
             self._watch_expiry(message.position, self.progress.stash[message.position])
 
     def expired_in_stash(self, first: int, end: int, now_ms: int) -> list[int]:
-        """Those of these positions that are not leased and have expired."""
+        """Positions in the stash that have expired and are not leased."""
         stash = self.progress.stash
         return [
             position
@@ -276,7 +276,7 @@ class Lane(Generic[M]):
         self._owner.progressed(self)
 
     def lose_message(self, message: M) -> None:
-        """Settle one whose record is gone from where it was: the log, or the stash."""
+        """Settle a message whose record is missing, in the log or in the stash."""
         self.progress.settle(message.position)
         self._owner.progressed(self)
 
@@ -285,7 +285,7 @@ class Lane(Generic[M]):
             self.expiries.add_span(stashed.expires_ms, position, position + 1)
 
     def purge(self) -> int:
-        """Settle everything that is ready."""
+        """Settle all ready messages, and return their number."""
         count = self.ready + self.unreadable
         self.unreadable = 0
         first = self.progress.floor

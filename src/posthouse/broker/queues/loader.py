@@ -1,4 +1,4 @@
-"""Brings the messages that a queue hands out next into memory, a window at a time."""
+"""Loads the next messages of a queue into memory, a window at a time."""
 
 import asyncio
 import logging
@@ -17,28 +17,28 @@ from posthouse.storage.contract import Storage
 log = logging.getLogger(__name__)
 
 WINDOW = 1000
-"""Messages of a lane that are kept in memory, ready to be handed out."""
+"""Messages of a lane that are kept in memory, ready to be delivered."""
 WINDOW_BYTES = 4 * 1024 * 1024
 LOW_WINDOW = WINDOW // 2
-"""Below this, more are loaded while these are handed out."""
+"""Below this, more messages are loaded while these are delivered."""
 
 
 class LoaderOwner(Protocol):
-    """What loading asks of the dispatcher."""
+    """What the loader needs of the dispatcher."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it in the background."""
+        """Run `work` in the background."""
 
     def plan(self) -> None:
-        """Hand out what there is."""
+        """Deliver at the end of the turn."""
 
     def load_ended(self, task: asyncio.Task[None]) -> None:
-        """More can be handed out, or `task` has failed."""
+        """More messages are in memory, or `task` has failed."""
 
 
 class Loader:
-    """Of one queue. One task fills the windows, another reserves positions: storage notes ahead of time that
-    they are handed out."""
+    """Of one queue. One task fills the windows. Another one reserves positions: it stores that they may have
+    been delivered, before they are."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Loader:
                 self._owner.plan()
 
     async def _reload(self, lane: MessageLane) -> None:
-        """Requeued messages whose bodies were dropped; as many as fit a window, if they come next."""
+        """Read the dropped bodies of requeued messages again, up to one window, if these come next."""
         count = size = 0
         if not lane.bodiless or not lane.is_drained:
             return
@@ -163,7 +163,7 @@ class Loader:
             size += message.size
 
     def plan_reservation(self) -> None:
-        """Note that more may be handed out, mostly well before that is needed."""
+        """Reserve more positions, mostly long before they are needed."""
         if self.reserving is None:
             lanes = [lane for lane in self._lanes if lane.needs_reservation]
             if lanes:
@@ -171,7 +171,7 @@ class Loader:
                 self.reserving.add_done_callback(self._reserved)
 
     async def reserved(self) -> None:
-        """Return when what is being noted is durable. Raises Unavailable."""
+        """Return when the reservation under way is durable. Raises Unavailable."""
         if self.reserving is not None:
             await self._done(self.reserving)
 
@@ -188,7 +188,7 @@ class Loader:
             self._owner.load_ended(task)
 
     async def _done(self, task: asyncio.Task[None]) -> None:
-        """Raises what went wrong with it, unless that is because the queue is gone."""
+        """Raises the error of the task, unless the queue is stopped."""
         await asyncio.wait([task])
         if not self._is_stopped and not task.cancelled() and (error := task.exception()) is not None:
             raise error

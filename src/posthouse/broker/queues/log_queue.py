@@ -1,17 +1,22 @@
 """What all kinds of queues have in common: a name, a log of references to messages, and lanes on it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.queues.backing_topics import BackingTopic
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.lane import Lane
-from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.model.topics import Topic
+
+_PEEKED_AT_ONCE = 64
+_PEEKED_BYTES = 4 * 1024 * 1024
 
 RETRY_SECONDS = 1.0
 """An operation that storage refused is tried again after this time."""
@@ -27,9 +32,9 @@ class DeclaredQueue:
     log: Topic
     """Its references, a partition for each lane, and the stash."""
     backing: BackingTopic
-    """Where the default exchange writes messages that are for this queue alone."""
+    """The topic for messages that the default exchange routes to this queue."""
     session: object | None = None
-    """The only one that may use it, for an exclusive queue."""
+    """The owner of an exclusive queue."""
 
 
 class LogQueue(ABC):
@@ -69,14 +74,14 @@ class LogQueue(ABC):
         return f'{kind} "{self.name}" (vhost "{self.namespace}")'
 
     def loaded(self) -> None:
-        """Progress was taken in from storage."""
+        """Progress was loaded from storage."""
         for lane in self.lanes:
             bounds = self._storage.bounds(lane.log)
             lane.progress.loaded(bounds.start, bounds.end)
 
     @abstractmethod
     async def recover(self) -> None:
-        """Learn again what only the references tell."""
+        """Read from the references what is not stored as progress."""
 
     def touch(self) -> None:
         self.used_at = self._clock.monotonic()
@@ -84,38 +89,66 @@ class LogQueue(ABC):
     @property
     @abstractmethod
     def message_count(self) -> int:
-        """How many messages a consumer could get now."""
+        """The number of ready messages."""
+
+    @property
+    @abstractmethod
+    def leased_count(self) -> int:
+        """The number of messages that are delivered and not settled."""
 
     @property
     @abstractmethod
     def consumer_count(self) -> int: ...
 
-    # Messages come in
+    @abstractmethod
+    def described_consumers(self) -> list[ConsumerInfo]: ...
 
-    def lane_for(self, priority: int) -> MessageLane:
-        lanes = self.lanes
-        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
+    # Browsing
+
+    @abstractmethod
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        """All ready messages in pieces, for readers that do not lease them; see `browsing`."""
+
+    async def peek(self, most: int, most_bytes: int = _PEEKED_BYTES) -> list[Message]:
+        """The next `most` messages, or fewer where bodies are large. They stay ready, and undelivered."""
+        found: list[Message] = []
+        size = 0
+        async with aclosing(self.browse(min(most, _PEEKED_AT_ONCE))) as pieces:
+            async for messages in pieces:
+                for message in messages:
+                    size += message.size
+                    if len(found) == most or (found and size > most_bytes):
+                        return found
+                    found.append(message)
+                if len(found) == most:
+                    return found
+        return found
+
+    # Publishing
+
+    @abstractmethod
+    def lane_for(self, priority: int) -> MessageLane: ...
 
     @abstractmethod
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
-        """The time that the reference to a message carries which is published now."""
+        """The time in the reference to a message that is published now."""
 
     @abstractmethod
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
         """`count` more positions of a lane are durable, with `size` bytes of values."""
 
     def progressed(self, lane: MessageLane) -> None:
-        """Some of its positions count as settled now."""
+        """Positions of the lane were settled: store that."""
         self._settling.changed(lane)
 
     # The end
 
     @abstractmethod
     def stop(self) -> None:
-        """Nothing more is handed out."""
+        """Deliver no more messages."""
 
     def close(self) -> None:
-        """It is deleted."""
+        """The queue is deleted."""
         self.stop()
         for lane in self.lanes:
             self._settling.forget(lane)

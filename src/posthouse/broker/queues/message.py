@@ -1,4 +1,4 @@
-"""One message of a queue, while somebody holds it, and the two ends of its way: source and consumer."""
+"""A message in memory, and its two ends: the source that leases it, and the consumer."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -9,11 +9,11 @@ from posthouse.model.ids import PartitionId
 
 
 class Limiter(Protocol):
-    """Bounds what several consumers hold together, of one queue or of several."""
+    """A limit on the messages that several consumers hold together: the prefetch of a channel."""
 
     @property
     def credit(self) -> int:
-        """How many more messages all of them together may be handed now."""
+        """Messages that all of them together may get now."""
 
 
 class Consumer(Protocol):
@@ -21,21 +21,21 @@ class Consumer(Protocol):
 
     @property
     def credit(self) -> int:
-        """How many more messages it may be handed now."""
+        """Messages that the consumer may get now."""
 
     @property
     def limiter(self) -> Limiter | None:
-        """The bound that it shares with others, if there is one."""
+        """The limit that the consumer shares with others, if there is one."""
 
     @property
     def is_counted(self) -> bool:
-        """Whether a delivery takes from the limiter. One that is not counted still waits for the limiter."""
+        """Whether a delivery takes credit of the limiter. Consumers that are not counted wait for it, too."""
 
     def deliver(self, messages: "Sequence[Message]") -> None:
         """Synchronous. The consumer lowers its own credit."""
 
     def cancelled(self) -> None:
-        """The queue is gone."""
+        """The queue was deleted."""
 
 
 class SettlingCommit(Protocol):
@@ -70,7 +70,7 @@ class MessageSource(Protocol):
 
 
 class Message:
-    """Not a dataclass: one is made for every message that a queue hands out."""
+    """Not a dataclass: one is made for every message that a queue delivers."""
 
     __slots__ = (
         "deliveries",
@@ -107,7 +107,7 @@ class Message:
         self.lane = lane
         self.position = position
         self.source = source
-        """Where the record lies, `offset` the place in it."""
+        """The partition of the record; `offset` is its offset there."""
         self.topic = topic
         self.offset = offset
         self.timestamp = timestamp
@@ -119,12 +119,12 @@ class Message:
         self.expires_ms = expires_ms
         self.size = len(value)
         self.deliveries = 0
-        """How often it was delivered before and came back."""
+        """Earlier deliveries after which the message was requeued."""
         self.redelivered = False
 
     @property
     def place(self) -> tuple[PartitionId, int]:
-        """Where its record is to be found now: in the log, or in the stash."""
+        """Partition and offset of the record now: in the log, or in the stash."""
         stashed = self.lane.progress.stash.get(self.position)
         return (self.source, self.offset) if stashed is None else (self.lane.stash_log, stashed.offset)
 

@@ -1,4 +1,4 @@
-"""One namespace: its exchanges, its queues, and how messages come to them."""
+"""One namespace, a virtual host in AMQP: exchanges, bindings, queues, and publishing to them."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.names import topic_name
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.record_headers import EXCHANGE
+from posthouse.broker.queues.record_headers import exchange_in
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.queues.wave import Wave
@@ -27,7 +27,6 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import (
-    CorruptBatch,
     InUse,
     NotEmpty,
     PosthouseError,
@@ -37,7 +36,6 @@ from posthouse.model.errors import (
     UnknownQueue,
 )
 from posthouse.model.topics import Topic
-from posthouse.records.header_section import decode_section
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.spaces import Space
 
@@ -46,7 +44,7 @@ _RECORD_OVERHEAD = 128
 
 
 class NamespaceHost(Protocol):
-    """What a namespace asks of all of them together."""
+    """What a namespace asks of the object that holds all namespaces."""
 
     @property
     def resources(self) -> QueueResources: ...
@@ -56,26 +54,22 @@ class NamespaceHost(Protocol):
 
     @property
     def sources(self) -> "dict[str, tuple[Namespace, Exchange | LogQueue]]":
-        """What the records of a topic are for, by its name."""
-
-    @property
-    def wave(self) -> Wave:
-        """The one that is joined now."""
+        """The exchange or queue that gets the records of a topic, by the name of the topic."""
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
-        """It, if there is one."""
+        """The topic, if it exists."""
 
     def watch(self, queue: LogQueue) -> None:
-        """Delete it when it has not been used for as long as it says."""
+        """Delete the queue when it was not used for its `x-expires`."""
 
     def forget(self, queue: LogQueue) -> None: ...
 
     def remove_log(self, log: Topic) -> None:
-        """Of a queue that is gone. In the background, with others."""
+        """Delete the log of a deleted queue, in the background."""
 
 
 class Namespace:
-    """Owned by the event loop. Definitions are durable before they count, one after the other."""
+    """Owned by the event loop. Definitions change one at a time, and are durable before they take effect."""
 
     def __init__(self, name: str, host: NamespaceHost) -> None:
         self.name = name
@@ -108,7 +102,7 @@ class Namespace:
             return self.add_exchange(definition)
 
     def add_exchange(self, definition: ExchangeDefinition) -> Exchange:
-        """It is durable, or need not be."""
+        """The definition is durable, or need not be."""
         exchange = self.router.declare(definition)
         backing = BackingTopic(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
         exchange.data = backing
@@ -134,12 +128,13 @@ class Namespace:
         puts.append(Put(Space.EXCHANGES, exchange_key(self.name, exchange.name), None))
         await self._storage.commit(puts)
         self.router.delete(exchange.name)
-        self._host.sources.pop(_backing(exchange).name, None)
+        assert isinstance(exchange.data, BackingTopic)
+        self._host.sources.pop(exchange.data.name, None)
         self._restore_source(exchange.name)
         await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
 
     async def _delete_unbound(self, names: set[str]) -> None:
-        """Exchanges that go with the last binding from them."""
+        """Delete those of the exchanges that are auto-delete and have no bindings left."""
         for name in names:
             exchange = next((each for each in self.router.exchanges() if each.name == name), None)
             if exchange is not None and exchange.definition.auto_delete and not exchange.is_used:
@@ -181,13 +176,22 @@ class Namespace:
 
     def queue(self, name: str, session: object) -> LogQueue:
         """Raises UnknownQueue, and QueueLocked where it belongs to another session."""
-        queue = self.queues.get(name)
-        if queue is None:
-            raise UnknownQueue(f"there is no queue {name!r}")
+        queue = self.queue_of_any_session(name)
         if queue.definition.exclusive and queue.session is not session:
             raise QueueLocked(f"queue {name!r} is exclusive to another connection")
         queue.touch()
         return queue
+
+    def queue_of_any_session(self, name: str) -> LogQueue:
+        """For looking at it, which is no use of it. Raises UnknownQueue."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        return queue
+
+    def topic_of(self, name: str) -> str:
+        """The topic of the exchange or queue of this name. Permissions are permissions on it."""
+        return topic_name(self.name, name)
 
     async def declare_queue(self, definition: QueueDefinition, session: object) -> LogQueue:
         """Raises DefinitionMismatch where there is a different one of this name, or QueueLocked."""
@@ -229,7 +233,7 @@ class Namespace:
     def add_queue(
         self, queue_id: bytes, definition: QueueDefinition, log: Topic, session: object | None = None
     ) -> LogQueue:
-        """It is durable, or need not be."""
+        """The definition is durable, or need not be."""
         backing = BackingTopic(
             topic_name(self.name, definition.name), queue_topic_config(definition.segment_bytes)
         )
@@ -285,7 +289,7 @@ class Namespace:
         return count
 
     def delete_unused(self, queue: LogQueue) -> None:
-        """Its last consumer left, or it was not used for as long as it says."""
+        """Delete a queue whose last consumer left, or that was not used for its `x-expires`."""
         self.effects.start(self._delete_if_unused(queue), queue)
 
     async def _delete_if_unused(self, queue: LogQueue) -> None:
@@ -294,14 +298,14 @@ class Namespace:
                 await self._delete_queue(queue)
 
     async def session_ended(self, session: object) -> None:
-        """Its exclusive queues go."""
+        """Delete the exclusive queues of the session."""
         async with self._changing:
             for queue in [each for each in self.queues.values() if each.session is session]:
                 if queue.definition.exclusive:
                     await self._delete_queue(queue)
 
     def _restore_source(self, name: str) -> None:
-        """Records of a topic go to the queue of its name when there is no exchange of it any more."""
+        """An exchange was deleted: records of its topic are now for the queue of the same name."""
         queue = self.queues.get(name)
         if queue is not None:
             self._host.sources[queue.backing.name] = (self, queue)
@@ -314,16 +318,16 @@ class Namespace:
         key: bytes,
         value: bytes,
         envelope: Envelope,
-        wave: Wave | None = None,
+        wave: Wave,
         *,
         barred: frozenset[str] = frozenset(),
         waits: bool = True,
     ) -> bool:
-        """Whether any queue gets it. It is durable when the wave that it joins has ended.
+        """Whether any queue gets the message. It is durable when `wave` has ended.
 
-        Raises QueueFull where a queue takes no more and wants its publishers to know; other queues get the
-        message all the same. Raises QueueBlocked, before anything has happened, where the publisher is to
-        wait; what cannot wait, because it is in the broker already, goes in all the same.
+        Raises QueueFull where a full queue rejects publishes; the other queues get the message all the same.
+        Raises QueueBlocked, before anything has happened, where a full queue blocks publishers. With
+        `waits=False`, for messages that are in the broker already, blocking queues take the message.
         """
         queues = exchange.routes.get(key)
         if queues is None:
@@ -340,8 +344,6 @@ class Namespace:
         else:
             backing = exchange.data
         self._check_size(backing, key, value, envelope)
-        if wave is None:
-            wave = self._host.wave
         if envelope.delay_ms > 0 and exchange.definition.delayed:
             wave.schedule(self._scheduled(exchange, key, value, envelope))
             return True
@@ -358,6 +360,16 @@ class Namespace:
                     queue.refuse(key, value, envelope, self._clock.now_ms(), wave)
             raise QueueFull(f"queue {refusing[0].name!r} is full")
         return bool(queues)
+
+    def publish_to(self, queue: LogQueue, key: bytes, value: bytes, envelope: Envelope, wave: Wave) -> None:
+        """Publish to one queue whatever its bindings. A queue that would block publishers takes the message.
+
+        Raises QueueFull and RecordTooLarge.
+        """
+        self._check_size(queue.backing, key, value, envelope)
+        if self._admission.limited and self._admission.refusing((queue,), len(value), wave, waits=False):
+            raise QueueFull(f"queue {queue.name!r} is full")
+        wave.add(queue.backing, (queue,), key, value, envelope)
 
     def _check_size(self, backing: object, key: bytes, value: bytes, envelope: Envelope) -> None:
         assert isinstance(backing, BackingTopic)
@@ -390,20 +402,14 @@ class Namespace:
         return self.router.exchange(name)
 
     def attributes_of(self, headers: bytes) -> Attributes:
-        """What routing looks at, of a message that is in the log already."""
+        """The attributes that routing matches, of a message that is in the log already."""
         found = self._host.read_attributes(headers)
         return plain_attributes(headers) if found is None else found
 
     def exchange_of(self, message: Message) -> str:
-        """The exchange that it was published to, as far as that can be told."""
-        with suppress(CorruptBatch):
-            for name, value in decode_section(message.headers):
-                if name == EXCHANGE:
-                    return (value or b"").decode(errors="replace")
+        """The exchange that the message was published to; empty where the record does not tell."""
+        named = exchange_in(message.headers)
+        if named is not None:
+            return named
         source = self._host.sources.get(message.topic)
         return source[1].name if source is not None and isinstance(source[1], Exchange) else ""
-
-
-def _backing(exchange: Exchange) -> BackingTopic:
-    assert isinstance(exchange.data, BackingTopic)
-    return exchange.data

@@ -1,4 +1,4 @@
-"""All namespaces and their queues: loading them, looking after them, and what they share."""
+"""All namespaces: loading, deletion of unused queues, delayed messages, references to records of topics."""
 
 import asyncio
 import logging
@@ -14,6 +14,7 @@ from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
+from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.referrals import Referrals
@@ -27,6 +28,7 @@ from posthouse.broker.routing.encoding import decode_binding, decode_exchange, n
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
+from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
@@ -56,6 +58,8 @@ class Namespaces:
         traffic: Traffic,
         read_attributes: ReadAttributes = no_attributes,
         predeclared: Sequence[ExchangeDefinition] = (),
+        *,
+        tracer: Tracer | None = None,
     ) -> None:
         """`is_read`: a group reads the partition. Every namespace has the `predeclared` exchanges."""
         self.storage = storage
@@ -70,15 +74,15 @@ class Namespaces:
             stream_memory=StreamMemory(),
             traffic=traffic,
             transaction=self.transaction,
+            tracer=tracer,
         )
         self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
         self.read_attributes = read_attributes
-        self._topics = topics
         self._delete_topics = delete_topics
         self._publishing: Publishing | None = None
         self._expiring: set[LogQueue] = set()
         self._doomed: list[TopicId] = []
-        """Logs of queues that are gone."""
+        """Logs of deleted queues."""
         self._removing: asyncio.Task[None] | None = None
         self._retry_seconds = RETRY_SECONDS
         self._is_closing = False
@@ -93,11 +97,6 @@ class Namespaces:
     def connect(self, publishing: Publishing) -> None:
         self._publishing = publishing
 
-    @property
-    def wave(self) -> Wave:
-        assert self._publishing is not None
-        return self._publishing.wave
-
     def transaction(self) -> Wave:
         assert self._publishing is not None
         return self._publishing.transaction()
@@ -107,6 +106,10 @@ class Namespaces:
         if namespace is None:
             raise UnknownNamespace(f"there is no namespace {name!r}")
         return namespace
+
+    def mover(self, namespace: Namespace) -> Mover:
+        """Moves messages between queues of the namespace."""
+        return Mover(namespace, self.clock, self.transaction)
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
@@ -121,7 +124,7 @@ class Namespaces:
     # Loading
 
     async def load(self) -> None:
-        """What was declared before the last stop, but for what does not outlive one."""
+        """Load the durable exchanges, queues and bindings."""
         for key, value in self.storage.take_state(Space.EXCHANGES).items():
             self._of(key).add_exchange(decode_exchange(value))
         logs = {queue_id: topic for topic in self.storage.topics.values() if (queue_id := queue_of(topic))}
@@ -157,7 +160,7 @@ class Namespaces:
             _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
 
     def _of(self, key: bytes) -> Namespace:
-        """A namespace that is not configured any more keeps what it has."""
+        """A namespace that is no longer configured keeps its definitions."""
         name = namespace_of(key)
         if name not in self._by_name:
             self._by_name[name] = Namespace(name, self)
@@ -170,7 +173,8 @@ class Namespaces:
     # What queues ask for
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
-        return backing.find(self._topics)
+        assert self._publishing is not None
+        return self._publishing.topic(backing)
 
     def watch(self, queue: LogQueue) -> None:
         if queue.definition.expires_ms is not None:
@@ -207,7 +211,7 @@ class Namespaces:
     # Records from streams
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
-        """Which queues get which of the records that are about to be appended."""
+        """References for the queues that get records of these appends."""
         referrals: Referrals | None = None
         for topic, append in appends:
             source = self.sources.get(topic.name)
@@ -240,7 +244,7 @@ class Namespaces:
     # Delayed messages
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
-        """Publish what is due."""
+        """Publish delayed messages that are due."""
         wave = self.transaction()
         for entry in entries:
             envelope = Envelope(
@@ -274,7 +278,7 @@ class Namespaces:
         return (queue for namespace in self._by_name.values() for queue in namespace.queues.values())
 
     async def _delete_forsaken(self, topics: Sequence[Topic]) -> None:
-        """Topics of queues that are gone, unless one was declared again meanwhile."""
+        """Delete topics of deleted queues, unless a queue was declared again meanwhile."""
         async with AsyncExitStack() as locks:
             for namespace in list(self._by_name.values()):
                 await locks.enter_async_context(namespace.undisturbed)
@@ -283,7 +287,7 @@ class Namespaces:
                 await self._delete_topics(forsaken)
 
     async def expire_unused(self) -> None:
-        """Delete the queues that were not used for as long as they say."""
+        """Delete queues that were not used for their `x-expires`."""
         now = self.clock.monotonic()
         for queue in list(self._expiring):
             expires_ms = queue.definition.expires_ms
@@ -295,7 +299,7 @@ class Namespaces:
                 self._by_name[queue.namespace].delete_unused(queue)
 
     async def close(self) -> None:
-        """Nothing more is handed out; what was settled is stored."""
+        """Deliver no more messages, and store what was settled."""
         self._is_closing = True
         for namespace in self._by_name.values():
             for queue in namespace.queues.values():

@@ -1,4 +1,4 @@
-"""Collects what is published in one turn of the event loop, and writes it in order."""
+"""Collects the publishes of one turn of the event loop in a wave, and writes waves in order."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ CreateTopics = Callable[[Sequence[NewTopic]], Awaitable[list[Topic | PosthouseEr
 class Publishing:
     """Owned by the event loop. Waves are written in the order in which they began.
 
-    A wave that needs a topic that is not there yet is waited for, and so are those behind it.
+    A wave that needs a new topic waits until it is created, and later waves wait behind it.
     """
 
     def __init__(
@@ -38,21 +38,20 @@ class Publishing:
         schedule: Schedule,
         is_behind: Callable[[], bool],
     ) -> None:
-        """`is_behind` says whether much waits for the disk, so that publishers should be held back."""
         self._topics = topics
         self._clock = clock
         self._append_all = append_all
         self._create_topics = create_topics
         self._schedule = schedule
         self.is_behind = is_behind
-        """Back-pressure: whether so much waits for the disk that publishers should pause."""
+        """Back-pressure: whether publishers should pause because too much waits for the disk."""
         self._current: Wave | None = None
         self._line: deque[Wave] = deque()
         self._preparing: asyncio.Task[None] | None = None
 
     @property
     def wave(self) -> Wave:
-        """The one that is joined now. Written at the end of this turn of the event loop."""
+        """The wave that publishes join now. It is written at the end of this turn of the event loop."""
         wave = self._current
         if wave is None:
             wave = self._current = Wave(self)
@@ -63,7 +62,7 @@ class Publishing:
         return wave
 
     def transaction(self) -> Wave:
-        """A wave of its own, written when it is told to."""
+        """A wave of its own: see `Wave.commit`."""
         return Wave(self)
 
     def _finish(self, wave: Wave) -> None:
@@ -73,7 +72,7 @@ class Publishing:
 
     def submit(self, wave: Wave) -> None:
         if self._current is not None and wave is not self._current:
-            self._finish(self._current)  # what was published before it comes before it
+            self._finish(self._current)  # earlier publishes are written first
         self._line.append(wave)
         self._advance()
 
@@ -111,7 +110,7 @@ class Publishing:
         self._advance()
 
     async def close(self) -> None:
-        """Write what was published."""
+        """Write the publishes that wait."""
         if self._current is not None:
             self._finish(self._current)
         while self._preparing is not None:
@@ -119,7 +118,9 @@ class Publishing:
             await asyncio.sleep(0)
 
     def topic(self, backing: BackingTopic) -> Topic | None:
-        return backing.find(self._topics)
+        """The topic as it is now: it may have been changed or deleted since the last wave."""
+        backing.topic = topic = self._topics.find(backing.name)
+        return topic
 
     def now_ms(self) -> int:
         return self._clock.now_ms()

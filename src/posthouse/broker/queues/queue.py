@@ -1,11 +1,13 @@
-"""A queue: hands messages out under a lease, and settles them one by one.
+"""A queue: leases messages to consumers, and settles them one by one.
 
-The dispatcher does the work; this is what the rest of the program sees of it.
+This is the interface for protocols and namespaces. The dispatcher does the work.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
+from posthouse.broker.queues.browsing import ready_messages
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
@@ -53,11 +55,11 @@ class Queue(LogQueue):
     async def recover(self) -> None:
         await self.dispatcher.recover()
 
-    # What there is
+    # Counts
 
     @property
     def message_count(self) -> int:
-        """Ready to be handed out, now or when they can be read again."""
+        """Ready messages, also those that cannot be read before a restart."""
         ready, unreadable = self.dispatcher.ready, sum(lane.unreadable for lane in self.lanes)
         limit = self.definition.max_length
         if limit is not None and self.definition.overflow is OverflowPolicy.DROP_HEAD:
@@ -85,7 +87,18 @@ class Queue(LogQueue):
     def consumer_count(self) -> int:
         return len(self._consumers)
 
-    # Messages come in
+    def described_consumers(self) -> list[ConsumerInfo]:
+        return self._consumers.described()
+
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        return ready_messages(self._storage, self._clock, self, self.lanes, at_once)
+
+    # Publishing
+
+    def lane_for(self, priority: int) -> MessageLane:
+        """One lane for each priority; the highest lane takes all priorities above it, too."""
+        lanes = self.lanes
+        return lanes[0] if len(lanes) == 1 else lanes[min(priority, len(lanes) - 1)]
 
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
         """When a message that is published now expires, by its own time to live and that of the queue."""
@@ -99,7 +112,7 @@ class Queue(LogQueue):
         self.dispatcher.arrived(lane, count, size)
 
     def refuse(self, key: bytes, value: bytes, envelope: Envelope, now_ms: int, wave: Wave) -> None:
-        """The queue is full: a message that was never in it becomes a dead letter, where there are such."""
+        """The queue is full: dead-letter a message that was never in it, if there is an exchange for that."""
         if self.definition.dead_letter_exchange is None:
             return
         lane, topic = self.lane_for(envelope.priority), self.backing.name
@@ -107,16 +120,16 @@ class Queue(LogQueue):
         publish_dead_letter(self._routing, self.definition, message, Reason.TOO_LONG, now_ms, wave)
         self.counters.dead_lettered += 1
 
-    # Messages go out
+    # Delivering
 
     def subscribe(self, consumer: Consumer, *, exclusive: bool = False, priority: int = 0) -> None:
-        """Raises InUse where one of the consumers wants to be alone."""
+        """Raises InUse where this consumer or another one is exclusive."""
         self._consumers.add(consumer, exclusive=exclusive, priority=priority)
         self.touch()
         self.dispatcher.plan()
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """What it holds stays leased until it is settled or released."""
+        """Messages that the consumer holds stay leased until they are settled or released."""
         if not self._consumers.remove(consumer):
             return
         self.touch()
@@ -133,7 +146,7 @@ class Queue(LogQueue):
         await self.dispatcher.offer()
 
     def credit_raised(self) -> None:
-        """A consumer can take more."""
+        """The credit of a consumer was raised."""
         self.dispatcher.plan()
 
     async def get(self) -> Message | None:
@@ -165,10 +178,10 @@ class Queue(LogQueue):
         """Lease messages that were polled for longer, from now on."""
         self.dispatcher.pulling.lease([message for message in messages if message.is_leased], seconds)
 
-    # Messages are settled, or come back
+    # Settling and requeueing
 
     def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
-        """Done with. With a wave, as soon as that is durable."""
+        """Settle messages; with a wave, in its commit."""
         if wave is None:
             self.counters.acked += self._settlement.ack(messages)
         else:
@@ -176,19 +189,23 @@ class Queue(LogQueue):
             wave.settle(messages)
 
     def settled(self, messages: Sequence[Message]) -> None:
-        """These were leased, and are gone for good."""
+        """Leased messages were settled in a durable wave."""
         self._settlement.settled(messages)
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
-        """Ready again, in the order of their publishing; after `delay_ms` if that is given."""
+        """Requeue messages in the order of their publishing, after `delay_ms`."""
         self.dispatcher.requeue.add(messages, count=count, delay_ms=delay_ms)
 
     def reject(self, messages: Sequence[Message]) -> None:
-        """Dead letters, or gone where there is no exchange for those."""
+        """Dead-letter messages, or settle them where there is no exchange for that."""
         self._settlement.die_soon(messages, Reason.REJECTED)
 
+    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+        """Settle ready messages with the commit of `wave`, which has their copies for other queues."""
+        return self._settlement.move(messages, wave)
+
     def purge(self) -> int:
-        """Forget everything that is ready; how many that were."""
+        """Settle all ready messages, and return their number."""
         return self.dispatcher.purge()
 
     def progressed(self, lane: MessageLane) -> None:
@@ -196,13 +213,13 @@ class Queue(LogQueue):
         self.dispatcher.tell_room()
 
     def put_aside(self) -> None:
-        """Messages are in the stash now, where some of them have yet to be read."""
+        """Messages were copied to the stash: some of them have to be read from there."""
         self.dispatcher.put_aside()
 
     # The end
 
     def stop(self) -> None:
-        """Nothing more is handed out."""
+        """Deliver no more messages."""
         self.dispatcher.stop()
         self.is_deleted = True
 

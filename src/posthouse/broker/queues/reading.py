@@ -1,4 +1,4 @@
-"""From references to messages: what a lane has on disk, into memory."""
+"""Reads the messages of a lane from disk: first references, then the records that they point to."""
 
 import asyncio
 import logging
@@ -35,13 +35,13 @@ _RECORD_BYTES = 1024 * 1024
 _UNPACKED_BYTES = 4 * 1024 * 1024
 """Bounds what well compressed batches take in memory."""
 _QUICKLY_UNPACKED = 4096
-"""Bytes that hardly become more than some megabytes, whatever they are."""
+"""Compressed batches up to this size are unpacked on the event loop: they cannot become large."""
 _RECORD_OVERHEAD = 120
-"""What a record takes besides its value, roughly: only as much is read as will be used."""
+"""Estimated bytes of a record besides its value, to read no more than is used."""
 
 
 class LaneReader:
-    """Reads the messages of one lane from a position on. A lane may have several, for different ends."""
+    """Reads the messages of one lane from a position on. A lane may have several readers."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class LaneReader:
         start: int,
         pass_over: Callable[[int, int], None] = lambda first, end: None,
     ) -> None:
-        """`pass_over` is told which positions cannot be read: from the first to before the end."""
+        """`pass_over` is called with the first position that cannot be read, and the end of these."""
         self._storage = storage
         self._queue = queue
         self._lane = lane
         self._pass_over = pass_over
         self._runs: deque[tuple[int, Reference]] = deque()
-        """What is known of what comes next: position and reference."""
+        """The next references that were read, with their positions."""
         self._read_to = start
         self._read_bytes = _REFERENCE_BYTES
 
     def read_no_more_than(self, size: int) -> None:
-        """At a time, of references."""
+        """Limit the bytes of references that are read at a time."""
         self._read_bytes = min(size, _REFERENCE_BYTES)
 
     def seek(self, position: int) -> None:
@@ -71,16 +71,16 @@ class LaneReader:
 
     @property
     def position(self) -> int:
-        """What is read next."""
+        """The position that is read next."""
         return self._runs[0][0] if self._runs else self._read_to
 
     async def messages(self, end: int) -> AsyncIterator[list[Message]]:
-        """All of them up to before `end`, in pieces; those that are settled are left out."""
+        """Unsettled messages below `end`, in pieces."""
         while (run := await self.next_run(end)) is not None:
             yield await self.load(*run)
 
     async def next_run(self, end: int) -> tuple[int, Reference] | None:
-        """Consecutive references from the next position on, which must be loaded or passed."""
+        """The next run of consecutive references below `end`, with its position: to be loaded or skipped."""
         self._pass_settled()
         while not self._runs and self._read_to < end:
             before = self._read_to
@@ -96,7 +96,7 @@ class LaneReader:
         return position, run
 
     def _pass_settled(self) -> None:
-        """What lies below the floor may be gone, references and records."""
+        """Skip everything below the floor: its references and records may be trimmed."""
         floor = self._lane.progress.floor
         while self._runs and self._runs[0][0] < floor:
             position, run = self._runs.popleft()
@@ -146,7 +146,7 @@ class LaneReader:
             self._lose(reached, self._read_to, "references are damaged")
 
     async def load(self, position: int, run: Reference) -> list[Message]:
-        """The messages of the first part of a run; the rest of it comes next."""
+        """The messages of the first part of a run; the rest is the next run."""
         try:
             wanted = run.size + run.count * _RECORD_OVERHEAD
             found = await self._storage.read(run.partition, run.first, min(wanted, _RECORD_BYTES))
@@ -197,7 +197,7 @@ class LaneReader:
         return messages
 
     def _topic_name(self, topic: TopicId) -> str:
-        """Empty for a topic that is gone."""
+        """Empty for a topic that was deleted."""
         known = self._storage.topics.get(topic)
         return "" if known is None else known.name
 
@@ -267,7 +267,7 @@ class LaneReader:
                 missing = -1
 
     def _skip(self, first: int, end: int, error: DataDamaged) -> None:
-        """They are not lost: the file may be in its place again after a restart."""
+        """Positions that cannot be read now. They are not lost: a restart may find the file again."""
         log.error(
             "%s: messages %d to %d cannot be read and stay in the queue: %s",
             self._queue,
@@ -292,7 +292,7 @@ async def unpacked(batch: memoryview, header: BatchHeader) -> bytes:
 
 
 def _split(run: Reference, count: int) -> tuple[Reference, Reference]:
-    """The first `count`, and the rest. The bytes of each record are not known: they are shared out evenly."""
+    """The first `count` records, and the rest. Sizes are estimated: the run has one size for all records."""
     size = run.size * count // run.count
     return (
         run._replace(count=count, size=size),

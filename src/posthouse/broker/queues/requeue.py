@@ -1,7 +1,7 @@
-"""Messages that consumers give back: ready again, in the order of their publishing.
+"""Requeues messages: they are ready again, in the order of their publishing.
 
-Very many messages are requeued a part at a time, a turn of the event loop for each part. Until all are ready
-nothing is handed out: messages that follow them would overtake them.
+Many messages are requeued in parts, one in each turn of the event loop. Until all are ready, the queue
+delivers nothing: later messages would overtake them.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ AT_ONCE = 500
 
 
 class RequeueOwner(Protocol):
-    """What requeueing asks of the dispatcher."""
+    """What requeueing needs of the dispatcher."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it in the background."""
+        """Run `work` in the background."""
 
     def requeued(self, message: Message) -> None:
-        """One that was leased is ready again."""
+        """A leased message is ready again."""
 
     def exhausted(self, messages: Sequence[Message]) -> None:
-        """They were delivered more often than the delivery limit allows."""
+        """Messages have reached the delivery limit."""
 
     def requeue_ended(self) -> None:
-        """Nothing is on its way back."""
+        """All messages are requeued."""
 
 
 class Requeue:
@@ -43,14 +43,14 @@ class Requeue:
         self._retry_seconds = retry_seconds
         self._waiting: deque[tuple[Message, bool]] = deque()
         self.task: asyncio.Task[None] | None = None
-        """While there is one, nothing is handed out."""
+        """While it runs, the queue delivers nothing."""
 
     def __len__(self) -> int:
-        """How many count as ready, though most of them are still leased."""
+        """Messages that count as ready, although most of them are still leased."""
         return len(self._waiting)
 
     def add(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
-        """With `count` it has been one more delivery of each. After `delay_ms`, if that is given."""
+        """Requeue messages after `delay_ms`. With `count`, count one more delivery of each."""
         if delay_ms > 0:
             loop = asyncio.get_running_loop()
             loop.call_later(delay_ms / 1000, lambda: self.add(messages, count=count))

@@ -205,7 +205,7 @@ class QueueRetention:
             if queue.is_deleted or stored.isdisjoint(queue.lanes):
                 continue
             stashes = [lane.progress.stash for lane in queue.lanes]
-            if any(stash.is_changed for stash in stashes):
+            if any(stash.changed for stash in stashes):
                 continue
             bounds = self._storage.bounds(queue.stash)
             needed = [lowest for stash in stashes if (lowest := stash.lowest) is not None]

@@ -1,5 +1,6 @@
-"""How messages leave a queue: acknowledged, or as dead letters. Counts the bytes that the queue holds."""
+"""Settles messages of a queue, by acknowledgement or as dead letters, and counts the bytes in the queue."""
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -11,19 +12,21 @@ from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.resources import QueueResources
+from posthouse.broker.queues.wave import Wave
+from posthouse.model.errors import PosthouseError
 
 
 class SettlementOwner(Protocol):
-    """What settling asks of the dispatcher."""
+    """What settlement needs of the dispatcher."""
 
     def start_effect(self, work: Coroutine[Any, Any, None]) -> object:
-        """Do it in the background; requests wait for it."""
+        """Run `work` in the background; requests wait for it."""
 
     def left(self) -> None:
         """Messages have left the queue."""
 
     def retry(self, messages: Sequence[Message]) -> None:
-        """They could not become dead letters: requeue them after a while."""
+        """Dead-lettering or moving failed: requeue the messages after a while."""
 
 
 class Settlement:
@@ -47,11 +50,11 @@ class Settlement:
         self._pulling = pulling
         self._counters = counters
         self.bytes = 0
-        """Of all messages that are not settled, roughly: the size of each record in a batch is not known."""
+        """Bytes of unsettled messages, estimated: references have one size for all records of a run."""
         self.leased_bytes = 0
 
     def lease(self, messages: Sequence[Message]) -> None:
-        """They were taken out of their lanes."""
+        """Count messages that were taken from their lanes."""
         self.leased_bytes += sum(message.size for message in messages)
 
     def hand_out(self, messages: Sequence[Message]) -> None:
@@ -72,14 +75,14 @@ class Settlement:
         return len(settled)
 
     def settled(self, messages: Sequence[Message]) -> None:
-        """These were leased, and are gone for good."""
+        """Leased messages have left the queue."""
         self.leased_bytes -= (size := sum(message.size for message in messages))
         self.bytes -= size
         self._free(messages)
         self._owner.left()
 
     def released(self, message: Message) -> None:
-        """One that was leased is ready again."""
+        """A leased message is ready again."""
         self.leased_bytes -= message.size
         self._free((message,))
 
@@ -91,20 +94,38 @@ class Settlement:
             for message in messages:
                 self._pulling.drop(message)
 
+    # Moving
+
+    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+        """Lease messages, and settle them with the commit of `wave`, which has their copies."""
+        self._take_out(messages)
+
+        def ended(error: PosthouseError | None) -> None:
+            if error is not None:
+                self._owner.retry(messages)
+
+        wave.settle(messages)
+        wave.on_end(ended)
+        return wave.commit()
+
+    def _take_out(self, messages: Sequence[Message]) -> None:
+        """Lease messages that are ready, wherever in their lanes they are."""
+        for message in messages:
+            message.lane.leased[message.position] = message
+        self.lease(messages)
+
     # Dead letters
 
     def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
-        """They are leased. The copy and the end of the original are one commit."""
+        """Dead-letter leased messages in the background. Copy and settlement are one commit."""
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
             self._drop(messages, reason)
         else:
             self._owner.start_effect(self.dead_letter(messages, reason))
 
     async def die(self, messages: Sequence[Message], reason: Reason) -> None:
-        """The same for messages that are not leased: they are leased first. Returns when that is done."""
-        for message in messages:
-            message.lane.leased[message.position] = message
-        self.lease(messages)
+        """Lease and dead-letter messages; returns when that is durable."""
+        self._take_out(messages)
         if self._definition.dead_letter_exchange is None:
             self._drop(messages, reason)
         elif messages:

@@ -6,9 +6,12 @@ below the floor of the only lane is gone; only retention moves it.
 """
 
 import logging
+from collections.abc import AsyncGenerator
 
+from posthouse.broker.queues.browsing import ready_messages
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
-from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_reading import StreamReading
 from posthouse.broker.queues.stream_segments import StreamSegments
@@ -28,18 +31,26 @@ class StreamQueue(LogQueue):
         self._segments = StreamSegments(declared.definition)
 
     async def recover(self) -> None:
-        """There is nothing to learn before retention looks at it."""
+        """Nothing to read before retention runs."""
 
     @property
     def message_count(self) -> int:
         return self._lane.ready
 
     @property
+    def leased_count(self) -> int:
+        """Nothing is leased: consumers read on their own."""
+        return 0
+
+    @property
     def consumer_count(self) -> int:
         return len(self._readings)
 
+    def lane_for(self, priority: int) -> MessageLane:
+        return self._lane  # streams have no priorities
+
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
-        """Messages of a stream do not expire: this is when they came."""
+        """The time of publishing: messages of a stream do not expire."""
         return now_ms
 
     def arrived(self, lane: MessageLane, count: int, size: int) -> None:
@@ -55,11 +66,11 @@ class StreamQueue(LogQueue):
 
     @property
     def next(self) -> int:
-        """Behind everything that is there now."""
+        """The offset behind the last message."""
         return self._lane.end
 
     async def last(self) -> int:
-        """Where what was written last in one piece begins."""
+        """The first offset of the last batch."""
         end = self._lane.end
         if end <= self.first:
             return end
@@ -68,7 +79,7 @@ class StreamQueue(LogQueue):
         return max(begins[0] if begins else end, self.first)
 
     async def at_time(self, time_ms: int) -> int:
-        """The first that came at that time or later; behind everything if there is none."""
+        """The first offset that was published at that time or later; the end if there is none."""
         found = await self._storage.find_timestamp(self._lane.log, time_ms)
         return self._lane.end if found is None else max(found.offset, self.first)
 
@@ -78,7 +89,7 @@ class StreamQueue(LogQueue):
     # Readers
 
     def reading(self, start: int) -> StreamReading:
-        """From the offset `start` on, or from the first one if that is gone; for one consumer."""
+        """A reader for one consumer, from the offset `start`, or from the first if that was removed."""
         return StreamReading(self, self._lane, self._resources, max(start, self.first))
 
     def begin(self, reading: StreamReading) -> None:
@@ -89,10 +100,18 @@ class StreamQueue(LogQueue):
         self.touch()
         self._readings.pop(reading, None)
 
+    def described_consumers(self) -> list[ConsumerInfo]:
+        infos = (reading.consumer_info for reading in self._readings)
+        return [info for info in infos if info is not None]
+
+    def browse(self, at_once: int) -> AsyncGenerator[list[Message], None]:
+        reading = self.reading(self.first)
+        return ready_messages(self._storage, self._clock, reading, self.lanes, at_once)
+
     # Retention
 
     async def cut(self) -> None:
-        """Let go of the segments that are too old or too much, and of memory that no reader uses."""
+        """Apply retention by age and size, and free memory that no reader uses."""
         for reading in self._readings:
             reading.relax()
         floor = self._lane.progress.floor

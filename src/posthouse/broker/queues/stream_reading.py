@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from posthouse.broker.queues.consumer_info import ConsumerInfo, Described
 from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
 from posthouse.broker.queues.reading import LaneReader
@@ -38,6 +39,7 @@ class StreamReading:
         self._background = resources.background
         self._memory = resources.stream_memory
         self._traffic = resources.traffic
+        self._tracer = resources.tracer
         self._consumer: Consumer | None = None
         self._lane = lane
         self._reader = LaneReader(resources.storage, self, lane, start)
@@ -55,6 +57,11 @@ class StreamReading:
         self._consumer = consumer
         self._stream.begin(self)
         self.plan()
+
+    @property
+    def consumer_info(self) -> ConsumerInfo | None:
+        consumer = self._consumer
+        return consumer.info if isinstance(consumer, Described) else None
 
     @property
     def _credit(self) -> int:
@@ -82,6 +89,8 @@ class StreamReading:
             counters = self._stream.counters
             counters.delivered += len(messages)
             count_handed_out(messages, counters, self._traffic)
+            if self._tracer is not None:
+                self._tracer.delivered(self.name, messages)
             consumer.deliver(messages)
             for message in messages:
                 message.value = None  # of what it holds, a consumer needs no more than the place

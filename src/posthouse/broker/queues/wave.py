@@ -1,7 +1,7 @@
-"""Messages and settlements that become durable together.
+"""A wave: messages and settlements that become durable in one commit.
 
-All that is published in one turn of the event loop joins one wave, whichever client it came from: one batch
-for each partition, one run of references for each queue, one commit. A transaction is a wave of its own.
+All publishes of one turn of the event loop join one wave, of all clients: one batch for each partition, one
+run of references for each queue, one commit. A transaction is a wave of its own.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues.backing_topics import BackingTopic, partition_for
+from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.room import Room
@@ -17,6 +17,7 @@ from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
+from posthouse.records.partitioner import partition_of
 from posthouse.records.references import NEVER
 from posthouse.storage.operations import Operation, Put, Refer, Run
 from posthouse.storage.outcomes import Outcome
@@ -24,22 +25,22 @@ from posthouse.storage.outcomes import Outcome
 OnEnd = Callable[[PosthouseError | None], None]
 
 WAVE_BYTES = 1024 * 1024
-"""A larger wave is written at once; what follows joins the next one."""
+"""A larger wave is written at once; later publishes join the next one."""
 _RECORD_OVERHEAD = 32
 """More than the lengths and deltas of one record take."""
 
 
 class Destination(Protocol):
-    """What a wave asks of a queue that messages go to."""
+    """A queue that messages are routed to."""
 
     def lane_for(self, priority: int) -> MessageLane: ...
 
     def time_of(self, now_ms: int, expires_in_ms: int | None) -> int:
-        """The time that the reference to a message carries which is published now."""
+        """The time in the reference to a message that is published now."""
 
 
 class Writer(Protocol):
-    """What a wave asks of the one that collects waves."""
+    """What a wave needs of `Publishing`."""
 
     def topic(self, backing: BackingTopic) -> Topic | None: ...
 
@@ -48,7 +49,7 @@ class Writer(Protocol):
     def append(
         self, batches: Sequence[Produced], together: Sequence[Operation]
     ) -> asyncio.Future[list[Outcome]]:
-        """All of it in one commit, or an error."""
+        """Commit all of it together, or fail."""
 
     def schedule_appends(self, entries: Sequence[Scheduled]) -> list[Operation]: ...
 
@@ -70,12 +71,12 @@ class Packing:
         self._runs: list[Run] = []
 
     def has_room(self, size: int) -> bool:
-        """A message that is too large by itself is refused when the batch is."""
+        """Always for the first message: one that is too large alone is refused with its batch."""
         builder = self.builder
         return not builder.count or builder.size_estimate + size + _RECORD_OVERHEAD <= self._limit
 
     def new_run(self, expires_ms: int = NEVER) -> Run:
-        """Of the messages that are added from now on; the caller counts them."""
+        """Begin a run with the next message that is added; the caller counts the messages."""
         run = Run(self.topic.partition(self.partition), self.builder.count, 0, 0, expires_ms)
         self._runs.append(run)
         return run
@@ -95,7 +96,7 @@ class Wave:
         self._callbacks: list[OnEnd] = []
         self._lanes: dict[MessageLane, list[Run]] = {}
         self._taken_back: list[Message] = []
-        """Settled in memory; to be unsettled if the wave fails."""
+        """Messages settled in memory, which are unsettled if the wave fails."""
         self._expected: dict[Room, tuple[int, int]] = {}
 
     def add(
@@ -117,11 +118,11 @@ class Wave:
         self._puts.append(put)
 
     def settle(self, messages: Sequence[Message]) -> None:
-        """They are leased, and stay so until the wave is written."""
+        """Settle messages with the commit. They stay leased until the wave is written."""
         self._settled += messages
 
     def expect(self, room: Room, size: int) -> None:
-        """One more message is on its way to a queue that counts them before they are there."""
+        """Reserve room for one message in a queue with a limit."""
         room.expect(1, size)
         count, total = self._expected.get(room, (0, 0))
         self._expected[room] = count + 1, total + size
@@ -130,7 +131,7 @@ class Wave:
         self._callbacks.append(callback)
 
     def commit(self) -> asyncio.Future[None]:
-        """For transactions: everything in it is complete."""
+        """For transactions: write the wave. The future is done when it is durable."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def ended(error: PosthouseError | None) -> None:
@@ -146,7 +147,7 @@ class Wave:
         return done
 
     def abandon(self) -> None:
-        """Nothing of it is to count. Only for one that was not committed."""
+        """Roll back a transaction that was not committed."""
         self._expect_no_more()
 
     def _expect_no_more(self) -> None:
@@ -155,7 +156,7 @@ class Wave:
             room.expect(-count, -size)
 
     def missing_topics(self) -> list[BackingTopic]:
-        """Whose topics have to be made before this can be written."""
+        """Topics that must be created before the wave can be written."""
         missing: dict[str, BackingTopic] = {}
         last: BackingTopic | None = None
         for entry in self._entries:
@@ -201,7 +202,8 @@ class Wave:
                 topic = backing.topic
                 assert topic is not None, "missing topics were made before"
                 last_backing = backing
-                place = backing, partition_for(topic, key)
+                # The partition that producers of the topic choose for the key, too.
+                place = backing, 0 if topic.partitions == 1 else partition_of(key, topic.partitions)
                 following = packings.get(place)
                 if following is None:
                     following = packings[place] = Packing(topic, place[1])
@@ -237,7 +239,7 @@ class Wave:
         priority: int,
         now: int,
     ) -> list[Run]:
-        """One for all queues in which the messages expire at the same time, and one for all streams."""
+        """One run for all queues in which the messages expire at the same time, and one for all streams."""
         runs: dict[int, Run] = {}
         for queue in queues:
             expires_ms = queue.time_of(now, expires_in)
@@ -282,7 +284,7 @@ class Wave:
             queue.settled(messages)
 
     def fail(self, error: PosthouseError) -> None:
-        """It cannot be written: nothing of it has happened."""
+        """The wave could not be written: take everything back."""
         for message in self._taken_back:
             message.lane.unsettle(message)
         self._end(error)

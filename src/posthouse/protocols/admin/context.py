@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.broker import Broker
+from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
@@ -18,6 +19,7 @@ class Context:
     backend: Backend
     guard: Guard
     peer: str
+    events: EventHub
 
     @property
     def broker(self) -> Broker:

@@ -8,6 +8,7 @@ from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import check
 from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.login import PROTOCOL, Login
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import Request
@@ -24,9 +25,10 @@ _NO_ROUTE: Final = "unknown"
 class Dispatcher:
     """One for all connections."""
 
-    def __init__(self, backend: Backend, router: Router) -> None:
+    def __init__(self, backend: Backend, router: Router, events: EventHub) -> None:
         self._backend = backend
         self._router = router
+        self._events = events
 
     async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
         begun = perf_counter()
@@ -51,7 +53,7 @@ class Dispatcher:
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
-            context = Context(backend=self._backend, guard=guard, peer=peer)
+            context = Context(backend=self._backend, guard=guard, peer=peer, events=self._events)
             response = await route.handler(context, request, parameters)
             await self._backend.broker.access.audit.written(guard.last_change)
             return response

@@ -1,4 +1,4 @@
-"""Why nothing more is taken from a client for now, and telling it so."""
+"""Blocked publishers: the reasons, and connection.blocked and unblocked for the client."""
 
 from enum import Enum
 
@@ -18,7 +18,7 @@ class Blocking:
         self._outbox = outbox
         self._reasons: set[Reason] = set()
         self.tells = False
-        """Whether the client understands it."""
+        """Whether the client has the capability `connection.blocked`."""
 
     def __bool__(self) -> bool:
         return bool(self._reasons)

@@ -1,4 +1,4 @@
-"""A channel: its consumers, its unacknowledged deliveries, and in which mode it publishes."""
+"""A channel: its consumers, its unacknowledged deliveries, and its confirm or transaction mode."""
 
 from collections.abc import Coroutine
 from typing import Any, Protocol
@@ -8,13 +8,14 @@ from pamqp.base import Frame as Command
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageSource
 from posthouse.broker.routing.exchange import Exchange
+from posthouse.protocols.amqp.acknowledgements import Confirms
 from posthouse.protocols.amqp.codec import encode
-from posthouse.protocols.amqp.confirms import Confirms
 from posthouse.protocols.amqp.deliveries import Deliveries, Delivery, by_queue
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
 from posthouse.protocols.amqp.reply_to import ReplyConsumer
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.transactions import ChannelTransaction
+from posthouse.protocols.connection_info import ChannelInfo
 
 
 class ConsumerPort(Protocol):
@@ -55,28 +56,42 @@ class Channel:
         self.outbox = session.outbox
         self.deliveries = Deliveries()
         self.consumers: dict[str, ConsumerPort] = {}
-        """While there is a shared prefetch, the one that has waited longest for a delivery first."""
+        """By tag. With a shared prefetch, the consumer that has waited longest for a delivery is first."""
         self.reply_consumer: ReplyConsumer | None = None
         self.confirms: Confirms | None = None
         self.transaction: ChannelTransaction | None = None
         self.last_queue = ""
-        """The one that was declared last: it is meant where no name is given."""
+        """The queue that was declared last: methods without a queue name mean it."""
         self.prefetch = 0
-        """Of each consumer that begins from now on."""
+        """The prefetch of each consumer that is started from now on (basic.qos with global=false)."""
         self.shared_prefetch = 0
-        """Of all consumers together."""
+        """The prefetch of all consumers together (global=true)."""
         self.is_exhausted = False
-        """A queue has asked and found that the channel can take no more."""
+        """Whether a queue found no credit: it is told when there is credit again."""
         self.is_flowing = True
-        """Whether anything is delivered: not any more when the channel or the broker closes."""
+        """Whether messages are delivered: no more when the channel or the broker closes."""
         self.is_closed = False
-        """The client has been told to close it, or has closed it."""
+        """Whether one side has closed the channel."""
+
+    @property
+    def info(self) -> ChannelInfo:
+        confirms = self.confirms
+        return ChannelInfo(
+            number=self.number,
+            is_transactional=self.transaction is not None,
+            confirms=confirms is not None,
+            prefetch=self.prefetch,
+            global_prefetch=self.shared_prefetch,
+            consumers=len(self.consumers),
+            unacked=len(self.deliveries.held),
+            unconfirmed=0 if confirms is None else confirms.unconfirmed,
+        )
 
     def answer(self, command: Command) -> bytes:
         return encode.method(self.number, command)
 
     def after_effects(self, answer: bytes) -> bytes | Coroutine[Any, Any, bytes]:
-        """The answer when what was set off has happened: a queue may go with its last consumer."""
+        """The answer, when the effects of the method are complete: an auto-delete queue is deleted."""
         return self._after_effects(answer) if self.namespace.effects else answer
 
     async def _after_effects(self, answer: bytes) -> bytes:
@@ -90,7 +105,7 @@ class Channel:
     # What a client may name
 
     def subject(self, kind: str, name: str) -> str:
-        """As RabbitMQ speaks of things."""
+        """The object as RabbitMQ names it in error texts."""
         return f"{kind} '{name}' in vhost '{self.vhost}'"
 
     def queue_name(self, name: str) -> str:
@@ -124,14 +139,14 @@ class Channel:
 
     @property
     def shared_credit(self) -> int:
-        """The same of the shared prefetch alone, which consumers without acknowledgements wait for, too."""
+        """Credit by the shared prefetch alone, which also limits consumers without acknowledgements."""
         credit = self.shared_prefetch - len(self.deliveries.held) + self.deliveries.gotten
         if credit <= 0:
             self.is_exhausted = True
         return credit
 
     def has_served(self, consumer: ConsumerPort) -> None:
-        """Others come first when there is credit again: one busy queue must not starve the rest."""
+        """Move a consumer to the end of the line for credit: one busy queue must not starve the others."""
         if self.consumers.pop(consumer.tag, None) is not None:
             self.consumers[consumer.tag] = consumer
 
@@ -185,14 +200,14 @@ class Channel:
         self.settle_rejected(self.deliveries.take_all(), True)
 
     def freed(self, taken: list[Delivery]) -> None:
-        """They are settled: consumers may get others."""
+        """Deliveries are settled: raise the credit of their consumers."""
         for _, _, consumer in taken:
             if consumer is not None:
                 consumer.unacked -= 1
         self.raise_credit()
 
     def raise_credit(self) -> None:
-        """Any of its consumers may be able to take more."""
+        """Tell the queues of all consumers that there may be credit again."""
         self.is_exhausted = False
         raised = self.session.settlements.raised
         for consumer in self.consumers.values():
@@ -208,7 +223,7 @@ class Channel:
             self.number, tag.encode(), number, False, b"", key, properties, body, session.frame_max
         )
         session.outbox.send(frame)
-        if session.throttle.is_on:
+        if not session.throttle.quotas.is_empty:
             session.throttle.delivered(len(frame))
         return True
 
@@ -224,7 +239,7 @@ class Channel:
             self.reply_consumer = None
 
     def close(self) -> None:
-        """Consumers end, and what was not acknowledged goes back to where it came from."""
+        """Cancel the consumers, and requeue the deliveries that were not acknowledged."""
         if self.is_closed:
             return
         self.is_closed = True

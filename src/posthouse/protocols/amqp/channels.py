@@ -1,4 +1,4 @@
-"""The channels of one connection: opened, closed by either side, and what is asked of them."""
+"""The channels of one connection: opens and closes them, and passes methods on."""
 
 from pamqp.base import Frame as Command
 from pamqp.commands import Channel as Methods
@@ -13,12 +13,12 @@ from posthouse.protocols.amqp.session import Session
 
 
 class Channels:
-    """A channel that the broker has closed stays here until the client has agreed."""
+    """A channel that the broker has closed stays here until the client sends close-ok."""
 
     def __init__(
         self, session: Session, decoder: Decoder, channel_max: int, by_number: dict[int, Channel]
     ) -> None:
-        """`by_number` is kept up to date here, and looked at by others."""
+        """`by_number` is updated here; the conversation reads it."""
         self.by_number = by_number
         self._session = session
         self._decoder = decoder
@@ -57,7 +57,7 @@ class Channels:
         return encode.method(number, opened)
 
     def _closing(self, channel: Channel, method: Command) -> bytes | None:
-        """The client may not have known, and gone on. It may even close the channel itself."""
+        """A method on a channel that the broker has closed: only close and close-ok have an effect."""
         if isinstance(method, Methods.CloseOk):
             del self.by_number[channel.number]
             self._decoder.accept(channel.number)
@@ -83,7 +83,7 @@ class Channels:
             channel.is_flowing = False
 
     def resume_deliveries(self) -> None:
-        """The client takes what is sent again."""
+        """The client reads again what it is sent."""
         for channel in self.by_number.values():
             channel.raise_credit()
         self._session.settlements.flush()

@@ -1,13 +1,13 @@
-"""One client: its bytes in, its frames out, and how it comes and goes.
+"""The connection of one AMQP client: bytes in, frames out, handshake and close.
 
-Memory is bounded by `flow_control`. In flight are the bodies of publishes that are not durable yet. Reading
-also pauses while something that was read waits in line, and while the client leaves too many answers untaken.
+`flow_control` bounds its memory. Bodies of publishes that are not durable yet are in flight. Reading also
+pauses while requests wait for an earlier one, and while the client does not read its answers.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import cast
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 _ENOUGH = 2**62
 _BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
-"""Closed by no fault of the client."""
+"""Reply codes for closes that are not the fault of the client."""
 
 
 class AmqpConnections:
@@ -78,11 +78,11 @@ class _Stage(Enum):
     OPEN = auto()
     """From the first byte on."""
     FINISHING = auto()
-    """Nothing more is begun. When what was asked for is answered, the connection is closed."""
+    """No more requests are executed. The connection is closed when the earlier ones are answered."""
     CLOSING = auto()
-    """One side has asked for the end, and the other one is to agree."""
+    """One side has sent connection.close, and the other one has yet to send close-ok."""
     LINGERING = auto()
-    """Both have agreed. The client may still be sending what it wrote before, and would hear nothing."""
+    """Close-ok was sent. The socket stays open for a while, so that a client that still writes reads it."""
     LOST = auto()
 
 
@@ -95,7 +95,7 @@ class AmqpConnection(asyncio.Protocol):
         self._listener = listener
         self._stage = _Stage.OPEN
         self._unknown_bytes: int | None = shared.limits.unknown_bytes
-        """How many it may still send before it has logged in."""
+        """Bytes that the client may still send before it has logged in."""
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self.peer = "?"
@@ -131,7 +131,7 @@ class AmqpConnection(asyncio.Protocol):
 
     @property
     def info(self) -> ConnectionInfo:
-        session = self._conversation.session
+        session, negotiation = self._conversation.session, self._conversation.negotiation
         return ConnectionInfo(
             peer=self.peer,
             protocol="amqp",
@@ -143,6 +143,13 @@ class AmqpConnection(asyncio.Protocol):
             received_bytes=self._pace.received,
             sent_bytes=self._outbox.sent,
             held_bytes=self._flow.account.held,
+            client=_client_name(negotiation.client_properties),
+            client_properties=negotiation.client_properties,
+            mechanism=negotiation.mechanism,
+            heartbeat_seconds=negotiation.heartbeat,
+            frame_max=negotiation.frame_max,
+            channel_max=negotiation.channel_max,
+            channels=tuple(channel.info for channel in self._conversation.channels),
         )
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -167,7 +174,7 @@ class AmqpConnection(asyncio.Protocol):
         if self._unknown_bytes is not None and not self._is_modest(len(data)):
             return
         throttle = self._conversation.throttle
-        if throttle.is_on and self._conversation.session is not None:
+        if not throttle.quotas.is_empty and self._conversation.session is not None:
             with throttle.stopwatch:
                 self._take(data)
             throttle.worked()
@@ -184,7 +191,7 @@ class AmqpConnection(asyncio.Protocol):
         self._conversation.take(asked, len(data))
 
     def _is_modest(self, size: int) -> bool:
-        """Whether a client that has yet to log in sends no more than a login takes."""
+        """Whether a client that has not logged in yet has sent no more than `unknown_bytes`."""
         assert self._unknown_bytes is not None
         self._unknown_bytes -= size
         if self._unknown_bytes >= 0:
@@ -261,7 +268,7 @@ class AmqpConnection(asyncio.Protocol):
     # Going
 
     def close_asked_for(self) -> None:
-        """Agree when everything of the connection is gone, as with RabbitMQ."""
+        """Send close-ok when channels are closed and exclusive queues deleted, as RabbitMQ does."""
         if self._stage is _Stage.CLOSING and self._ending is None:
             self._agree()
         elif self._stage in (_Stage.OPEN, _Stage.FINISHING):
@@ -295,7 +302,7 @@ class AmqpConnection(asyncio.Protocol):
         self._decoder.close()
         self._conversation.end_channels()
         if isinstance(refusal, LoginRefused) and not self._conversation.negotiation.can_be_told:
-            # It would not understand, and whoever tries passwords is to take their time.
+            # The client does not understand a close here. The delay slows down password guessing.
             self._set_timer(self._limits.refusal_seconds, "could not log in")
             return
         close = Methods.Close(refusal.code, refusal.text, index >> 16, index & 0xFFFF)
@@ -304,7 +311,7 @@ class AmqpConnection(asyncio.Protocol):
         self.regulate()
 
     def _leave(self) -> None:
-        """Nothing more is to be said."""
+        """Close the socket when all frames are written."""
         self._stage = _Stage.CLOSING
         self._outbox.gathered()
         self._cancel_timer()
@@ -363,3 +370,11 @@ class AmqpConnection(asyncio.Protocol):
         if self._stage is _Stage.OPEN:
             self._listener.offended(self)
         self.abort()
+
+
+def _client_name(properties: Mapping[str, object]) -> str:
+    """Product and version, and what the application calls its connection."""
+    told = [properties.get(name) for name in ("product", "version")]
+    software = " ".join(str(each) for each in told if each)
+    name = properties.get("connection_name")
+    return f"{software} ({name})" if name else software

@@ -5,17 +5,18 @@ from typing import Final
 
 from pamqp.commands import Basic
 
+from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.mapping.changes import with_delivery_count
 
 AT_ONCE: Final = 512
-"""Messages that a queue hands over at most before it looks again whether the client keeps up."""
+"""Messages that a queue delivers at most before it asks for the credit again."""
 _AT_ONCE_METERED: Final = 32
-"""The same where there are quotas: a client with a low rate limit must not get far beyond it."""
+"""The same while there are quotas: a client with a low rate limit must not exceed it by much."""
 _AT_ONCE_SHORT: Final = 4
-"""The same where memory is spent."""
+"""The same while the memory budget is spent."""
 
 
 class ChannelConsumer:
@@ -49,11 +50,11 @@ class ChannelConsumer:
         self._tag = tag.encode()
         self.no_ack = no_ack
         self.prefetch = prefetch
-        """As the channel had it when this began; 0 for no limit of its own."""
+        """The prefetch of the channel when the consumer was started; 0 for no limit."""
         self.unacked = 0
         self.counts_deliveries = counts_deliveries
         self.is_active = False
-        """Not before the client has been told of it."""
+        """Whether messages may be delivered: only after consume-ok was sent."""
 
     @property
     def credit(self) -> int:
@@ -66,7 +67,7 @@ class ChannelConsumer:
             or throttle.deliveries.is_on
         ):
             return 0
-        most = _AT_ONCE_METERED if throttle.is_on else AT_ONCE
+        most = AT_ONCE if throttle.quotas.is_empty else _AT_ONCE_METERED
         if channel.outbox.is_memory_short:
             most = _AT_ONCE_SHORT
         if self.no_ack:
@@ -78,15 +79,28 @@ class ChannelConsumer:
 
     @property
     def limiter(self) -> Channel | None:
-        """The channel, whose limits hold for all of its consumers together."""
+        """The channel: its limits apply to all of its consumers together."""
         return None if self.no_ack and not self.channel.shared_prefetch else self.channel
 
     @property
     def is_counted(self) -> bool:
         return not self.no_ack
 
+    @property
+    def info(self) -> ConsumerInfo:
+        session = self.channel.session
+        return ConsumerInfo(
+            tag=self.tag,
+            peer=session.peer,
+            channel=self.channel.number,
+            user=session.user,
+            needs_ack=not self.no_ack,
+            prefetch=self.prefetch,
+            unacked=self.unacked,
+        )
+
     def deliver(self, messages: Sequence[Message]) -> None:
-        # One loop with everything in locals: this runs for every message that goes out.
+        # One loop with everything in locals: this runs for every message that is delivered.
         channel = self.channel
         number = channel.number
         deliveries = channel.deliveries
@@ -122,7 +136,7 @@ class ChannelConsumer:
             self.unacked += len(messages)  # first: sending may make room for the next deliveries at once
         channel.outbox.send_all(frames)
         channel.session.delivered.untimed += len(messages)
-        if (throttle := channel.session.throttle).is_on:
+        if not (throttle := channel.session.throttle).quotas.is_empty:
             throttle.delivered(sum(map(len, frames)))
         if channel.shared_prefetch:
             channel.has_served(self)
@@ -130,12 +144,12 @@ class ChannelConsumer:
             self.queue.ack(messages)
 
     def cancel(self) -> None:
-        """The client, or the end of its channel, ends the subscription."""
+        """End the subscription, for the client or because its channel closes."""
         self.is_active = False
         self.queue.unsubscribe(self)
 
     def cancelled(self) -> None:
-        """The queue is gone. Its deliveries stay with the channel, though they cannot be settled any more."""
+        """The queue was deleted. Its deliveries stay with the channel, but settling them does nothing."""
         self.is_active = False
         channel = self.channel
         channel.consumers.pop(self.tag, None)

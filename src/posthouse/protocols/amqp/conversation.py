@@ -1,7 +1,7 @@
-"""What a client asks for, done in the order in which it asked.
+"""Executes the requests of one client, in the order in which they were sent.
 
-Publishes and acknowledgements are done at once. A method that must be waited for holds up everything behind
-it on the connection; so does a publish to a queue that is full and wants its publishers to wait.
+Publishes and acknowledgements are executed at once. A method that has to wait, and a publish to a full queue
+with `x-overflow: block`, hold up all later requests of the connection.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from pamqp.commands import Connection as Methods
 
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.errors import PosthouseError, QueueBlocked, StorageFull
+from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.blocking import Blocking, Reason
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.channels import Channels
@@ -37,38 +38,36 @@ from posthouse.protocols.amqp.negotiation import Login, State
 from posthouse.protocols.amqp.opening import Opening
 from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
-from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.flow_control import FlowControl
+from posthouse.protocols.noop import noop
 from posthouse.protocols.stopwatch import Timed
 from posthouse.protocols.throttle_timer import ThrottleTimer
 
 log = logging.getLogger(__name__)
 
 TURN_BYTES: Final = 64 * 1024
-"""Whoever sent more at once is not read from again before others had their turn. Event loops read from the
-same socket again and again: one that is always full would keep them from all others."""
+"""A client that sent more at once is not read from for `_TURNS` turns of the event loop. Event loops read a
+socket as long as it has data: one that is always full would starve the other connections."""
 _TURNS: Final = 4
-"""Of the event loop, for others: about as many as a message takes on its way to a consumer. They cost nothing
-where nobody else has anything to do."""
+"""About as many as a message takes on its way to a consumer. Turns without work cost nothing."""
 FAULT: Final = -1
 Fault: TypeAlias = tuple[Literal[-1], int, FrameError]
-"""What could not be read, in its place behind all that could."""
+"""A frame that could not be decoded, behind all that could."""
 Asked: TypeAlias = Event | Fault
 
 
 class Host(Protocol):
-    """What a conversation asks of its connection."""
+    """The connection, as its conversation needs it."""
 
     def greeted(self, header: bytes) -> None: ...
 
     def logged_in(self) -> None: ...
 
     def tuned(self) -> None:
-        """The client has chosen: see `Conversation.negotiation`."""
+        """The client has sent tune-ok: see `Conversation.negotiation`."""
 
     def opened(self) -> None: ...
 
@@ -77,10 +76,10 @@ class Host(Protocol):
     def close_agreed(self) -> None: ...
 
     def close_because(self, refusal: Refused, index: int) -> None:
-        """Of the method with this index."""
+        """`index` is that of the refused method."""
 
     def regulate(self) -> None:
-        """Something has changed that decides whether to read on."""
+        """Decide again whether to read on."""
 
 
 class Conversation:
@@ -110,35 +109,34 @@ class Conversation:
         self.session: Session | None = None
         self.waiting: deque[Asked] = deque()
         self.is_over = False
-        """Nothing more is begun. What was begun is finished."""
+        """No more requests are executed. Those that were begun are finished."""
         self._settlements = Settlements(shared.methods.ack)
         self._channels: Channels | None = None
         self._by_number: dict[int, Channel] = {}
         self._task: asyncio.Task[None] | None = None
-        """The method that everything behind it waits for."""
+        """The method that all later requests wait for."""
         self._is_held = False
         self._turns_for_others = 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was asked for has been answered."""
+        """Whether all requests have been answered."""
         return self._task is None and not self.unfinished.parts
 
     @property
     def is_behind(self) -> bool:
-        """Whether nothing more is to be read for now."""
+        """Whether reading must pause."""
         return (
             len(self.waiting) > 0
-            or bool(self.blocking)
-            or self._opening.is_logging_in
             or self._turns_for_others > 0
+            or (self._is_held and (bool(self.blocking) or self._opening.is_logging_in))
         )
 
     def take(self, asked: Sequence[Asked], size: int) -> None:
-        """What was in so many bytes."""
+        """Execute the requests of one read of `size` bytes."""
         if self.is_over:
             asked = [event for event in asked if event[1] == 0 or event[0] == ACK]
-        if self.throttle.is_on and self.session is not None:
+        if not self.throttle.quotas.is_empty and self.session is not None:
             self._meter(asked)
         if self._is_held:
             self.waiting.extend(asked)
@@ -162,7 +160,7 @@ class Conversation:
             self.throttle.written(size)
 
     def _work(self, asked: Iterable[Asked]) -> None:
-        """One after the other, until one has to be waited for: then the rest waits, too."""
+        """One after the other, until one has to wait: then the rest waits, too."""
         line = iter(asked)
         channels = self._by_number
         event: Any
@@ -208,7 +206,7 @@ class Conversation:
         self._settlements.flush()
 
     def _without_channel(self, number: int) -> None:
-        """Left over from before a close, or never opened."""
+        """The channel was closed after the client sent this, or was never opened."""
         if number not in self._by_number and not self.is_over:
             raise channel_error("expected 'channel.open'")
 
@@ -246,7 +244,7 @@ class Conversation:
             self._hold(number, answer, method.index)
             return
         if answer is not None:
-            # Changes are written down in answers that are waited for: see `_answered`.
+            # Only methods that wait make changes that the audit log has to have first: see `_answered`.
             self._outbox.send(answer)
         self._measure(method.index, begun)
 
@@ -255,12 +253,12 @@ class Conversation:
             metrics.seconds.observe(perf_counter() - begun)
 
     def _hold(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
-        """Everything behind it waits."""
+        """All later requests wait for the answer."""
         self._is_held = True
         if self.session is not None:
             self.session.is_answering = True
         work: Coroutine[Any, Any, None] = self._answered(number, answer, index)
-        if self.session is not None and self.throttle.is_on:
+        if self.session is not None and not self.throttle.quotas.is_empty:
             work = Timed(work, self.throttle.stopwatch)
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._done)
@@ -292,7 +290,7 @@ class Conversation:
         self._go_on()
 
     def _go_on(self) -> None:
-        """With what has waited."""
+        """Execute the requests that have waited."""
         if self._task is None and not self.blocking:
             self._is_held = False
             waiting, self.waiting = self.waiting, deque()
@@ -310,7 +308,7 @@ class Conversation:
         elif self.is_over:
             return
         elif isinstance(method, Methods.UpdateSecret) and self.session is not None:
-            self._hold(0, self._update_secret(method), method.index)
+            self._hold(0, self._opening.update_secret(method), method.index)
         else:
             self._negotiate(method)
 
@@ -320,9 +318,6 @@ class Conversation:
             return None
         self._host.logged_in()
         return encode.method(0, answer)
-
-    async def _update_secret(self, method: Methods.UpdateSecret) -> bytes:
-        return encode.method(0, await self._opening.update_secret(method))
 
     def _negotiate(self, method: Command) -> None:
         answer = self.negotiation.take(method)
@@ -346,7 +341,7 @@ class Conversation:
     # Waiting for room
 
     def _wait_for_room(self, blocked: QueueBlocked) -> None:
-        """The publish that found none is the first in line, and is done again."""
+        """The publish that was blocked is the first in line, and is executed again."""
         self._is_held = True
         self.blocking.add(Reason.QUEUE)
         queue = blocked.queue
@@ -354,8 +349,13 @@ class Conversation:
         queue.room.wait(self._room_made)
 
     def _room_made(self) -> None:
-        """Not now: whoever made it is in the middle of something."""
+        """In the next turn: the caller is still settling messages."""
         self._loop.call_soon(self._unblock, Reason.QUEUE)
+
+    @property
+    def channels(self) -> Iterable[Channel]:
+        """Those that are open."""
+        return [channel for channel in self._by_number.values() if not channel.is_closed]
 
     def _wave_ended(self, error: PosthouseError | None) -> None:
         if isinstance(error, StorageFull) and not self.is_over:
@@ -371,12 +371,12 @@ class Conversation:
     # Its end
 
     def deliver_again(self) -> None:
-        """The client takes what it is sent."""
+        """The client reads again what it is sent."""
         if self._channels is not None:
             self._channels.resume_deliveries()
 
     def stop(self) -> None:
-        """Begin nothing more, and deliver nothing more."""
+        """Execute no more requests, and deliver no more messages."""
         self.is_over = True
         self.waiting.clear()
         if self._channels is not None:
@@ -388,7 +388,7 @@ class Conversation:
             self._channels.close_all()
 
     async def end(self) -> None:
-        """When this returns, nothing is left of it: exclusive queues are gone."""
+        """Close all channels, and return when the exclusive queues are deleted."""
         self.end_channels()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -403,13 +403,13 @@ class Conversation:
                 log.warning("client %s: its exclusive queues could not be deleted: %s", self._peer, error)
 
     def forget(self) -> None:
-        """The connection is lost, and all that belongs to it is to go without the help of the collector."""
+        """The connection is lost: its memory is freed without the help of the garbage collector."""
         self.unfinished.close()
-        self._host = cast("Host", _Nobody())
+        self._host = cast("Host", _LostHost())
 
 
-class _Nobody:
-    """Hears what is said after the end."""
+class _LostHost:
+    """Takes the calls of a conversation whose connection is lost."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
+        return noop

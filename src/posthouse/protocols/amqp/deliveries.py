@@ -15,7 +15,7 @@ class Prefetching(Protocol):
 
 # A tuple and no class: there is one for every message that is delivered.
 Delivery: TypeAlias = tuple[int, Message, Prefetching | None]
-"""Tag, message, and the consumer that got it; None where the client asked for it (basic.get)."""
+"""Tag, message, and the consumer that got it; None for basic.get."""
 
 
 class Deliveries:
@@ -27,19 +27,19 @@ class Deliveries:
         self.held: dict[int, Delivery] = {}
         self.last_tag = 0
         self.gotten = 0
-        """How many of those held were asked for one by one: no prefetch counts them."""
+        """Number of those held that were fetched by basic.get: no prefetch counts them."""
         self._lowest = 1
-        """Below this tag nothing is held."""
+        """All tags below are settled."""
 
     def hold(self, message: Message) -> int:
-        """The tag of a message that was asked for."""
+        """The tag of a message that was fetched by basic.get."""
         self.last_tag += 1
         self.held[self.last_tag] = (self.last_tag, message, None)
         self.gotten += 1
         return self.last_tag
 
     def take(self, tag: int, multiple: bool) -> list[Delivery]:
-        """One, or all up to `tag`; with 0 all there are. It must be there, as with RabbitMQ."""
+        """One delivery, or all up to `tag`; with 0 all of them. Raises Refused where `tag` is unknown."""
         if multiple and tag == 0:
             return self.take_all()
         if tag not in self.held:
@@ -64,7 +64,7 @@ class Deliveries:
         return taken
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
-        """They were taken, but are not settled after all."""
+        """The deliveries were taken, but are not settled after all."""
         for delivery in deliveries:
             tag, _, consumer = delivery
             self.held[tag] = delivery

@@ -1,4 +1,4 @@
-"""Whether the client is still there, and telling it that we are."""
+"""Heartbeats of one connection: sends them, and detects a client that is silent."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from posthouse.protocols.outbox import Outbox
 
 
 class Heartbeats:
-    """Nothing is sent to a client that was written to anyway; and whatever it sends is a sign of life."""
+    """No heartbeat is sent while other frames are; any input counts as a heartbeat of the client."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outbox: Outbox, lost: Callable[[], None]) -> None:
         self._loop = loop
@@ -19,12 +19,12 @@ class Heartbeats:
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.heard = False
-        """To be set with everything that comes."""
+        """The connection sets it for every input."""
         self.is_excused = False
-        """The client is not read from, so it cannot be heard."""
+        """Reading is paused, so that heartbeats of the client cannot arrive."""
 
     def start(self, seconds: float) -> None:
-        """Silence of twice as long is taken for the end; 0 for never."""
+        """A client that is silent for twice as long is disconnected; 0 for never."""
         if seconds > 0:
             self._seconds = seconds
             self._heard_at = self._loop.time()

@@ -1,4 +1,4 @@
-"""What one AMQP connection may ask for."""
+"""Limits of one AMQP connection."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ MIB = 1024 * 1024
 SMALLEST_FRAME_MAX = 4096
 """No client may ask for less: the standard says so."""
 UNKNOWN_FRAME_MAX = 64 * 1024
-"""Of clients that have yet to log in. The longest thing that they have to say is who they are."""
+"""Before the login: credentials are the longest thing that a client sends then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class AmqpLimits:
     channel_max: int = 2047
     """Channels of a connection."""
     frame_max: int = 131_072
-    """Bytes of a frame, with all that is around its payload."""
+    """Bytes of a frame, with header and end octet."""
     heartbeat: int = 60
     """Seconds, as offered to clients; they may choose another number, or 0 for none."""
     max_body: int = 128 * MIB
@@ -29,19 +29,19 @@ class AmqpLimits:
     handshake_seconds: float = 10.0
     """From the first byte to an open connection."""
     closing_seconds: float = 10.0
-    """How long the answer to a close is waited for."""
+    """Time that a client has to answer connection.close."""
     finishing_seconds: float = 1.0
-    """The same when the broker stops: many clients look at their socket only when they want something."""
+    """The same when the broker stops: many clients read their socket only when they need it."""
     lingering_seconds: float = 3.0
-    """How long a client that closed has time to close its socket, too: what it still sends is thrown away."""
+    """Time that a client has to close its socket after close-ok; input is dropped meanwhile."""
     unknown_bytes: int = 2 * UNKNOWN_FRAME_MAX
-    """All that a client may send before it has logged in."""
+    """Bytes that a client may send before it has logged in."""
     failed_login_seconds: float = 0.1
-    """How long whoever has a wrong password waits to be told so."""
+    """Delay of the answer to a wrong password, against guessing."""
     refusal_seconds: float = 1.0
-    """How long a client that is refused without a word, or has lost us, waits until its socket is closed."""
+    """Time until the socket of a client that was refused without an answer is closed."""
     stalled_seconds: int = 30
-    """How long a client may take nothing of what waits for it, as with RabbitMQ. Heartbeats that it sends do
-    not help: one that does not read would hold its messages for ever."""
+    """A client that reads nothing for this time although frames wait is closed, as by RabbitMQ, also if it
+    sends heartbeats: otherwise it would hold its messages for ever."""
     storage_retry_seconds: float = 1.0
-    """How long a connection whose messages found no space is blocked until it may try again."""
+    """Time for which a connection is blocked after storage was full."""

@@ -47,7 +47,7 @@ class State(StrEnum):
     """For the protocol header."""
     STARTING = "starting"
     SECURING = "securing"
-    """The client has said who it is, and somebody is finding out whether that is true."""
+    """The client has sent its credentials, and they are being checked."""
     TUNING = "tuning"
     OPENING = "opening"
     RUNNING = "running"
@@ -85,6 +85,9 @@ class Negotiation:
         self.vhost = ""
         self.connection_name = ""
         """What the client calls itself."""
+        self.client_properties: Mapping[str, object] = {}
+        """What the client tells of its software."""
+        self.mechanism = ""
         self.capabilities: Mapping[str, object] = {}
         self.channel_max = limits.channel_max
         self.frame_max = limits.frame_max
@@ -110,6 +113,8 @@ class Negotiation:
 
     def _start_ok(self, method: Connection.StartOk) -> Login:
         properties: Mapping[str, object] = method.client_properties or {}
+        self.client_properties = properties
+        self.mechanism = method.mechanism
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         name = properties.get("connection_name")

@@ -1,4 +1,4 @@
-"""How a client comes to its session: it logs in and chooses a virtual host."""
+"""Opens the session of a client: authentication, then the choice of a virtual host."""
 
 from collections.abc import Callable
 
@@ -6,24 +6,24 @@ from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
+from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.errors import Refused, speaking_of
 from posthouse.protocols.amqp.negotiation import Login, Negotiation, State
 from posthouse.protocols.amqp.permissions import check_vhost
 from posthouse.protocols.amqp.session import Session
-from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.outbox import Outbox
 
 
 class Opening:
-    """Of one connection. `revoked` is told why a client that has logged in must leave."""
-
     def __init__(self, shared: Shared, identity: PeerIdentity, revoked: Callable[[Refused], None]) -> None:
+        """`revoked` is called with the reason when a client that has logged in must be disconnected."""
         self._shared = shared
+        self._peer = identity.peer
         self._authenticator = AmqpAuthenticator(
             shared.access, identity, revoked, failure_seconds=shared.limits.failed_login_seconds
         )
@@ -35,17 +35,18 @@ class Opening:
         return self.negotiation.state is State.SECURING
 
     async def log_in(self, login: Login) -> Command:
-        """What follows a login that is good."""
+        """The answer to a login that succeeded. Raises LoginRefused."""
         guard = self._guard = await self._authenticator.admit(login)
         return self.negotiation.logged_in(
             guard.principal.name if self._authenticator.is_required else login.user
         )
 
-    async def update_secret(self, method: Methods.UpdateSecret) -> Command:
+    async def update_secret(self, method: Methods.UpdateSecret) -> bytes:
+        """The answer to a client that renews its password or token."""
         given: str | bytes | None = method.new_secret
         secret = given.decode(errors="replace") if isinstance(given, bytes) else given or ""
         await self._authenticator.check_secret(self.negotiation.user, secret)
-        return Methods.UpdateSecretOk()
+        return encode.method(0, Methods.UpdateSecretOk())
 
     def session(
         self, outbox: Outbox, unfinished: Unfinished, settlements: Settlements, throttle: Throttle
@@ -57,6 +58,7 @@ class Opening:
         throttle.is_for(self._guard.principal.name, negotiation.connection_name)
         return Session(
             user=negotiation.user,
+            peer=self._peer,
             guard=self._guard,
             is_guarded=self._authenticator.is_required,
             namespace=namespace,

@@ -1,8 +1,8 @@
 """What a session may do to which exchange and queue: permissions on topics, in RabbitMQ's words.
 
 Exchanges and queues are topics of the same full name. A queue that the broker has named and that is exclusive
-is its session's own, and needs no permission: nobody else can have meant that name. One that a client has
-named is treated like any other, for there may be a topic of that name, whose records the queue would get.
+belongs to its session, and needs no permission: no other object can have that name. A name that a client has
+chosen needs permission: there may be a topic of that name, whose records the queue would get.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def check_queue(channel: Channel, operation: Operation, name: str) -> None:
 
 
 def check_own_queue(channel: Channel, name: str) -> None:
-    """It needs no permission, so somebody who has none could have as many as they like."""
+    """Limit the queues that need no permission, for users without any permission."""
     session = channel.session
     if not session.is_guarded:
         return

@@ -1,4 +1,4 @@
-"""The way of a publish from the frames of a client to the wave that makes it durable."""
+"""A publish, from the decoded frames to the wave that makes it durable."""
 
 from typing import Final
 
@@ -21,13 +21,13 @@ from posthouse.protocols.amqp.permissions import check_exchange, check_publish
 from posthouse.protocols.amqp.reply_to import PREFIX, asks_for_reply, with_address
 from posthouse.protocols.amqp.transactions import TransactionalPublish
 
-# Flags that are looked at for every message; most have neither.
+# Property flags that are tested for every message; most have neither.
 _HAS_REPLY_TO: Final = Flag.REPLY_TO >> 8
 _HAS_USER_ID: Final = int(Flag.USER_ID)
 
 
 def publish(channel: Channel, event: Publish) -> None:
-    """Synchronous. Raises QueueBlocked, before anything has happened, where the publisher is to wait."""
+    """Synchronous. Raises QueueBlocked, before anything has happened, where a queue blocks publishers."""
     _, _, exchange_name, key, flags, properties, body = event
     session = channel.session
     if flags & IMMEDIATE:
@@ -79,13 +79,13 @@ def publish(channel: Channel, event: Publish) -> None:
 
 
 def _unknown(channel: Channel, exchange: str) -> Refused:
-    """Only those who might write to it learn that it is not there."""
+    """Only clients with permission to write to the exchange learn that it does not exist."""
     check_exchange(channel, Operation.WRITE, exchange)
     return not_found(channel.subject("exchange", exchange))
 
 
 def _with_own(channel: Channel, properties: bytes) -> bytes:
-    """The properties that are about the publisher itself: checked, and made known to others."""
+    """Check user-id, and replace the pseudo queue in reply-to by the address of the channel."""
     user = user_id_of(properties)
     own = channel.session.user
     if user is not None and user != own.encode():
@@ -95,7 +95,7 @@ def _with_own(channel: Channel, properties: bytes) -> bytes:
 
 
 def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:
-    """No queue took it, and its sender wants to know."""
+    """Send basic.return: the message is mandatory, and no queue takes it."""
     code = ReplyCode.NO_ROUTE
     channel.outbox.send(
         encode.returned(
@@ -105,7 +105,7 @@ def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, 
 
 
 def reply(channel: Channel, key: bytes, properties: bytes, body: bytes, *, mandatory: bool) -> None:
-    """Straight to the channel that waits for it. There is nothing to make durable."""
+    """Deliver a direct reply to the channel that waits for it. Nothing is stored."""
     consumer = channel.session.reply_tos.find(key, channel.session.vhost)
     if (consumer is None or not consumer.deliver(key, properties, body)) and mandatory:
         give_back(channel, b"", key, properties, body)

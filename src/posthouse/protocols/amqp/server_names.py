@@ -15,7 +15,7 @@ class ServerNames:
         self._random = random
 
     def token(self) -> str:
-        """22 characters that nobody can guess."""
+        """22 random characters, with 128 bits."""
         return base64.urlsafe_b64encode(self._random(16)).rstrip(b"=").decode()
 
     def queue(self) -> str:

@@ -6,15 +6,13 @@ from typing import Protocol
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
+from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.amqp.mapping.deliveries import Deliveries as Shown
-from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
-from posthouse.protocols.amqp.settlements import Settlements
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.amqp.unfinished import Unfinished
 from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.request_metrics import ApiMetrics
 
@@ -31,29 +29,31 @@ class Session:
     """One login to one namespace. Exclusive queues belong to it."""
 
     user: str
+    peer: str
+    """Address and port of the client."""
     guard: Guard
     is_guarded: bool
-    """Whether there is anything that it may not do: publishes ask only then."""
+    """Whether permissions have to be checked."""
     namespace: Namespace
     capabilities: Mapping[str, object]
-    """What the client says it can do."""
+    """Capabilities that the client announced."""
     frame_max: int
     limits: AmqpLimits
     outbox: Outbox
     unfinished: Unfinished
     settlements: Settlements
     throttle: Throttle
-    envelopes: Envelopes
-    shown: Shown
-    """Messages as AMQP consumers see them."""
+    envelopes: EnvelopeCache
+    shown: DeliveryCache
+    """Records as AMQP messages."""
     stream_offsets: StreamOffsets
     delivered: ApiMetrics
     reply_tos: ReplyTos
     names: ServerNames
     own_queues_left: int = 0
-    """Exclusive queues that it may declare before the existing ones are counted again."""
+    """Exclusive queues that may be declared before the existing ones are counted again."""
     is_answering: bool = False
-    """Whether the client waits for an answer that takes time."""
+    """Whether the client waits for the answer to a method."""
     _notices: list[tuple[Closable, bytes]] = field(default_factory=list, init=False)
 
     @property
@@ -61,9 +61,9 @@ class Session:
         return self.namespace.name
 
     async def settled(self, queue: str | None = None) -> None:
-        """Wait for the publishes of this connection, and for effects under way: it is to see them.
+        """Wait for the publishes of this connection and for effects under way, so that the client sees them.
 
-        With a queue, also for what goes on in that one, or may lead to it.
+        With a queue, also for the work of that queue, and of queues whose dead letters may get there.
         """
         await self.unfinished.drained()
         await self.namespace.effects.done(queue)

@@ -6,8 +6,7 @@ from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.amqp.mapping.deliveries import Deliveries
-from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.method_metrics import MethodMetrics
 from posthouse.protocols.amqp.reply_to import ReplyTos
@@ -39,21 +38,21 @@ class Shared:
         self.allow_cleartext_passwords = allow_cleartext_passwords
         self.names = ServerNames(random)
         self.reply_tos = ReplyTos(self.names)
-        self.envelopes = Envelopes()
+        self.envelopes = EnvelopeCache()
         self.stream_offsets = StreamOffsets()
-        self._shown: dict[str, Deliveries] = {}
+        self._shown: dict[str, DeliveryCache] = {}
 
-    def shown(self, namespace: Namespace) -> Deliveries:
-        """The messages of a namespace as consumers see them."""
+    def shown(self, namespace: Namespace) -> DeliveryCache:
+        """Records of a namespace as AMQP messages."""
         shown = self._shown.get(namespace.name)
         if shown is None:
-            shown = self._shown[namespace.name] = Deliveries(
+            shown = self._shown[namespace.name] = DeliveryCache(
                 lambda topic: self._exchange_of(namespace, topic)
             )
         return shown
 
     def _exchange_of(self, namespace: Namespace, topic: str) -> bytes:
-        """Records from elsewhere count as published to the exchange of their topic's name."""
+        """Records of other protocols count as published to the exchange of their topic's name."""
         owner, source = self.namespaces.sources.get(topic, (None, None))
         if owner is namespace and isinstance(source, Exchange):
             return source.name.encode()

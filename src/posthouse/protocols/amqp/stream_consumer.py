@@ -1,4 +1,4 @@
-"""A consumer of a stream: a reader with an offset of its own, whose acknowledgements are credit."""
+"""A consumer of a stream: a reader with its own offset; acknowledgements raise its credit."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ class StreamConsumer(ChannelConsumer):
         self.unacked += len(messages)
         channel.outbox.send_all(frames)
         channel.session.delivered.untimed += len(messages)
-        if (throttle := channel.session.throttle).is_on:
+        if not (throttle := channel.session.throttle).quotas.is_empty:
             throttle.delivered(sum(map(len, frames)))
 
 

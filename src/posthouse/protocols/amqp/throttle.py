@@ -7,38 +7,36 @@ from posthouse.protocols.throttle_timer import ThrottleTimer
 
 class Throttle:
     def __init__(self, quotas: Quotas, *, reading: ThrottleTimer, deliveries: ThrottleTimer) -> None:
-        self._quotas = quotas
+        self.quotas = quotas
+        """While `quotas.is_empty`, there is nothing to charge. Callers ask it before every read and delivery:
+        a property of the throttle would be a call more for each."""
         self._user = ""
         self._client = ""
         self.stopwatch = Stopwatch()
-        """To run while the client's requests are worked on."""
+        """Runs while requests of the client are worked on."""
         self.reading = reading
         self.deliveries = deliveries
 
     def is_for(self, user: str, client: str) -> None:
-        """Who pays."""
+        """The user and the client id that are charged."""
         self._user = user
         self._client = client
 
-    @property
-    def is_on(self) -> bool:
-        return not self._quotas.is_empty
-
     def written(self, size: int) -> None:
         """The client sent `size` bytes of messages."""
-        self.reading.extend(self._quotas.take(Quota.WRITTEN, self._user, self._client, size))
+        self.reading.extend(self.quotas.take(Quota.WRITTEN, self._user, self._client, size))
 
     def delivered(self, size: int) -> None:
-        self.deliveries.extend(self._quotas.take(Quota.READ, self._user, self._client, size))
+        self.deliveries.extend(self.quotas.take(Quota.READ, self._user, self._client, size))
 
     def gotten(self, size: int) -> None:
-        """One message that was asked for: the next request waits."""
-        self.reading.extend(self._quotas.take(Quota.READ, self._user, self._client, size))
+        """The client got `size` bytes of a message by basic.get: its next request waits."""
+        self.reading.extend(self.quotas.take(Quota.READ, self._user, self._client, size))
 
     def worked(self) -> None:
-        """For as long as the stopwatch says, since the last time."""
+        """Charge the time that the stopwatch has measured since the last call."""
         seconds, self.stopwatch.seconds = self.stopwatch.seconds, 0.0
-        self.reading.extend(self._quotas.take(Quota.TIME, self._user, self._client, seconds))
+        self.reading.extend(self.quotas.take(Quota.TIME, self._user, self._client, seconds))
 
     def close(self) -> None:
         self.reading.close()

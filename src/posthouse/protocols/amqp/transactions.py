@@ -1,4 +1,4 @@
-"""A channel in tx mode: what it publishes and settles waits, and then happens together or not at all."""
+"""A channel in tx mode: publishes and settlements are collected, and committed together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class TransactionalPublish:
     envelope: Envelope
     mandatory: bool
     is_reply: bool
-    """It goes straight to a channel, not to a queue."""
+    """A direct reply: it is delivered to a channel, not to a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,6 @@ class ChannelTransaction:
         self._collected.rejected.append(Rejection(deliveries, requeue))
 
     def take(self) -> Collected:
-        """What it has collected, to be committed or rolled back."""
+        """The collected publishes and settlements, for commit or rollback."""
         collected, self._collected = self._collected, Collected()
         return collected

@@ -1,6 +1,6 @@
-"""From a frame to its handler and back to the chunks of a response.
+"""Dispatch of a frame to its handler, and encoding of the response.
 
-The table is the list of what is served; it is also exactly what ApiVersions advertises.
+The table is the list of served APIs, and exactly what ApiVersions advertises.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ class Dispatcher:
             key: (api, handler, requests.of(_PROTOCOL, api.name)) for key, (api, handler) in HANDLERS.items()
         }
         self._throttling = Throttling(broker.access.quotas)
-        self._share_groups = ShareGroups(
+        self.share_groups = ShareGroups(
             broker.subscriptions,
             broker.group_configs,
             find_topic=broker.topics.find,
@@ -215,7 +215,7 @@ class Dispatcher:
         self.now_ms = broker.now_ms
 
     def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
-        """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""
+        """Start one request. Raises DecodeError or ProtocolViolation if the connection must close."""
         begun = perf_counter()
         header, pos = decode_request_header(frame)
         served = self._served.get(header.api_key)
@@ -232,7 +232,7 @@ class Dispatcher:
         if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
-        call = _Call(self._broker, self._share_groups, node, version, header.client_id, guard)
+        call = _Call(self._broker, self.share_groups, node, version, header.client_id, guard)
         call.throttling = self._throttling
         call.api = api
         call.handler = handler
@@ -250,7 +250,7 @@ class Dispatcher:
                     answer = handler.handle(call, request)
             else:
                 answer = handler.handle(call, request)
-        except Exception as error:  # noqa: BLE001 - told apart in one place
+        except Exception as error:  # noqa: BLE001 - mapped in `fail`
             call.fail(error)
             return
         if type(answer) is Deferred:
@@ -265,7 +265,8 @@ class Dispatcher:
 
 
 def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest) -> None:
-    """A client that is newer than we are asks again with what this answer says; all others are lost."""
+    """Answer an ApiVersions request of a newer client, which then retries. For other APIs the connection is
+    closed."""
     if api.key != API_VERSIONS_KEY:
         raise ProtocolViolation(
             f"{api.name} version {header.api_version}; {api.min_version} to {api.max_version} are served"
@@ -275,7 +276,7 @@ def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest
 
 
 class _Call(Context):
-    """One request until its response is encoded. Also its context: the produce path counts objects."""
+    """One request until its response is encoded. Also its context: the produce path creates few objects."""
 
     __slots__ = (
         "api",
@@ -347,11 +348,12 @@ class _Call(Context):
         if failure is not None:
             self.fail(failure)
             return
-        # What finishes it may know the call: a request that knows itself would wait for the collector.
+        # `finish` may refer to the call: clearing it avoids a reference cycle, which would need the garbage
+        # collector.
         finish, self.finish = self.finish, None
         try:
             response = finish(future.result()) if finish else future.result()
-        except Exception as error:  # noqa: BLE001 - told apart in one place
+        except Exception as error:  # noqa: BLE001 - mapped in `fail`
             self.fail(error)
             return
         self.respond(response)

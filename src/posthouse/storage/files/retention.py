@@ -1,4 +1,4 @@
-"""What partitions let go of by their topics' settings, as far as nobody needs it."""
+"""Retention: removes expired records of partitions, except those that consumers or queues still need."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from posthouse.storage.outcomes import Outcome
 from posthouse.storage.retention import KeptElsewhere, Needed
 
 _LOGS_PER_TURN = 500
-"""So many partitions are looked at before others get the event loop."""
+"""Partitions per iteration of the event loop."""
 
 
 class Retention:
@@ -50,7 +50,7 @@ class Retention:
                 if start > owner.start:
                     trims.append(Trim(owner.id, start))
                     self._metrics.retention_records += start - owner.start
-            if trims:  # in the turn in which it was decided: later a queue might need them
+            if trims:  # in the same iteration: later a queue might need the records
                 await self._commit(trims)
             else:
                 await asyncio.sleep(0)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from posthouse.protocols.amqp.codec.tables import Timestamp, decode_table
-from posthouse.protocols.amqp.mapping import deliveries
+from posthouse.protocols.amqp.mapping import caches
+from posthouse.protocols.amqp.mapping.caches import DeliveryCache
 from posthouse.protocols.amqp.mapping.changes import REMOVE, set_headers
-from posthouse.protocols.amqp.mapping.deliveries import MAX_TABLE, Deliveries, Delivery
+from posthouse.protocols.amqp.mapping.deliveries import MAX_TABLE, Delivery
 from posthouse.protocols.amqp.mapping.envelopes import envelope_of
 from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, Properties, parse
 from posthouse.records.header_section import decode_section, encode_section
@@ -35,7 +36,7 @@ def exchange_of(topic: str) -> bytes:
 
 def delivered(section: bytes | Headers, topic: str = "topic-of-dlx", timestamp: int = 5999) -> Delivery:
     section = section if isinstance(section, bytes) else encode_section(section)
-    return Deliveries(exchange_of).of(section, topic, timestamp)
+    return DeliveryCache(exchange_of).of(section, topic, timestamp)
 
 
 def dead(values: Amqp | None, *deaths: Any) -> Headers:
@@ -254,20 +255,20 @@ class TestDeaths:
 
 class TestCache:
     def test_the_same_object_for_the_same_headers(self) -> None:
-        cache = Deliveries(exchange_of)
+        cache = DeliveryCache(exchange_of)
         section = envelope_of(b"e", Amqp(content_type="a").marshal()).headers
         assert cache.of(section, "t", 1) is cache.of(bytes(bytearray(section)), "u", 2)
 
     def test_time_and_topic_are_not_kept(self) -> None:
-        cache = Deliveries(exchange_of)
+        cache = DeliveryCache(exchange_of)
         section = encode_section([(b"a", b"1")])
         assert cache.of(section, "topic-of-a", 1000).exchange == b"a"
         exchange, raw = cache.of(section, "b", 2000)
         assert (exchange, parse(raw).timestamp) == (b"", 2)
 
     def test_limits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(deliveries, "MAX_CACHED", 3)
-        cache = Deliveries(exchange_of)
+        monkeypatch.setattr(caches, "MAX_CACHED", 3)
+        cache = DeliveryCache(exchange_of)
         sections = [envelope_of(b"e", Amqp(message_id=str(number)).marshal()).headers for number in range(4)]
         first = [cache.of(section, "t", 1) for section in sections]
         assert cache.of(sections[3], "t", 1) is first[3]

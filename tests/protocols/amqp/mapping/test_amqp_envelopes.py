@@ -14,8 +14,8 @@ from pamqp import commands
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.model.errors import CorruptBatch
 from posthouse.protocols.amqp.codec.tables import encode_table
-from posthouse.protocols.amqp.mapping import envelopes
-from posthouse.protocols.amqp.mapping.envelopes import Envelopes
+from posthouse.protocols.amqp.mapping import caches
+from posthouse.protocols.amqp.mapping.caches import EnvelopeCache
 from posthouse.protocols.amqp.mapping.errors import InvalidProperty, MalformedProperties
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.header_section import decode_section, encode_section
@@ -26,7 +26,7 @@ Amqp = commands.Basic.Properties
 
 
 def envelope(values: Amqp | bytes, exchange: bytes = b"ex") -> Envelope:
-    return Envelopes().of(exchange, values if isinstance(values, bytes) else values.marshal())
+    return EnvelopeCache().of(exchange, values if isinstance(values, bytes) else values.marshal())
 
 
 def headers_only(**headers: Any) -> bytes:
@@ -222,29 +222,29 @@ class TestMeaning:
 
 class TestCache:
     def test_the_same_object_for_the_same_message(self) -> None:
-        cache = Envelopes()
+        cache = EnvelopeCache()
         raw = Amqp(content_type="a").marshal()
         assert cache.of(b"x", raw) is cache.of(b"x", bytes(bytearray(raw)))
         assert cache.of(b"x", raw) is not cache.of(b"y", raw)
         assert in_a_record(cache.of(b"y", raw).headers)[0] == ("posthouse.exchange", b"y")
 
     def test_long_properties_are_not_kept(self) -> None:
-        cache = Envelopes()
+        cache = EnvelopeCache()
         for size, is_kept in ((512, True), (513, False)):
             raw = headers_only(a="v" * (size - len(headers_only(a=""))))
             assert len(raw) == size
             assert (cache.of(b"", raw) is cache.of(b"", raw)) is is_kept
 
     def test_it_does_not_grow_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(envelopes, "MAX_CACHED", 3)
-        cache = Envelopes()
+        monkeypatch.setattr(caches, "MAX_CACHED", 3)
+        cache = EnvelopeCache()
         raws = [Amqp(message_id=str(number)).marshal() for number in range(4)]
         first = [cache.of(b"", raw) for raw in raws]
         assert cache.of(b"", raws[3]) is first[3]
         assert cache.of(b"", raws[0]) is not first[0]
 
     def test_faults_are_told_every_time(self) -> None:
-        cache = Envelopes()
+        cache = EnvelopeCache()
         for _ in range(2):
             with pytest.raises(InvalidProperty):
                 cache.of(b"", Amqp(expiration="never").marshal())

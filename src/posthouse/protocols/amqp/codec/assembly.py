@@ -18,9 +18,9 @@ from posthouse.protocols.amqp.codec.framing import (
     CONTENT_HEADER,
 )
 
-# Channels share a connection's memory: so many messages of full size may be under way at once.
+# Messages of full size that all channels of a connection may send at the same time.
 _FULL_BODIES = 4
-# A publish of 17 bytes begins a message, on any of 65,535 channels that nobody has opened.
+# Messages that were begun: a publish of 17 bytes begins one, on any of 65,535 channels, open or not.
 _MAX_UNDER_WAY = 2048
 _HEADER_SIZE = CONTENT_HEADER.size + 2
 
@@ -76,7 +76,7 @@ class Assembly:
             if index not in (CHANNEL_CLOSE, CHANNEL_CLOSE_OK):
                 return None
             if index == CHANNEL_CLOSE_OK:
-                # The peer may open the channel again in the same chunk, before anybody could call `accept`.
+                # The peer may open the channel again in the same chunk, before `accept` is called.
                 del self.unusual[channel]
         if index == BASIC_PUBLISH:
             self._publish(channel, payload)

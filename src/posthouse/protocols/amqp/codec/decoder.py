@@ -42,9 +42,9 @@ class _Stage(Enum):
     NEW = auto()
     OPEN = auto()
     CLOSING = auto()
-    """Only the end of the connection is still of interest."""
+    """Only connection.close and close-ok are decoded."""
     DEAF = auto()
-    """What comes is not AMQP 0-9-1, or nobody can say where its frames begin."""
+    """The peer does not speak AMQP 0-9-1, or the start of the next frame is unknown: input is ignored."""
 
 
 class Decoder:

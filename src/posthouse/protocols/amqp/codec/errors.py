@@ -28,7 +28,7 @@ class FrameError(Exception):
         self.method_id = index & 0xFFFF
         self.events: Sequence[Event] = ()
         self.is_lost = code == FRAME_ERROR if is_lost is None else is_lost
-        """Whether nobody can say where the next frame begins."""
+        """Whether the start of the next frame is unknown."""
 
 
 def undecodable(arguments: bytes, index: int) -> FrameError:

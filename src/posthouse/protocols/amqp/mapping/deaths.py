@@ -18,15 +18,14 @@ _DEATHS = "x-death"
 
 
 def with_deaths(properties: bytes, note: bytes) -> bytes:
-    """`properties` as they are where they or the note make no sense: whoever writes to the log may have left
-    them."""
+    """Unchanged where `properties` or the note cannot be decoded: Kafka producers may write any headers."""
     try:
         deaths = json.loads(note)
         published = parse(properties)
         entries = [_entry(death) for death in deaths]
         headers: dict[str, object] = {_DEATHS: entries}
         if any(death.get("rekeyed") for death in deaths):
-            headers[COPY_KEYS] = REMOVE  # its queue gave it another key: it goes by that alone
+            headers[COPY_KEYS] = REMOVE  # the queue gave it another key: it is routed by that alone
         if not any("expiration" in death for death in deaths):
             _tell_expiration(entries, published)
         if _DEATHS not in published.headers:

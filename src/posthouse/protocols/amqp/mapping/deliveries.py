@@ -1,6 +1,6 @@
 """Records of the log as AMQP consumers get them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeGuard
 
@@ -12,9 +12,7 @@ from posthouse.protocols.amqp.mapping.properties import NO_PROPERTIES, Flag, spa
 from posthouse.protocols.amqp.mapping.readable import DEATHS, EXCHANGE, PROPERTIES
 from posthouse.records.header_section import decode_section
 
-MAX_CACHED: Final = 4096
-LONGEST_CACHED: Final = 2048
-# A content header is one frame. Of a record from elsewhere, headers beyond this are left out.
+# A content header is one frame. Headers of records of other protocols beyond this are left out.
 MAX_TABLE: Final = 64 * 1024
 
 _HEADERS_ONLY = Struct(">HI")
@@ -26,48 +24,25 @@ class Delivery(NamedTuple):
     properties: bytes
 
 
-class _Unplaced(NamedTuple):
-    """What does not say by itself which exchange it came through: dead letters, records from elsewhere."""
+class Unplaced(NamedTuple):
+    """A message whose record does not name its exchange: a dead letter, or a record of another protocol."""
 
     properties: bytes
     is_foreign: bool
-    """The record's own time is then the message's."""
+    """Of another protocol: the message gets the timestamp of the record."""
 
 
-class Deliveries:
-    """`exchange_of` gives the name of the exchange that a topic belongs to, empty if there is none."""
-
-    def __init__(self, exchange_of: Callable[[str], bytes]) -> None:
-        self._exchange_of = exchange_of
-        self._cache: dict[bytes, Delivery | _Unplaced] = {}
-
-    def of(self, section: bytes, topic: str, timestamp: int) -> Delivery:
-        """`section` are the record's headers, encoded; `timestamp` is in milliseconds."""
-        found = self._cache.get(section)
-        if found is None:
-            found = _read(section)
-            if len(section) <= LONGEST_CACHED:
-                if len(self._cache) >= MAX_CACHED:
-                    self._cache.clear()
-                self._cache[section] = found
-        if isinstance(found, Delivery):
-            return found
-        properties = found.properties
-        if found.is_foreign and timestamp >= 0:
-            properties = _with_timestamp(properties, timestamp // 1000)
-        return Delivery(self._exchange_of(topic), properties)
-
-
-def _read(section: bytes) -> Delivery | _Unplaced:
+def delivery_of(section: bytes) -> Delivery | Unplaced:
+    """`section` has the record's headers, encoded."""
     try:
         return _read_quickly(section) or _read_all(decode_section(section))
     except CorruptBatch:
-        # What a batch says of its headers is its producer's word. The message is still a message.
-        return _Unplaced(NO_PROPERTIES, True)
+        # Headers are as their producer wrote them. Unreadable ones do not keep the message from consumers.
+        return Unplaced(NO_PROPERTIES, True)
 
 
 def _read_quickly(section: bytes) -> Delivery | None:
-    """Of a message that came by AMQP and did not die, the first two headers tell everything."""
+    """Of a message that was published by AMQP and is no dead letter, the first two headers are enough."""
     if DEATHS in section:
         return None
     headers = decode_section(section, 2)
@@ -81,16 +56,16 @@ def _read_quickly(section: bytes) -> Delivery | None:
     return Delivery(exchange, properties) if _is_name(exchange) and _is_sound(properties) else None
 
 
-def _read_all(headers: Sequence[tuple[bytes, bytes | None]]) -> Delivery | _Unplaced:
-    # The first of a name counts: ours come before whatever else a record has.
+def _read_all(headers: Sequence[tuple[bytes, bytes | None]]) -> Delivery | Unplaced:
+    # The first of a name counts: our headers come before all others.
     ours = {name: value for name, value in reversed(headers) if name in (EXCHANGE, PROPERTIES, DEATHS)}
     exchange = ours.get(EXCHANGE)
     properties = ours.get(PROPERTIES, NO_PROPERTIES)
     note = ours.get(DEATHS)
     if not _is_name(exchange) or not _is_sound(properties):
         properties = _table_of(headers)
-        return _Unplaced(properties if note is None else with_deaths(properties, note), True)
-    return Delivery(exchange, properties) if note is None else _Unplaced(with_deaths(properties, note), False)
+        return Unplaced(properties if note is None else with_deaths(properties, note), True)
+    return Delivery(exchange, properties) if note is None else Unplaced(with_deaths(properties, note), False)
 
 
 def _is_name(exchange: bytes | None) -> TypeGuard[bytes]:
@@ -98,7 +73,7 @@ def _is_name(exchange: bytes | None) -> TypeGuard[bytes]:
 
 
 def _is_sound(properties: bytes | None) -> TypeGuard[bytes]:
-    """Whether a client could read it: records from elsewhere may have headers that are called like ours."""
+    """Whether a client could read it: records of other protocols may have headers with our names."""
     try:
         place = spans(properties or b"").get(Flag.HEADERS)
         return place is None or check_table(properties or b"", place[0]) == place[1]
@@ -107,7 +82,7 @@ def _is_sound(properties: bytes | None) -> TypeGuard[bytes]:
 
 
 def _table_of(headers: Iterable[tuple[bytes, bytes | None]]) -> bytes:
-    """A property list with nothing but headers, if there are any. The last of a name counts, as in Kafka."""
+    """A property list with these headers only. The last of a name counts, as in Kafka."""
     entries: dict[str, bytes] = {}
     size = 0
     for raw_name, value in headers:
@@ -131,7 +106,7 @@ def _text_or_bytes(value: bytes | None) -> str | bytes | None:
         return value
 
 
-def _with_timestamp(properties: bytes, seconds: int) -> bytes:
-    """Nothing comes behind it: a record from elsewhere has no property but the headers."""
+def with_timestamp(properties: bytes, seconds: int) -> bytes:
+    """The timestamp is the last property: a record of another protocol has no other but the headers."""
     flags = int.from_bytes(properties[:2]) | Flag.TIMESTAMP
     return flags.to_bytes(2) + properties[2:] + _TIMESTAMP.pack(seconds)

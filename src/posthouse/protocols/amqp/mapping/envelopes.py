@@ -1,4 +1,4 @@
-"""What the broker has to know of a published message, out of its properties."""
+"""The envelope of a published message: what the broker knows of its properties."""
 
 import re
 from typing import Final
@@ -19,8 +19,6 @@ from posthouse.protocols.amqp.mapping.properties import (
 from posthouse.protocols.amqp.mapping.readable import EXCHANGE, PROPERTIES, readable_headers
 from posthouse.records.header_section import encode_section
 
-MAX_CACHED: Final = 4096
-LONGEST_CACHED: Final = 512
 MAX_EXPIRATION_MS: Final = 10 * 365 * 24 * 3600 * 1000
 
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]+")
@@ -29,29 +27,8 @@ COPY_KEYS: Final = "CC"
 _HIDDEN_KEYS: Final = "BCC"
 
 
-class Envelopes:
-    """By exchange and properties as they arrived; most messages repeat those of the one before.
-
-    Long properties are not kept: they hold ids and texts that do not come again.
-    """
-
-    def __init__(self) -> None:
-        self._cache: dict[tuple[bytes, bytes], Envelope] = {}
-
-    def of(self, exchange: bytes, properties: bytes) -> Envelope:
-        """Raises InvalidProperty and MalformedProperties."""
-        key = (exchange, properties)
-        envelope = self._cache.get(key)
-        if envelope is None:
-            envelope = envelope_of(exchange, properties)
-            if len(properties) <= LONGEST_CACHED:
-                if len(self._cache) >= MAX_CACHED:
-                    self._cache.clear()
-                self._cache[key] = envelope
-        return envelope
-
-
 def envelope_of(exchange: bytes, properties: bytes) -> Envelope:
+    """Raises InvalidProperty and MalformedProperties."""
     parsed = parse(properties)
     headers = parsed.headers
     for name in (COPY_KEYS, _HIDDEN_KEYS):
@@ -92,7 +69,7 @@ def copy_keys(headers: Table) -> tuple[bytes, ...]:
 
 
 def _keys(headers: Table, name: str) -> tuple[bytes, ...]:
-    """Whatever is no string does not count, as with RabbitMQ."""
+    """Values that are no strings are ignored, as by RabbitMQ."""
     keys = headers.get(name)
     if not isinstance(keys, list):
         return ()
@@ -110,7 +87,7 @@ def _expiration(properties: Properties) -> int | None:
         return None
     if text.isdigit() and (expiration := int(text)) <= MAX_EXPIRATION_MS:
         return expiration
-    # A sign is allowed, as with RabbitMQ, and so are its words.
+    # A sign is allowed, as by RabbitMQ; the error texts are RabbitMQ's, too.
     found = _INTEGER.match(text)
     if found is None:
         wrong = "no_integer"

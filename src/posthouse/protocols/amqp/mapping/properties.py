@@ -46,7 +46,7 @@ _UNUSED: Final = 0x0003
 
 
 class Properties(NamedTuple):
-    """Strings stay bytes: nobody promises that they are UTF-8, and they are only passed on.
+    """Strings stay bytes: they need not be UTF-8, and are only passed on.
 
     A tuple, because one is built for nearly every message that carries an id or a time of its own.
     """

@@ -35,7 +35,7 @@ def readable_headers(properties: Properties) -> list[tuple[bytes, bytes | None]]
         if number is not None:
             headers.append((name, b"%d" % number))
     for header, value in properties.headers.items():
-        # Nobody may pass for the broker; in the property list such a header stays what it was.
+        # Publishers must not set headers of the broker. The property list keeps such a header as it was sent.
         if not header.startswith(_OWN_PREFIXES):
             headers.append((header.encode(), _text(value)))
     return headers

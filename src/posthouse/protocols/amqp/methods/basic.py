@@ -97,7 +97,7 @@ async def _offer(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -
 async def _consume_stream(
     channel: Channel, method: Basic.Consume, tag: str, queue: StreamQueue, subject: str
 ) -> None:
-    """Any number of consumers may read a stream at the same time, also those that want to be alone."""
+    """Any number of consumers may read a stream at the same time, also exclusive ones."""
     arguments = method.arguments or {}
     if not channel.prefetch:
         raise precondition_failed(f"consumer prefetch count is not set for '{subject}'")
@@ -137,7 +137,7 @@ def cancel(channel: Channel, method: Basic.Cancel) -> Answer:
 
 
 def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
-    """A client's answer to being told that its queue is gone: none is needed, but some send it."""
+    """The answer to basic.cancel of the broker: not needed, but some clients send it."""
 
 
 def get(channel: Channel, method: Basic.Get) -> Answer:
@@ -179,7 +179,7 @@ async def _get(channel: Channel, queue: Queue, *, no_ack: bool) -> bytes | None:
         message.value or b"",
         session.frame_max,
     )
-    if session.throttle.is_on:
+    if not session.throttle.quotas.is_empty:
         session.throttle.gotten(len(frame))
     return frame
 

@@ -2,8 +2,8 @@
 
 from pamqp.commands import Confirm
 
+from posthouse.protocols.amqp.acknowledgements import Confirms
 from posthouse.protocols.amqp.channel import Channel
-from posthouse.protocols.amqp.confirms import Confirms
 from posthouse.protocols.amqp.errors import precondition_failed
 
 

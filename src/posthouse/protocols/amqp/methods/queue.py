@@ -129,7 +129,7 @@ async def unbind(channel: Channel, method: Queue.Unbind) -> bytes | None:
     """Nothing happens where there is no such binding, or not even the queue."""
     binding = _binding(channel, method)
     if binding.destination in channel.namespace.queues:
-        channel.queue(binding.destination)  # it may belong to somebody else
+        channel.queue(binding.destination)  # raises where it is exclusive to another session
     await channel.namespace.unbind(binding)
     return channel.answer(Queue.UnbindOk())
 

@@ -1,4 +1,4 @@
-"""When checkpoints are made, and what the next one has to cover. See `checkpoint` for what one is."""
+"""The schedule of checkpoints, and the changes that the next one has to cover. See `checkpoint`."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ from posthouse.storage.spaces import Space
 log = logging.getLogger(__name__)
 
 DATA_PER_JOURNAL = 4
-"""One is due when the journal is full, or when this many times its size went to segments alone."""
+"""A checkpoint is due when the journal is full, or when segments got this many times its size without it."""
 
 
 class Host(Protocol):
-    """What the storage does for its checkpoints."""
+    """Operations of the storage that checkpoints need."""
 
     @property
     def is_writable(self) -> bool: ...
@@ -58,10 +58,10 @@ class Checkpoints:
         self._journal_bytes = journal_bytes
         self._seconds = seconds
         self.changed: dict[PartitionLog, None] = {}
-        """In the order of their first change: that of a set differs from run to run."""
+        """Changed logs in the order of their first change: a set's order would differ from run to run."""
         self.state: dict[tuple[int, bytes], bytes | None] = {}
         self.frame = 0
-        """The last frame whose effects are known here."""
+        """The last frame whose effects are included in the state of the event loop."""
         self.one_at_a_time = asyncio.Lock()
         self._journalled = 0
         self._data_written = 0
@@ -73,17 +73,17 @@ class Checkpoints:
         return bool(self.changed or self.state)
 
     def touch(self, owner: PartitionLog) -> None:
-        """The next checkpoint is to look at it."""
+        """Include the log in the next checkpoint."""
         self.changed[owner] = None
 
     def forget(self, owner: PartitionLog) -> None:
-        """It was deleted: the next checkpoint takes out what is stored of its producers."""
+        """The log was deleted: the next checkpoint removes its producer state."""
         self.changed.pop(owner, None)
         for key in rows(owner.id, owner.producers.removal()):
             self.state[int(Space.PRODUCERS), key] = None
 
     def written(self, frame: int, journalled: int, data: int) -> None:
-        """A group is durable; make a checkpoint if it is time."""
+        """A commit group is durable; start a checkpoint if one is due."""
         self.frame = max(self.frame, frame)
         self._journalled += journalled
         self._data_written += data
@@ -94,13 +94,13 @@ class Checkpoints:
             self._begin()
 
     def schedule(self) -> None:
-        """Make one from time to time, even if little is written."""
+        """Checkpoint periodically, even if few commits arrive."""
         if self.has_work:
             self._begin()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self.schedule)
 
     async def stop(self) -> None:
-        """No new ones by themselves; the one under way is finished."""
+        """Stop scheduling checkpoints and wait for the running one."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -117,8 +117,9 @@ class Checkpoints:
             log.error("checkpoint failed", exc_info=task.exception())
 
     async def make(self) -> bool:
-        """Make everything that is committed independent of the journal; whether that succeeded."""
-        async with self.one_at_a_time:  # one that fails must not be overtaken by one that counts on it
+        """Write a checkpoint of everything committed so far; returns whether it succeeded."""
+        # A failed checkpoint must put its changes back before the next one begins.
+        async with self.one_at_a_time:
             changed, self.changed = self.changed, {}
             state, self.state = self.state, {}
             taken = checkpoint.take(self.frame, changed, state)
@@ -154,7 +155,7 @@ class Checkpoints:
 
 
 def _unload_indexes(owner: PartitionLog) -> None:
-    """Closed segments that nobody has read since the last checkpoint need no index in memory."""
+    """Unload indexes of closed segments that had no reads since the last checkpoint."""
     for segment in owner.segments[:-1]:
         if not segment.was_read and not segment.is_changed and segment.indexed_to == segment.size:
             interval = owner.config.index_interval_bytes

@@ -1,0 +1,94 @@
+"""Bindings of all namespaces, but for those from the default exchange, which every queue has."""
+
+from hashlib import sha256
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.routing.definitions import Binding
+from posthouse.broker.routing.encoding import encode_binding
+from posthouse.broker.routing.table_values import to_json
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.turns import in_turns
+
+
+class BindingPaging(Paging, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`search` is looked for in the names of both ends."""
+
+    namespace: Annotated[str | None, Meta(description="Only bindings of this namespace.")] = None
+    source: Annotated[str | None, Meta(description="Only bindings from this exchange.")] = None
+    destination: Annotated[str | None, Meta(description="Only bindings to the queue or exchange.")] = None
+
+
+class BindingView(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str
+    source: Annotated[str, Meta(description="Name of an exchange.")]
+    destination: str
+    to_exchange: Annotated[bool, Meta(description="The destination is an exchange, not a queue.")]
+    key: Annotated[str, Meta(description="Routing key, or pattern of routing keys.")]
+    arguments: dict[str, Any]
+
+
+def sees_binding(context: Context, namespace: Namespace, binding: Binding) -> bool:
+    """Whoever sees one of its ends sees the binding."""
+    guard = context.guard
+    return guard.sees(Kind.TOPIC, namespace.topic_of(binding.source)) or guard.sees(
+        Kind.TOPIC, namespace.topic_of(binding.destination)
+    )
+
+
+def _is_meant(paging: BindingPaging, binding: Binding) -> bool:
+    return (
+        paging.source in (None, binding.source)
+        and paging.destination in (None, binding.destination)
+        and (paging.search in binding.source or paging.search in binding.destination)
+    )
+
+
+async def _list(context: Context, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
+    namespaces = context.broker.namespaces
+    chosen = list(namespaces) if paging.namespace is None else [namespaces.get(paging.namespace)]
+    found: dict[str, tuple[str, Binding]] = {}
+    for namespace in chosen:
+        prefix = quote(namespace.name, safe="") + "/"
+        async for binding in in_turns(namespace.router.bindings()):
+            if _is_meant(paging, binding) and sees_binding(context, namespace, binding):
+                found[prefix + _place(binding)] = (namespace.name, binding)
+    return page(found, msgspec.structs.replace(paging, search=""), lambda key: _view(*found[key]))
+
+
+def _place(binding: Binding) -> str:
+    """Unique in its namespace: bindings may differ in their arguments alone."""
+    identity = sha256(encode_binding(binding)).hexdigest()[:16]
+    return f"{binding.source}/{binding.destination}/{identity}"
+
+
+def _view(namespace: str, binding: Binding) -> BindingView:
+    return BindingView(
+        namespace=namespace,
+        source=binding.source,
+        destination=binding.destination,
+        to_exchange=binding.to_exchange,
+        key=binding.key.decode(errors="replace"),
+        arguments=to_json(dict(binding.arguments)),  # type: ignore[arg-type]
+    )
+
+
+BINDINGS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/bindings",
+        summary="List bindings",
+        tag="queues",
+        handler=_list,
+        parameters=BindingPaging,
+        result=Page[BindingView],
+        problems=(404,),
+    ),
+)

@@ -1,0 +1,76 @@
+"""Exchanges of all namespaces."""
+
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.broker.routing.table_values import to_json
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.turns import in_turns
+
+
+class ExchangePaging(Paging, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    namespace: Annotated[str | None, Meta(description="Only exchanges of this namespace.")] = None
+
+
+class ExchangeView(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str
+    name: Annotated[str, Meta(description="Empty for the default exchange.")]
+    kind: Annotated[str, Meta(description="direct, fanout, topic or headers.")]
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    delayed: Annotated[bool, Meta(description="Messages may carry a delay.")]
+    alternate: Annotated[str | None, Meta(description="Gets what matches no binding.")]
+    bindings: Annotated[int, Meta(description="Bindings from this exchange.")]
+    arguments: dict[str, Any]
+
+
+def _view(namespace: str, exchange: Exchange) -> ExchangeView:
+    definition = exchange.definition
+    return ExchangeView(
+        namespace=namespace,
+        name=exchange.name,
+        kind=definition.kind,
+        durable=definition.durable,
+        auto_delete=definition.auto_delete,
+        internal=definition.internal,
+        delayed=definition.delayed,
+        alternate=definition.alternate,
+        bindings=len(exchange.bound),
+        arguments=to_json(dict(definition.arguments)),  # type: ignore[arg-type]
+    )
+
+
+async def _list(context: Context, paging: ExchangePaging, body: NoBody) -> Page[ExchangeView]:
+    namespaces = context.broker.namespaces
+    chosen = list(namespaces) if paging.namespace is None else [namespaces.get(paging.namespace)]
+    found: dict[str, tuple[str, Exchange]] = {}
+    for namespace in chosen:
+        prefix = quote(namespace.name, safe="") + "/"
+        async for exchange in in_turns(namespace.router.exchanges()):
+            if paging.search in exchange.name and (
+                not exchange.name or context.guard.sees(Kind.TOPIC, namespace.topic_of(exchange.name))
+            ):
+                found[prefix + exchange.name] = (namespace.name, exchange)
+    return page(found, msgspec.structs.replace(paging, search=""), lambda key: _view(*found[key]))
+
+
+EXCHANGES: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/exchanges",
+        summary="List exchanges",
+        tag="queues",
+        handler=_list,
+        parameters=ExchangePaging,
+        result=Page[ExchangeView],
+        problems=(404,),
+    ),
+)

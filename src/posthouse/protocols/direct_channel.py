@@ -1,0 +1,80 @@
+"""What a front end without sessions of its own does to queues and exchanges, by the rules of AMQP.
+
+The management API works as a client on a channel inside the broker: declarations are checked, compared and
+refused, and permissions asked for, just as if they had come by AMQP.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from posthouse.broker.access.guard import Guard
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.routing.definitions import Binding
+
+
+class RequestRefused(Exception):
+    """`code` is AMQP's reply code: 403 without permission, 404 where something is missing, and others."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class After(Enum):
+    """What happens to messages after they were got."""
+
+    ACK = auto()
+    REQUEUE = auto()
+    REJECT = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GotMessage:
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    properties: Mapping[str, Any]
+    """As JSON has them; only those that are set."""
+    body: bytes
+    left: int
+    """Messages that were ready behind it."""
+
+
+class DirectChannel(Protocol):
+    """All methods raise RequestRefused, and PosthouseError where the broker is at fault."""
+
+    async def declare_queue(
+        self, name: str, *, durable: bool, auto_delete: bool, arguments: Mapping[str, Any]
+    ) -> None: ...
+
+    async def delete_queue(self, name: str, *, if_unused: bool, if_empty: bool) -> None: ...
+
+    async def purge(self, name: str) -> None: ...
+
+    async def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Mapping[str, Any],
+    ) -> None: ...
+
+    async def delete_exchange(self, name: str, *, if_unused: bool) -> None: ...
+
+    async def bind(self, binding: Binding) -> None: ...
+
+    async def unbind(self, binding: Binding) -> None: ...
+
+    async def publish(self, exchange: str, key: str, properties: Mapping[str, Any], body: bytes) -> bool:
+        """Whether any queue took the message, which is durable then."""
+
+    async def get(self, queue: str, most: int, most_bytes: int, after: After) -> Sequence[GotMessage]: ...
+
+
+class DirectChannels(Protocol):
+    def open(self, guard: Guard, peer: str, namespace: Namespace) -> DirectChannel: ...
