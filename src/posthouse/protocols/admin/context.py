@@ -6,6 +6,7 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.broker import Broker
 from posthouse.protocols.admin.problems import refused
+from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
 from posthouse.protocols.gate import Gate
@@ -18,6 +19,7 @@ class Context:
     backend: Backend
     guard: Guard
     peer: str
+    rates: Rates
 
     @property
     def broker(self) -> Broker:
