@@ -7,6 +7,7 @@ difference of the last two samples.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add
 from typing import NamedTuple
 
 from posthouse.broker.queues.log_queue import LogQueue
@@ -28,7 +29,7 @@ class Counts(NamedTuple):
     unacked: float = 0
 
     def plus(self, other: "Counts") -> "Counts":
-        return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return Counts(*map(add, self, other))
 
     def per_second(self, before: "Counts", seconds: float) -> "Counts":
         changes = [(now - then) / seconds for now, then in zip(self, before, strict=True)]

@@ -65,6 +65,7 @@ def _implicit(name: str) -> Binding:
 
 
 def _all_of(namespace: Namespace) -> Iterator[Binding]:
+    """Of copies of what there is: others may change it meanwhile."""
     yield from (_implicit(name) for name in sorted(namespace.queues))
     yield from namespace.router.bindings()
 
@@ -84,7 +85,7 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
     rows = [
         (namespace, binding)
         for namespace in namespaces_of(context, parameters)
-        async for binding in in_turns(list(_all_of(namespace)))
+        async for binding in in_turns(_all_of(namespace))
     ]
     return await _answer(context, request, rows)
 

@@ -5,6 +5,7 @@ A whole list is streamed a slice at a time; however long it is, it takes little 
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,9 +34,11 @@ async def listed(request: Request, objects: Sequence[T], view: View[T], name: Ca
     chosen = await _filtered(query, objects, name) if is_paged else objects
     columns = _columns(query)
     if "sort" in query:
-        views = [view(each) async for each in in_turns(chosen)]
-        rows: Sequence[Any] = _sorted(views, query["sort"], reverse=query.get("sort_reverse") == "true")
-        return _answer(query, rows, lambda row: pruned(row, columns), len(objects), is_paged)
+        sort = _sort_key(query["sort"])
+        # Views are made again when they are sent: thousands of them would keep the garbage collector busy.
+        keyed = [(sort(view(each)), each) async for each in in_turns(chosen)]
+        keyed.sort(key=itemgetter(0), reverse=query.get("sort_reverse") == "true")
+        chosen = [each for _, each in keyed]
     return _answer(query, chosen, lambda each: pruned(view(each), columns), len(objects), is_paged)
 
 
@@ -133,7 +136,8 @@ def pruned(row: dict[str, Any], columns: Sequence[Sequence[str]]) -> dict[str, A
     return found
 
 
-def _sorted(rows: list[dict[str, Any]], column: str, *, reverse: bool) -> list[dict[str, Any]]:
+def _sort_key(column: str) -> Callable[[dict[str, Any]], tuple[int, Any]]:
+    """Numbers before texts, and those before what is missing."""
     path = column.split(".")
 
     def value(row: dict[str, Any]) -> tuple[int, Any]:
@@ -144,4 +148,4 @@ def _sorted(rows: list[dict[str, Any]], column: str, *, reverse: bool) -> list[d
             return 0, found
         return (1, found) if isinstance(found, str) else (2, "")
 
-    return sorted(rows, key=value, reverse=reverse)
+    return value
