@@ -7,10 +7,10 @@ from confluent_kafka import Producer as TransactionalProducer
 
 from posthouse.client import Client, Start
 from posthouse.client.reading import Fetched
-from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, stamp
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import build_marker
+from posthouse.records.visibility import AbortedProducer, visible_batches
 from posthouse.testing import ThreadBroker
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.protocols.kafka.codec.generated.fetch import PartitionData
 from posthouse.records.batch import iter_headers
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.record import iter_records
+from posthouse.records.visibility import AbortedProducer, visible_batches
 
 
 @dataclass(slots=True)

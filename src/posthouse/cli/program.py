@@ -1,4 +1,4 @@
-"""The commands, put together. They import what they need when they run."""
+"""All commands of the program. They import what they need when they run."""
 
 import os
 from pathlib import Path
@@ -10,17 +10,25 @@ from posthouse import __version__
 from posthouse.cli import (
     acls,
     archive,
+    config,
+    connections,
     consume,
     groups,
     log,
     pipeline,
     produce,
+    profile_command,
+    queues,
     quotas,
+    routing,
     serve_command,
+    status,
     topics,
+    transactions,
     users,
 )
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.login_options import repeat_login_options
 
 app = typer.Typer(
     name="posthouse",
@@ -38,6 +46,14 @@ app.add_typer(topics.app)
 produce.register(app)
 consume.register(app)
 app.add_typer(groups.app)
+app.add_typer(queues.app)
+app.add_typer(routing.exchanges)
+app.add_typer(routing.bindings)
+app.add_typer(connections.app)
+app.add_typer(transactions.app)
+status.register(app)
+app.add_typer(config.app)
+app.add_typer(profile_command.app)
 app.add_typer(users.app)
 app.add_typer(acls.app)
 app.add_typer(quotas.app)
@@ -52,7 +68,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_LOGIN = "To log in"
+_LOGIN = "Where the broker is, and how to log in (before or after the command)"
 
 Tls = Annotated[
     bool,
@@ -119,9 +135,33 @@ LoginMechanism = Annotated[
 @app.callback()
 def options(
     context: typer.Context,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="POSTHOUSE_PROFILE",
+            rich_help_panel=_LOGIN,
+            help="Profile to use, see 'posthouse profile'.",
+        ),
+    ] = None,
     bootstrap: Annotated[
-        str, typer.Option(metavar="HOST:PORT", envvar="POSTHOUSE_BOOTSTRAP", help="Address of the broker.")
-    ] = DEFAULT_BOOTSTRAP,
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="POSTHOUSE_BOOTSTRAP",
+            rich_help_panel=_LOGIN,
+            help=f"Address of the broker for Kafka clients ({DEFAULT_BOOTSTRAP} by default).",
+        ),
+    ] = None,
+    admin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="POSTHOUSE_ADMIN_ADDRESS",
+            rich_help_panel=_LOGIN,
+            help=f"Address of the broker for operators, HTTP ({DEFAULT_ADMIN} by default).",
+        ),
+    ] = None,
     tls: Tls = False,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -143,6 +183,8 @@ def options(
     invocation = context.find_object(Invocation)
     assert invocation is not None
     invocation.bootstrap = bootstrap
+    invocation.admin = admin
+    invocation.profile = profile
     invocation.debug = debug
     invocation.tls = tls
     invocation.ca = ca
@@ -155,7 +197,9 @@ def options(
 
 
 def execute(arguments: list[str], invocation: Invocation) -> int:
+    command = typer.main.get_command(app)
+    repeat_login_options(command)
     try:
-        return app(arguments, prog_name="posthouse", standalone_mode=False, obj=invocation) or 0
+        return command(arguments, prog_name="posthouse", standalone_mode=False, obj=invocation) or 0
     except typer.Abort:
         return 1

@@ -10,5 +10,7 @@ class StorageCondition:
     free_bytes: int | None = None
     """None where there is no disk."""
     total_bytes: int | None = None
+    journal_bytes: int | None = None
+    """Size of the journal files; None where there is no journal."""
     has_reserve: bool = True
     """Whether deleting would still work on a full disk."""

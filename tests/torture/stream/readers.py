@@ -2,7 +2,6 @@
 
 from random import Random
 
-from posthouse.client.visibility import AbortedProducer, visible_batches
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -12,6 +11,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
 )
 from posthouse.records.batch import iter_headers
 from posthouse.records.record import iter_records
+from posthouse.records.visibility import AbortedProducer, visible_batches
 from tests.checker.history import Assign, Partition, Poll, Watermarks
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses

@@ -7,7 +7,7 @@ chunk, each when the client has taken enough of those before: a list of any leng
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import cast
 
@@ -24,6 +24,7 @@ from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.front_end import Backend
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.noop import noop
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ _MOST_BODY = 16 * 1024 * 1024
 _MOST_BODY_BEFORE_LOGIN = 64 * 1024
 _IDLE_SECONDS = 75
 """Between two requests; then the connection is closed."""
+_LINGER_SECONDS = 1.0
 _SERVER = (b"server", b"posthouse")
 
 
@@ -64,6 +66,8 @@ class AdminConnection(asyncio.Protocol):
         self._is_proven = False
         self._is_finishing = False
         self._is_closed = False
+        self._cut: Callable[[], object] = noop
+        """Ends a response that has no end of its own."""
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -136,6 +140,9 @@ class AdminConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         if self._is_closed:
             return False
+        if self._cut is not noop:
+            self.finish()
+            return True
         self._http.receive_data(b"")
         self._go_on()
         return self._task is not None
@@ -206,21 +213,31 @@ class AdminConnection(asyncio.Protocol):
         else:
             self._send(h11.Response(status_code=response.status, headers=headers))
             if not is_head:
-                await self._stream(body)
+                await self._stream(body, is_endless=response.is_endless)
         self._send(h11.EndOfMessage())
         self._flow.outbox.flush()
         await self._writable.wait()
 
-    async def _stream(self, chunks: AsyncIterator[bytes]) -> None:
+    async def _stream(self, chunks: AsyncIterator[bytes], *, is_endless: bool) -> None:
+        if is_endless:
+            self._flow.resume()  # to hear that the client is gone
         try:
-            async for chunk in chunks:
-                if self._is_finishing:
+            while not (is_endless and self._is_finishing):
+                following = asyncio.ensure_future(anext(chunks, None))
+                if is_endless:
+                    self._cut = following.cancel
+                chunk = await following
+                if chunk is None:
                     break
                 if chunk:
                     self._send(h11.Data(data=chunk))
                 self._flow.outbox.flush()
                 await self._writable.wait()
+        except asyncio.CancelledError:
+            if not (is_endless and self._is_finishing):
+                raise
         finally:
+            self._cut = noop
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 await close()
@@ -264,13 +281,19 @@ class AdminConnection(asyncio.Protocol):
                 self._send(h11.Response(status_code=status, headers=headers))
                 self._send(h11.Data(data=body))
                 self._send(h11.EndOfMessage())
-        self._close()
+        self._close(lingers=True)
 
-    def _close(self) -> None:
+    def _close(self, *, lingers: bool = False) -> None:
+        """`lingers`: the client may still be sending. A socket that is closed with unread bytes is reset, and
+        the client would not hear the answer; so they are read and dropped for a while."""
         self._flow.outbox.flush()
         self._is_closed = True
         self._flow.resume()
-        self._transport.close()
+        if lingers and self._transport.can_write_eof():
+            self._transport.write_eof()
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.close)
+        else:
+            self._transport.close()
 
     def pause_writing(self) -> None:
         self._flow.outbox.pause()
@@ -282,6 +305,7 @@ class AdminConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         self._is_finishing = True
+        self._cut()
         if self._task is None and not self._is_closed:
             self._close()
 

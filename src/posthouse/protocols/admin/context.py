@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.broker import Broker
+from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.budget import Budget
@@ -20,6 +21,7 @@ class Context:
     guard: Guard
     peer: str
     rates: Rates
+    events: EventHub
 
     @property
     def broker(self) -> Broker:

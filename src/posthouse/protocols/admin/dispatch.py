@@ -1,12 +1,15 @@
 """One request to one response: login, rules for browsers, route, handler. Errors become problems here."""
 
 import logging
+from time import perf_counter
+from typing import Final
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import check
 from posthouse.protocols.admin.context import Context
-from posthouse.protocols.admin.login import Login
+from posthouse.protocols.admin.events import EventHub
+from posthouse.protocols.admin.login import PROTOCOL, Login
 from posthouse.protocols.admin.management.errors import rabbitmq_error
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.rates import Rates
@@ -17,22 +20,45 @@ from posthouse.protocols.front_end import Backend
 
 log = logging.getLogger(__name__)
 
+_NO_ROUTE: Final = "unknown"
+"""In metrics: all paths and methods that are not served."""
+
 
 class Dispatcher:
     """One for all connections."""
 
-    def __init__(self, backend: Backend, router: Router) -> None:
+    def __init__(self, backend: Backend, router: Router, rates: Rates, events: EventHub) -> None:
         self._backend = backend
         self._router = router
-        self._rates = Rates(backend.broker.namespaces)
+        self._rates = rates
+        self._events = events
 
     async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+        begun = perf_counter()
+        response = await self._answered(request, login, peer, host)
+        metrics = self._backend.requests.of(PROTOCOL, self._api_of(request))
+        metrics.seconds.observe(perf_counter() - begun)
+        if response.status >= 400:
+            metrics.errors += 1
+        return response
+
+    def _api_of(self, request: Request) -> str:
+        """Its route, with the names of parameters in place of values."""
+        try:
+            route, _ = self._router.find(request.method, request.segments)
+        except Problem:
+            return _NO_ROUTE
+        return f"{route.method} {route.path}"
+
+    async def _answered(self, request: Request, login: Login, peer: str, host: str) -> Response:
         try:
             check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
-            context = Context(backend=self._backend, guard=guard, peer=peer, rates=self._rates)
+            context = Context(
+                backend=self._backend, guard=guard, peer=peer, rates=self._rates, events=self._events
+            )
             response = await route.handler(context, request, parameters)
             await self._backend.broker.access.audit.written(guard.last_change)
             return response

@@ -7,7 +7,7 @@ answered with a problem that names it. Fields carry their meaning:
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -38,7 +38,8 @@ class Endpoint(Generic[P, B]):
     handler: Callable[[Context, P, B], Awaitable[Any]]
     """What it returns is the result, or a Response."""
     parameters: type[P] = field(default=NoParameters)  # type: ignore[assignment]
-    body: type[B] = field(default=NoBody)  # type: ignore[assignment]
+    body: Any = NoBody
+    """The type of the body; B."""
     result: Any = None
     """The type of the result. None is answered with 204."""
     status: int = 200
@@ -78,8 +79,8 @@ class Endpoint(Generic[P, B]):
         if self.body is NoBody and not request.body:
             return NoBody()  # type: ignore[return-value]
         try:
-            return msgspec.json.decode(request.body or b"{}", type=self.body)
+            return cast("B", msgspec.json.decode(request.body or b"{}", type=self.body))
         except msgspec.ValidationError as error:
             raise Problem(400, f"the body is not right: {error}") from None
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, f"the body is not valid JSON: {error}") from None

@@ -3,18 +3,48 @@
 from typing import Any, Final
 
 from posthouse.protocols.admin.endpoint import Endpoint
+from posthouse.protocols.admin.handlers.acls import ACLS
+from posthouse.protocols.admin.handlers.archive import ARCHIVE
+from posthouse.protocols.admin.handlers.audit import AUDIT
 from posthouse.protocols.admin.handlers.bindings import BINDINGS
+from posthouse.protocols.admin.handlers.connections import CONNECTIONS
+from posthouse.protocols.admin.handlers.disk import DISK
+from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
+from posthouse.protocols.admin.handlers.group_reset import GROUP_RESET
+from posthouse.protocols.admin.handlers.groups import GROUPS
 from posthouse.protocols.admin.handlers.overview import OVERVIEW
+from posthouse.protocols.admin.handlers.partitions import PARTITIONS
 from posthouse.protocols.admin.handlers.queue_messages import QUEUE_MESSAGES
 from posthouse.protocols.admin.handlers.queues import QUEUES
+from posthouse.protocols.admin.handlers.quotas import QUOTAS
+from posthouse.protocols.admin.handlers.records import RECORDS
+from posthouse.protocols.admin.handlers.settings import SETTINGS
+from posthouse.protocols.admin.handlers.topic_settings import TOPIC_SETTINGS
 from posthouse.protocols.admin.handlers.topics import TOPICS
+from posthouse.protocols.admin.handlers.transactions import TRANSACTIONS
+from posthouse.protocols.admin.handlers.users import USERS
 
 ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
+    *ACLS,
+    *ARCHIVE,
+    AUDIT,
+    *BINDINGS,
+    *CONNECTIONS,
+    DISK,
+    EVENTS,
+    *EXCHANGES,
+    *GROUPS,
+    GROUP_RESET,
     OVERVIEW,
-    *TOPICS,
+    *PARTITIONS,
     *QUEUES,
     *QUEUE_MESSAGES,
-    *EXCHANGES,
-    *BINDINGS,
+    *QUOTAS,
+    *RECORDS,
+    SETTINGS,
+    *TOPICS,
+    *TOPIC_SETTINGS,
+    *TRANSACTIONS,
+    *USERS,
 )

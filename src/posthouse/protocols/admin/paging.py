@@ -7,6 +7,8 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
+from posthouse.protocols.admin.turns import in_turns
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -37,3 +39,17 @@ def page(names: Iterable[str], paging: Paging, item: Callable[[str], R]) -> Page
         total=len(matching),
         next=shown[-1] if len(shown) < len(later) else None,
     )
+
+
+async def page_in_turns(
+    names: Iterable[str], paging: Paging, item: Callable[[str], R | None], *, sees: Callable[[str], bool]
+) -> Page[R]:
+    """`page` for long lists: `sees` is asked of every name, and other work of the event loop runs in between.
+
+    A name whose `item` is None was deleted meanwhile and is left out.
+    """
+    visible = [name async for name in in_turns(list(names)) if paging.search in name and sees(name)]
+    later = [name for name in visible if name > paging.after] if paging.after else visible
+    shown = heapq.nsmallest(paging.limit, later)
+    items = [found async for name in in_turns(shown, steps=1) if (found := item(name)) is not None]
+    return Page(items=items, total=len(visible), next=shown[-1] if len(shown) < len(later) else None)

@@ -49,5 +49,5 @@ class Request:
             return None
         try:
             return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, f"the body is not valid JSON: {error}") from None

@@ -17,6 +17,8 @@ class Response:
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""
     """An iterator is sent chunk by chunk, each when the client has taken enough of those before."""
+    is_endless: bool = False
+    """The iterator has no end of its own: it is cut when the connection is to finish."""
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
 

@@ -1,22 +1,26 @@
-"""Long loops in handlers: they give other tasks the event loop every few milliseconds."""
+"""Long loops that do not block the event loop: other work runs between their turns."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
-_SECONDS: Final = 0.004
-_LOOKS: Final = 16
-"""Items between two looks at the clock."""
+_SECONDS = 0.004
+"""Length of a turn. Half of it is left for what a single step may take."""
+_STEPS = 16
+"""Steps between two looks at the clock."""
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items one by one. Other tasks run in between, so what they change must not be iterated over."""
-    since = perf_counter()
-    for number, item in enumerate(items):
+async def in_turns(items: Iterable[T], steps: int = _STEPS) -> AsyncIterator[T]:
+    """The items, with a pause where the loop over them has run for a turn. `items` must not change meanwhile.
+
+    Fewer `steps` are for loops whose single step takes long.
+    """
+    began = perf_counter()
+    for count, item in enumerate(items):
         yield item
-        if number % _LOOKS == 0 and perf_counter() - since > _SECONDS:
+        if count % steps == steps - 1 and perf_counter() - began > _SECONDS:
             await asyncio.sleep(0)
-            since = perf_counter()
+            began = perf_counter()

@@ -37,8 +37,12 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     listeners: list[ListenerView]
 
 
-async def _overview(context: Context, parameters: NoParameters, body: NoBody) -> Overview:
+async def _describe(context: Context, parameters: NoParameters, body: NoBody) -> Overview:
     context.require_cluster(Operation.DESCRIBE)
+    return await overview(context)
+
+
+async def overview(context: Context) -> Overview:
     broker = context.broker
     reasons = await unready_reasons(context)
     namespaces = list(broker.namespaces)
@@ -73,6 +77,6 @@ OVERVIEW: Final = Endpoint(
     path="/v1/overview",
     summary="The broker in one answer",
     tag="broker",
-    handler=_overview,
+    handler=_describe,
     result=Overview,
 )

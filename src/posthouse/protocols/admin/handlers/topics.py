@@ -11,7 +11,7 @@ from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import refused
 
 TopicName = Annotated[str, Meta(min_length=1, max_length=249, description="Name of the topic.")]
@@ -77,8 +77,17 @@ def view(context: Context, topic: Topic) -> TopicView:
 
 
 async def _list(context: Context, paging: Paging, body: NoBody) -> Page[TopicSummary]:
-    names = [topic.name for topic in context.broker.topics if context.guard.sees(Kind.TOPIC, topic.name)]
-    return page(names, paging, lambda name: summary(context, context.broker.topic(name)))
+    return await page_in_turns(
+        [topic.name for topic in context.broker.topics],
+        paging,
+        lambda name: _summary_if_there(context, name),
+        sees=lambda name: context.guard.sees(Kind.TOPIC, name),
+    )
+
+
+def _summary_if_there(context: Context, name: str) -> TopicSummary | None:
+    topic = context.broker.topics.find(name)
+    return None if topic is None else summary(context, topic)
 
 
 async def _describe(context: Context, parameters: OfTopic, body: NoBody) -> TopicView:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from posthouse.broker.access.operations import Operation
 from posthouse.listener_settings import AMQP
 from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.handlers.connections import close
 from posthouse.protocols.admin.management.errors import not_found
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import connection_name, iso_time, node_name, peer_address
@@ -144,9 +145,8 @@ async def _show(context: Context, request: Request, parameters: Parameters) -> R
 
 async def _close(context: Context, request: Request, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
-    _, connection = _find(context, parameters["name"])
-    context.guard.note("close", f"connection:{connection.peer}", request.headers.get("x-reason", "")[:200])
-    connection.finish()
+    served, connection = _find(context, parameters["name"])
+    close(context, served, connection, request.headers.get("x-reason", "")[:200])
     return NO_CONTENT
 
 

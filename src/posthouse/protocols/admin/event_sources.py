@@ -1,0 +1,166 @@
+"""What events tell of: summaries of all objects of a kind, without numbers that change by themselves."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.names import topic_name
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.events import Sample, Source
+from posthouse.protocols.admin.group_views import GroupViews
+from posthouse.protocols.admin.handlers import groups, overview, topics
+from posthouse.protocols.admin.handlers.queues import Counters, State, state_of
+from posthouse.protocols.admin.turns import in_turns
+
+
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+    state: State
+    ready: int
+    unacked: int
+    consumers: int
+    counters: Counters
+
+
+class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
+    peer: str
+    listener: str
+    protocol: str
+    user: str | None
+    client: str
+    namespace: str | None
+    paused: bool
+    channels: int
+
+
+class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    started: int | None
+    partitions: int
+
+
+class _Source:
+    """Asks the broker with a context that sees everything; what a listener sees is decided later."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+
+class _OfCluster(_Source):
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        return guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
+
+
+class OverviewSource(_OfCluster):
+    async def sample(self) -> Sample:
+        return {"overview": await overview.overview(self._context)}
+
+
+class ConnectionSource(_OfCluster):
+    async def sample(self) -> Sample:
+        found: dict[str, msgspec.Struct] = {}
+        async for served, connection in in_turns(list(self._context.listeners.connections())):
+            info = connection.info
+            found[info.peer] = ConnectionState(
+                peer=info.peer,
+                listener=served.name,
+                protocol=info.protocol,
+                user=info.user,
+                client=info.client,
+                namespace=info.namespace,
+                paused=info.is_paused,
+                channels=len(info.channels),
+            )
+        return found
+
+
+class TopicSource(_Source):
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        return guard.sees(Kind.TOPIC, summary.name)
+
+    async def sample(self) -> Sample:
+        found: dict[str, msgspec.Struct] = {}
+        async for name in in_turns([topic.name for topic in self._context.broker.topics], steps=1):
+            topic = self._context.broker.topics.find(name)
+            if topic is not None:
+                found[name] = topics.summary(self._context, topic)
+        return found
+
+
+class GroupSource(_Source):
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        return guard.sees(Kind.GROUP, summary.name)
+
+    async def sample(self) -> Sample:
+        views = GroupViews(self._context.broker, self._context.backend.share_memberships)
+        found: dict[str, msgspec.Struct] = {}
+        async for name in in_turns(views.names(), steps=1):
+            summary = groups.summary(views, name)
+            if summary is not None:
+                found[name] = summary
+        return found
+
+
+class QueueSource(_Source):
+    """Names are those of the path of a queue: %2F/jobs."""
+
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        return guard.sees(Kind.TOPIC, topic_name(summary.namespace, summary.name))
+
+    async def sample(self) -> Sample:
+        found: dict[str, msgspec.Struct] = {}
+        for namespace in list(self._context.broker.namespaces):
+            prefix = quote(namespace.name, safe="")
+            async for queue in in_turns(list(namespace.queues.values())):
+                found[f"{prefix}/{quote(queue.name, safe='')}"] = _queue_state(queue)
+        return found
+
+
+class TransactionSource(_Source):
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        return guard.sees(Kind.TRANSACTIONAL_ID, summary.id)
+
+    async def sample(self) -> Sample:
+        return {
+            each.id: TransactionState(
+                id=each.id,
+                state=each.state.name.lower(),
+                producer_id=each.producer.producer_id,
+                producer_epoch=each.producer.epoch,
+                started=None if each.work is None else each.work.started_ms,
+                partitions=0 if each.work is None else len(each.work.partitions),
+            )
+            async for each in in_turns(self._context.broker.transactions.ids.open())
+        }
+
+
+def _queue_state(queue: LogQueue) -> QueueState:
+    return QueueState(
+        namespace=queue.namespace,
+        name=queue.name,
+        state=state_of(queue),
+        ready=queue.message_count,
+        unacked=queue.leased_count,
+        consumers=queue.consumer_count,
+        counters=Counters(**{name: getattr(queue.counters, name) for name in Counters.__struct_fields__}),
+    )
+
+
+def sources(context: Context) -> Mapping[str, Source]:
+    return {
+        "overview": OverviewSource(context),
+        "topics": TopicSource(context),
+        "groups": GroupSource(context),
+        "queues": QueueSource(context),
+        "connections": ConnectionSource(context),
+        "transactions": TransactionSource(context),
+    }

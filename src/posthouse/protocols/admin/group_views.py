@@ -1,0 +1,237 @@
+"""Groups of every kind in one form: classic, consumer, streams and share groups."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from posthouse.broker.broker import Broker
+from posthouse.broker.groups.descriptions import GroupKind
+from posthouse.broker.groups.offsets import CommittedOffset
+from posthouse.broker.groups.streams import StreamsGroup
+from posthouse.broker.groups.streams_member import StreamsMember
+from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.model.errors import UnknownGroup
+from posthouse.model.ids import GroupId, PartitionId
+from posthouse.protocols.share_members import ShareMemberships
+from posthouse.storage.bounds import Bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPlace:
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    id: str
+    instance: str | None
+    client: str
+    host: str
+    topics: frozenset[str]
+    """Subscribed to, as far as the broker can tell."""
+    assigned: frozenset[NamedPlace]
+    """Empty for members of share groups: they read all partitions of their topics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    id: GroupId
+    kind: GroupKind
+    state: str
+    assignor: str
+    members: tuple[Member, ...]
+
+    @property
+    def readers(self) -> dict[NamedPlace, str]:
+        return {place: member.id for member in self.members for place in member.assigned}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a group has read a partition."""
+
+    place: NamedPlace
+    start: int
+    end: int
+    committed: int | None
+    """Of a share group: below it everything is acknowledged."""
+    lag: int | None
+    committed_ms: int | None = None
+    metadata: str = ""
+
+
+class GroupViews:
+    def __init__(self, broker: Broker, share_memberships: ShareMemberships) -> None:
+        self._broker = broker
+        self._share_memberships = share_memberships
+
+    def names(self) -> list[str]:
+        return [*(each.id for each in self._broker.groups.listed()), *self._broker.subscriptions]
+
+    def get(self, name: str) -> Group:
+        """Raises UnknownGroup."""
+        id = GroupId(name)
+        if id in self._broker.subscriptions:
+            return self._share(id)
+        if id not in self._broker.groups:
+            raise UnknownGroup(f"there is no group {name!r}")
+        for described in (self._classic, self._consumer, self._streams):
+            try:
+                return described(id)
+            except UnknownGroup:
+                continue  # it is of another kind
+        raise UnknownGroup(f"there is no group {name!r}")
+
+    def find(self, name: str) -> Group | None:
+        try:
+            return self.get(name)
+        except UnknownGroup:
+            return None
+
+    def places(self, group: Group) -> list[PartitionId]:
+        """Partitions with an offset."""
+        if group.kind is GroupKind.SHARE:
+            return list(self._broker.subscriptions.progress(group.id))
+        return self._broker.groups.offsets.partitions(group.id)
+
+    def progress(self, group: Group, partitions: Iterable[PartitionId]) -> list[Progress]:
+        """Partitions of topics that are deleted meanwhile are left out."""
+        is_shared = group.kind is GroupKind.SHARE
+        shared = self._broker.subscriptions.progress(group.id) if is_shared else {}
+        found = []
+        for partition in partitions:
+            topic = self._broker.topics.find_by_id(partition.topic)
+            if topic is None or partition.index >= topic.partitions:
+                continue
+            place = NamedPlace(topic=topic.name, partition=partition.index)
+            bounds = self._broker.bounds(topic, partition.index)
+            if is_shared:
+                found.append(_shared(shared.get(partition), place, bounds))
+            else:
+                found.append(_committed(self._broker.groups.offsets.get(group.id, partition), place, bounds))
+        return found
+
+    def _classic(self, id: GroupId) -> Group:
+        group = self._broker.groups.describe(id)
+        metadata = self._broker.groups.metadata
+        members = []
+        for each in group.members:
+            subscription = metadata.subscription(group.protocol_type, each.metadata)
+            members.append(
+                Member(
+                    id=each.id,
+                    instance=each.instance,
+                    client=each.client.id,
+                    host=each.client.host,
+                    topics=frozenset() if subscription is None else subscription.topics,
+                    assigned=frozenset(
+                        NamedPlace(topic=place.topic, partition=place.index)
+                        for place in metadata.assignment(each.assignment)
+                    ),
+                )
+            )
+        return Group(
+            id=id,
+            kind=GroupKind.CLASSIC,
+            state=_text(group.state),
+            assignor=group.protocol,
+            members=tuple(members),
+        )
+
+    def _consumer(self, id: GroupId) -> Group:
+        group = self._broker.groups.describe_consumer(id)
+        members = tuple(
+            Member(
+                id=each.id,
+                instance=each.instance,
+                client=each.client.id,
+                host=each.client.host,
+                topics=each.topics,
+                assigned=self._named(each.assigned),
+            )
+            for each in group.members
+        )
+        return Group(
+            id=id,
+            kind=GroupKind.CONSUMER,
+            state=_text(group.state),
+            assignor=group.assignor,
+            members=members,
+        )
+
+    def _streams(self, id: GroupId) -> Group:
+        group = self._broker.groups.describe_streams(id)
+        return Group(
+            id=id,
+            kind=GroupKind.STREAMS,
+            state=_text(group.state),
+            assignor="",
+            members=tuple(_streams_member(group, each) for each in group),
+        )
+
+    def _share(self, id: GroupId) -> Group:
+        members = tuple(
+            Member(
+                id=each.id,
+                instance=None,
+                client=each.client,
+                host=each.host,
+                topics=each.topics,
+                assigned=frozenset(),
+            )
+            for each in self._share_memberships.members(id)
+        )
+        state = "stable" if members else "empty"
+        return Group(id=id, kind=GroupKind.SHARE, state=state, assignor="", members=members)
+
+    def _named(self, partitions: Iterable[PartitionId]) -> frozenset[NamedPlace]:
+        found = set()
+        for partition in partitions:
+            topic = self._broker.topics.find_by_id(partition.topic)
+            if topic is not None:
+                found.add(NamedPlace(topic=topic.name, partition=partition.index))
+        return frozenset(found)
+
+
+def _committed(committed: CommittedOffset | None, place: NamedPlace, bounds: Bounds) -> Progress:
+    if committed is None:
+        return Progress(place=place, start=bounds.start, end=bounds.end, committed=None, lag=None)
+    return Progress(
+        place=place,
+        start=bounds.start,
+        end=bounds.end,
+        committed=committed.offset,
+        lag=max(bounds.end - committed.offset, 0),
+        committed_ms=committed.committed_ms,
+        metadata=committed.metadata,
+    )
+
+
+def _shared(subscribed: SubscribedPartition | None, place: NamedPlace, bounds: Bounds) -> Progress:
+    if subscribed is None:
+        return Progress(place=place, start=bounds.start, end=bounds.end, committed=None, lag=None)
+    floor, settled_above = subscribed.progress.floor, subscribed.progress.settled_above
+    lag = max(bounds.end - floor - settled_above, 0)
+    return Progress(place=place, start=bounds.start, end=bounds.end, committed=floor, lag=lag)
+
+
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> Member:
+    """The partitions of its active tasks: each reads the same partition of all topics of its subtopology."""
+    read = {each.id: each.read for each in group.topology.subtopologies} if group.topology else {}
+    return Member(
+        id=member.id,
+        instance=None,
+        client=member.client.id,
+        host=member.client.host,
+        topics=frozenset(topic for topics in read.values() for topic in topics),
+        assigned=frozenset(
+            NamedPlace(topic=topic, partition=task.partition)
+            for task in member.assigned.active
+            for topic in read.get(task.subtopology, ())
+        ),
+    )
+
+
+def _text(state: Enum) -> str:
+    return state.name.lower()

@@ -1,0 +1,120 @@
+"""What the broker knows of the archive and of pipelines, which run outside of it, on Spark.
+
+An archive job commits how far each partition is archived, as offsets of a group of its own. A streaming query
+that writes to topics commits its records with the number of its epoch, under its name. More than that the
+broker is not told.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind
+from posthouse.model.ids import ARCHIVE_GROUP
+from posthouse.model.topics import Topic
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+
+_NOT_TOLD = (
+    "Pipelines run outside of the broker, which is not told whether one is running. It knows the sinks that "
+    "have committed an epoch, and their open transactions."
+)
+
+
+class ArchivedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    archived: Annotated[int, Meta(description="Everything below this offset is in the archive.")]
+    start: int
+    end: int
+
+
+class ArchivedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    retention_local_ms: Annotated[int, Meta(description="Age at which archived records go; -1: as others.")]
+    retention_local_bytes: int
+    partitions: list[ArchivedPartition]
+
+
+class Sink(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    last_epoch: Annotated[int | None, Meta(description="The highest number that was committed.")]
+    open_transactions: int
+
+
+class Pipelines(msgspec.Struct, frozen=True, kw_only=True):
+    running: Annotated[None, Meta(description="Not known to the broker; see `note`.")]
+    note: str
+    sinks: Page[Sink]
+
+
+async def _archive(context: Context, paging: Paging, body: NoBody) -> Page[ArchivedTopic]:
+    places = context.broker.groups.offsets.partitions(ARCHIVE_GROUP)
+    names = {topic.name for each in places if (topic := context.broker.topics.find_by_id(each.topic))}
+
+    def item(name: str) -> ArchivedTopic | None:
+        topic = context.broker.topics.find(name)
+        return None if topic is None else _archived(context, topic)
+
+    return await page_in_turns(names, paging, item, sees=lambda name: context.guard.sees(Kind.TOPIC, name))
+
+
+def _archived(context: Context, topic: Topic) -> ArchivedTopic:
+    partitions = []
+    for index in range(topic.partitions):
+        committed = context.broker.groups.offsets.get(ARCHIVE_GROUP, topic.partition(index))
+        if committed is not None:
+            bounds = context.broker.bounds(topic, index)
+            partitions.append(
+                ArchivedPartition(
+                    partition=index, archived=committed.offset, start=bounds.start, end=bounds.end
+                )
+            )
+    return ArchivedTopic(
+        topic=topic.name,
+        retention_local_ms=topic.config.retention_local_ms,
+        retention_local_bytes=topic.config.retention_local_bytes,
+        partitions=partitions,
+    )
+
+
+async def _pipelines(context: Context, paging: Paging, body: NoBody) -> Pipelines:
+    transactions = context.broker.transactions
+
+    def item(name: str) -> Sink:
+        return Sink(
+            name=name,
+            last_epoch=transactions.commit_sets.sequence(name),
+            open_transactions=sum(each.work is not None for each in transactions.ids.under(name)),
+        )
+
+    sinks = await page_in_turns(
+        transactions.commit_sets.names(),
+        paging,
+        item,
+        sees=lambda name: context.guard.sees(Kind.TRANSACTIONAL_ID, name),
+    )
+    return Pipelines(running=None, note=_NOT_TOLD, sinks=sinks)
+
+
+ARCHIVE: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/archive",
+        summary="How far topics are archived",
+        tag="archive",
+        handler=_archive,
+        parameters=Paging,
+        result=Page[ArchivedTopic],
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/pipelines",
+        summary="What the broker knows of pipelines",
+        tag="archive",
+        handler=_pipelines,
+        parameters=Paging,
+        result=Pipelines,
+    ),
+)

@@ -1,0 +1,98 @@
+"""What fills the disk: the journal, topics, and the reference logs of queues, the largest first."""
+
+import heapq
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Operation
+from posthouse.model.errors import UnknownPartition
+from posthouse.model.ids import TopicId
+from posthouse.model.topics import Topic
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.turns import in_turns
+
+
+class DiskWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most logs of the answer.")] = 100
+    after: Annotated[
+        int, Meta(ge=0, le=(1 << 31) - 1, description="`next` of the answer before: logs to skip.")
+    ] = 0
+
+
+class StoredLog(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Annotated[
+        Literal["topic", "queue", "internal"],
+        Meta(description="`queue`: the references of a queue; its messages are in topics."),
+    ]
+    name: str
+    namespace: Annotated[str | None, Meta(description="Of a queue.")]
+    bytes: int
+
+
+class Disk(msgspec.Struct, frozen=True, kw_only=True):
+    free: Annotated[int | None, Meta(description="null if everything is kept in memory.")]
+    total: int | None
+    journal: int | None
+    logs_bytes: Annotated[int, Meta(description="All logs together.")]
+    logs_total: int
+    logs: Annotated[list[StoredLog], Meta(description="The largest first.")]
+    next: Annotated[int | None, Meta(description="`after` of the next page; null on the last one.")]
+
+
+async def _describe(context: Context, parameters: DiskWanted, body: NoBody) -> Disk:
+    context.require_cluster(Operation.DESCRIBE)
+    condition = await context.broker.storage_condition()
+    queues = await _queues(context)
+    logs = [
+        _log(topic, queues.get(topic.id), _size(context, topic))
+        async for topic in in_turns(context.broker.stored_topics())
+    ]
+    wanted = parameters.after + parameters.limit
+    largest = heapq.nsmallest(wanted, logs, key=lambda each: (-each.bytes, each.kind, each.name))
+    return Disk(
+        free=condition.free_bytes,
+        total=condition.total_bytes,
+        journal=condition.journal_bytes,
+        logs_bytes=sum(each.bytes for each in logs),
+        logs_total=len(logs),
+        logs=largest[parameters.after :],
+        next=wanted if wanted < len(logs) else None,
+    )
+
+
+async def _queues(context: Context) -> dict[TopicId, tuple[str, str]]:
+    """Namespace and name by the topic of the references."""
+    found = {}
+    for namespace in list(context.broker.namespaces):
+        async for queue in in_turns(list(namespace.queues.values())):
+            found[queue.log.id] = (namespace.name, queue.name)
+    return found
+
+
+def _log(topic: Topic, queue: tuple[str, str] | None, size: int) -> StoredLog:
+    if queue is not None:
+        namespace, name = queue
+        return StoredLog(kind="queue", name=name, namespace=namespace, bytes=size)
+    kind: Literal["internal", "topic"] = "internal" if topic.is_internal else "topic"
+    return StoredLog(kind=kind, name=topic.name, namespace=None, bytes=size)
+
+
+def _size(context: Context, topic: Topic) -> int:
+    try:
+        return sum(context.broker.size(topic, each) for each in range(topic.partitions))
+    except UnknownPartition:
+        return 0  # deleted meanwhile
+
+
+DISK: Final = Endpoint(
+    method="GET",
+    path="/v1/disk",
+    summary="What fills the disk, the largest logs first",
+    tag="broker",
+    handler=_describe,
+    parameters=DiskWanted,
+    result=Disk,
+)

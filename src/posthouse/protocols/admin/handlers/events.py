@@ -1,0 +1,84 @@
+"""Server-sent events: changes of what the broker has, so that a page needs no polling."""
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import count
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.events import EventHub, Listener
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.response import EVENT_STREAM, Response
+
+_HEARTBEAT_SECONDS = 15.0
+_RETRY_MS = 2000
+_OF_CLUSTER = frozenset({"overview", "connections"})
+"""Kinds that need the permission to describe the cluster; of others, each user sees what the ACLs allow."""
+
+
+class EventsWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    topics: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description="Kinds, separated by commas: overview, topics, groups, queues, connections, "
+            "transactions. Empty: all that the user may see.",
+        ),
+    ] = ""
+
+
+async def _events(context: Context, parameters: EventsWanted, body: NoBody) -> Response:
+    kinds = _kinds(context, parameters.topics)
+    if context.events.is_full:
+        raise Problem(503, "too many clients listen to events; close one, or try again later")
+    listener = Listener(kinds, context.guard)
+    return Response(body=_stream(context.events, listener, kinds), content_type=EVENT_STREAM, is_endless=True)
+
+
+def _kinds(context: Context, text: str) -> Sequence[str]:
+    known = context.events.kinds
+    if not text:
+        sees_cluster = context.guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
+        return [kind for kind in known if sees_cluster or kind not in _OF_CLUSTER]
+    kinds = list(dict.fromkeys(text.split(",")))
+    unknown = [kind for kind in kinds if kind not in known]
+    if unknown:
+        raise Problem(400, f"there are no events of {unknown[0][:100]!r}; there are {', '.join(known)}")
+    if not _OF_CLUSTER.isdisjoint(kinds):
+        context.require_cluster(Operation.DESCRIBE)
+    return kinds
+
+
+async def _stream(hub: EventHub, listener: Listener, kinds: Sequence[str]) -> AsyncIterator[bytes]:
+    numbers = count(1)
+    try:
+        await hub.listen(listener)
+        yield b"retry: %d\n" % _RETRY_MS + _event("ready", next(numbers), {"topics": kinds})
+        while True:
+            changes = await listener.next(_HEARTBEAT_SECONDS)
+            if changes:
+                yield b"".join(_event(kind, next(numbers), each) for kind, each in changes.items())
+            else:
+                yield b": \n\n"
+    finally:
+        hub.leave(listener)
+
+
+def _event(kind: str, number: int, data: object) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), number, msgspec.json.encode(data))
+
+
+EVENTS: Final = Endpoint(
+    method="GET",
+    path="/v1/events",
+    summary="Changes as server-sent events, at most one a second of each kind",
+    tag="events",
+    handler=_events,
+    parameters=EventsWanted,
+    result=str,
+    content_type=EVENT_STREAM,
+)

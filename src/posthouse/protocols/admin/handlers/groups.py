@@ -1,0 +1,230 @@
+"""Groups: listed, described with their lag, and deleted."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.groups.descriptions import GroupKind
+from posthouse.model.ids import GroupId
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.group_views import Group, GroupViews, Member, NamedPlace, Progress
+from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+from posthouse.protocols.admin.turns import in_turns
+
+_MOST_OFFSETS = 10_000
+_MOST_MEMBERS = 1000
+
+GroupName = Annotated[str, Meta(min_length=1, description="Name of the group.")]
+GroupKindName = Annotated[
+    Literal["classic", "consumer", "streams", "share"], Meta(description="How the group shares out records.")
+]
+_KINDS: Final[dict[GroupKind, GroupKindName]] = {
+    GroupKind.CLASSIC: "classic",
+    GroupKind.CONSUMER: "consumer",
+    GroupKind.STREAMS: "streams",
+    GroupKind.SHARE: "share",
+}
+
+
+class OfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    group: GroupName
+
+
+class GroupWanted(OfGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=_MOST_OFFSETS, description="Most partitions of the answer.")] = 1000
+    after: Annotated[str, Meta(description="`next` of the answer before; empty for the first.")] = ""
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: GroupKindName
+    state: str
+    members: int
+    partitions: Annotated[int, Meta(description="Partitions with a committed offset.")]
+    lag: Annotated[int, Meta(description="Offsets still to be read, of all partitions.")]
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    instance: Annotated[str | None, Meta(description="Name of a static member.")]
+    client: str
+    host: str
+    topics: Annotated[list[str], Meta(description="Subscribed to, as far as the broker can tell.")]
+    partitions: Annotated[int, Meta(description="Number of partitions that it reads.")]
+
+
+class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    start: int
+    end: int
+    committed: Annotated[int | None, Meta(description="Offset of the next record to read.")]
+    lag: Annotated[int | None, Meta(description="Offsets still to be read; null before the first commit.")]
+    member: Annotated[str | None, Meta(description="Id of the member that reads the partition.")]
+    committed_at: Annotated[int | None, Meta(description="Milliseconds since 1970.")]
+    metadata: Annotated[str, Meta(description="Text that the member stored with its offset.")]
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: GroupKindName
+    state: str
+    assignor: str
+    members: Annotated[list[MemberView], Meta(description=f"At most {_MOST_MEMBERS} of them.")]
+    members_total: int
+    lag: Annotated[int, Meta(description="Offsets still to be read, of the partitions of this answer.")]
+    offsets: Annotated[
+        list[GroupOffset], Meta(description="Partitions with a committed offset or a member, by name.")
+    ]
+    next: Annotated[str | None, Meta(description="`after` for the other partitions; null at the end.")]
+
+
+def views(context: Context) -> GroupViews:
+    return GroupViews(context.broker, context.backend.share_memberships)
+
+
+async def _list(context: Context, paging: Paging, body: NoBody) -> Page[GroupSummary]:
+    groups = views(context)
+    return await page_in_turns(
+        groups.names(),
+        paging,
+        lambda name: summary(groups, name),
+        sees=lambda name: context.guard.sees(Kind.GROUP, name),
+    )
+
+
+def summary(groups: GroupViews, name: str) -> GroupSummary | None:
+    """None if there is no such group any more."""
+    group = groups.find(name)
+    if group is None:
+        return None
+    progress = groups.progress(group, groups.places(group))
+    return GroupSummary(
+        name=name,
+        kind=_KINDS[group.kind],
+        state=group.state,
+        members=len(group.members),
+        partitions=len(progress),
+        lag=sum(each.lag or 0 for each in progress),
+    )
+
+
+async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> GroupView:
+    context.require(Operation.DESCRIBE, Kind.GROUP, parameters.group)
+    groups = views(context)
+    group = groups.get(parameters.group)
+    places = sorted(await _places(context, groups, group), key=_place_key)
+    later = [each for each in places if _place_key(each) > _parse(parameters.after)]
+    shown = later[: parameters.limit]
+    readers = group.readers
+    offsets = []
+    async for place in in_turns(shown):
+        topic = context.broker.topics.find(place.topic)
+        if topic is not None:
+            progress = groups.progress(group, [topic.partition(place.partition)])
+            offsets += [_offset(each, readers.get(place)) for each in progress]
+    return GroupView(
+        name=group.id,
+        kind=_KINDS[group.kind],
+        state=group.state,
+        assignor=group.assignor,
+        members=[_member(context, each) for each in group.members[:_MOST_MEMBERS]],
+        members_total=len(group.members),
+        lag=sum(each.lag or 0 for each in offsets),
+        offsets=offsets,
+        next=_token(shown[-1]) if len(shown) < len(later) else None,
+    )
+
+
+async def _places(context: Context, groups: GroupViews, group: Group) -> set[NamedPlace]:
+    """Those whose topic the client may see."""
+    found = set()
+    async for partition in in_turns(groups.places(group)):
+        topic = context.broker.topics.find_by_id(partition.topic)
+        if topic is not None:
+            found.add(NamedPlace(topic=topic.name, partition=partition.index))
+    found |= group.readers.keys()
+    seen = {topic: context.guard.sees(Kind.TOPIC, topic) for topic in {each.topic for each in found}}
+    return {each for each in found if seen[each.topic]}
+
+
+def _place_key(place: NamedPlace) -> tuple[str, int]:
+    return place.topic, place.partition
+
+
+def _token(place: NamedPlace) -> str:
+    return f"{place.topic}:{place.partition}"
+
+
+def _parse(token: str) -> tuple[str, int]:
+    topic, _, partition = token.rpartition(":")
+    return topic, int(partition) if partition.isdecimal() else -1
+
+
+def _offset(progress: Progress, member: str | None) -> GroupOffset:
+    return GroupOffset(
+        topic=progress.place.topic,
+        partition=progress.place.partition,
+        start=progress.start,
+        end=progress.end,
+        committed=progress.committed,
+        lag=progress.lag,
+        member=member,
+        committed_at=progress.committed_ms,
+        metadata=progress.metadata,
+    )
+
+
+def _member(context: Context, member: Member) -> MemberView:
+    return MemberView(
+        id=member.id,
+        instance=member.instance,
+        client=member.client,
+        host=member.host,
+        topics=sorted(each for each in member.topics if context.guard.sees(Kind.TOPIC, each)),
+        partitions=len(member.assigned),
+    )
+
+
+async def _delete(context: Context, parameters: OfGroup, body: NoBody) -> None:
+    context.require(Operation.DELETE, Kind.GROUP, parameters.group)
+    group = GroupId(parameters.group)
+    if group in context.broker.subscriptions:
+        await context.backend.share_memberships.delete(group)
+    else:
+        await context.broker.groups.delete(group)
+
+
+GROUPS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/groups",
+        summary="List groups of every kind, with their lag",
+        tag="groups",
+        handler=_list,
+        parameters=Paging,
+        result=Page[GroupSummary],
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/groups/{group}",
+        summary="Describe a group: members, committed offsets and lag by partition",
+        tag="groups",
+        handler=_describe,
+        parameters=GroupWanted,
+        result=GroupView,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/groups/{group}",
+        summary="Delete a group without members, and its offsets",
+        tag="groups",
+        handler=_delete,
+        parameters=OfGroup,
+        problems=(404, 409),
+    ),
+)

@@ -1,0 +1,230 @@
+"""Records of a topic: looked at, and produced."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.appending import Produced
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.handlers.topics import OfTopic
+from posthouse.protocols.admin.payloads import SentEncoding, stored
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.record_reading import Position, RecordScan, RecordView, Wanted
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.partitioner import partition_of
+
+_INT64_MAX = (1 << 63) - 1
+_MOST_RECORDS = 1000
+_MOST_BYTES = 4 * 1024 * 1024
+
+PartitionNumber = Annotated[int, Meta(ge=0, le=(1 << 31) - 1, description="Number of the partition.")]
+Offset = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
+Timestamp = Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Milliseconds since 1970.")]
+
+
+class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    partition: PartitionNumber | None = None
+    offset: Annotated[Offset | None, Meta(description="First offset; only together with `partition`.")] = None
+    timestamp: Annotated[
+        Timestamp | None, Meta(description="Begin with the first record of each partition at or after it.")
+    ] = None
+    key: Annotated[str | None, Meta(description="Only records with this key.")] = None
+    key_encoding: Annotated[Literal["text", "base64"], Meta(description="How `key` is written.")] = "text"
+    limit: Annotated[int, Meta(ge=1, le=_MOST_RECORDS, description="Most records of the answer.")] = 100
+    max_bytes: Annotated[
+        int,
+        Meta(ge=1, le=_MOST_BYTES, description="Bytes of the log to read; `next` goes on from there."),
+    ] = 1024 * 1024
+    value_bytes: Annotated[
+        int, Meta(ge=0, le=1024 * 1024, description="Longer keys, values and headers are cut.")
+    ] = 16 * 1024
+    isolation: Annotated[
+        Literal["committed", "uncommitted"],
+        Meta(description="`uncommitted` shows records of open and aborted transactions, too."),
+    ] = "committed"
+    after: Annotated[
+        str, Meta(pattern=r"^(\d{1,9}-\d{1,18})?$", description="`next` of the answer before.")
+    ] = ""
+
+
+class Records(msgspec.Struct, frozen=True, kw_only=True):
+    records: list[RecordView]
+    next: Annotated[str | None, Meta(description="`after` of the next request; null at the end.")]
+    complete: Annotated[bool, Meta(description="The log was read to its end, within the bounds asked for.")]
+    scanned_bytes: int
+    unreadable_batches: Annotated[int, Meta(description="Batches that their producer compressed wrongly.")]
+
+
+class NewHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    value: Any = None
+    encoding: SentEncoding = "text"
+
+
+class NewRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    value: Annotated[Any, Meta(description="null for a tombstone.")]
+    encoding: SentEncoding = "text"
+    key: Any = None
+    key_encoding: SentEncoding = "text"
+    headers: Annotated[list[NewHeader], Meta(max_length=1000)] = []
+    partition: Annotated[
+        PartitionNumber | None, Meta(description="Chosen by the key if not given, as Kafka's clients do.")
+    ] = None
+    timestamp: Annotated[Timestamp | None, Meta(description="Now, if not given.")] = None
+
+
+class NewRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    records: Annotated[list[NewRecord], Meta(min_length=1, max_length=_MOST_RECORDS)]
+
+
+class ProducedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    offset: Annotated[int | None, Meta(description="null if the record was refused.")]
+    error: Annotated[str | None, Meta(description="Why the partition refused its records.")] = None
+
+
+class ProducedRecords(msgspec.Struct, frozen=True, kw_only=True):
+    records: Annotated[list[ProducedRecord], Meta(description="In the order of the request.")]
+
+
+async def _read(context: Context, parameters: RecordsWanted, body: NoBody) -> Records:
+    context.require(Operation.READ, Kind.TOPIC, parameters.topic)
+    topic = context.broker.topic(parameters.topic)
+    after = Position.parse(parameters.after) if parameters.after else None
+    _check(context, topic, parameters)
+    key = None if parameters.key is None else stored(parameters.key, parameters.key_encoding, "the key")
+    wanted = Wanted(
+        key=key,
+        limit=parameters.limit,
+        max_bytes=parameters.max_bytes,
+        value_bytes=parameters.value_bytes,
+        stable_only=parameters.isolation == "committed",
+    )
+    scan = RecordScan(context.broker, topic, wanted)
+    partitions = _partitions(topic, parameters.partition, after)
+    if parameters.offset is None and parameters.timestamp is None and key is None and after is None:
+        found = await scan.newest(partitions)
+        is_complete, position = found.next is None, None
+    else:
+        found = await scan.forward(partitions, lambda each: _start(context, topic, each, parameters), after)
+        is_complete, position = found.next is None, found.next
+    return Records(
+        records=found.records,
+        next=None if position is None else str(position),
+        complete=is_complete,
+        scanned_bytes=found.scanned_bytes,
+        unreadable_batches=found.unreadable_batches,
+    )
+
+
+def _check(context: Context, topic: Topic, parameters: RecordsWanted) -> None:
+    if parameters.partition is not None:
+        context.broker.partition(topic, parameters.partition)
+    if parameters.offset is None:
+        return
+    if parameters.partition is None:
+        raise Problem(400, "an offset belongs to a partition: give the partition, too")
+    if parameters.timestamp is not None:
+        raise Problem(400, "give an offset or a timestamp, not both")
+    bounds = context.broker.bounds(topic, parameters.partition)
+    if not bounds.start <= parameters.offset <= bounds.end:
+        raise OffsetOutOfRange(
+            f"offset {parameters.offset} is outside the log, which has {bounds.start} to {bounds.end}"
+        )
+
+
+def _partitions(topic: Topic, partition: int | None, after: Position | None) -> Sequence[int]:
+    if partition is not None:
+        return (partition,)
+    return range(0 if after is None else after.partition, topic.partitions)
+
+
+async def _start(context: Context, topic: Topic, partition: int, parameters: RecordsWanted) -> int | None:
+    if parameters.offset is not None:
+        return parameters.offset
+    if parameters.timestamp is not None:
+        found = await context.broker.find_timestamp(topic, partition, parameters.timestamp)
+        return None if found is None else found.offset
+    return context.broker.bounds(topic, partition).start
+
+
+async def _produce(context: Context, parameters: OfTopic, body: NewRecords) -> ProducedRecords:
+    context.require(Operation.WRITE, Kind.TOPIC, parameters.topic)
+    topic = context.broker.topic(parameters.topic)
+    now = context.broker.now_ms()
+    builders: dict[int, BatchBuilder] = defaultdict(BatchBuilder)
+    places: list[tuple[int, int]] = []
+    for number, record in enumerate(body.records):
+        key = stored(record.key, record.key_encoding, f"key of record {number}")
+        value = stored(record.value, record.encoding, f"value of record {number}")
+        headers = [
+            (each.name, stored(each.value, each.encoding, f"header {each.name!r} of record {number}"))
+            for each in record.headers
+        ]
+        partition = _partition_for(context, topic, record.partition, key, now)
+        places.append((partition, builders[partition].count))
+        builders[partition].add(key, value, headers, now if record.timestamp is None else record.timestamp)
+    return ProducedRecords(records=await _append(context, topic, builders, places))
+
+
+def _partition_for(context: Context, topic: Topic, given: int | None, key: bytes | None, now: int) -> int:
+    if given is not None:
+        context.broker.partition(topic, given)
+        return given
+    if key is not None:
+        return partition_of(key, topic.partitions)
+    return now % topic.partitions  # all of a request together, as Kafka's clients do
+
+
+async def _append(
+    context: Context, topic: Topic, builders: dict[int, BatchBuilder], places: Sequence[tuple[int, int]]
+) -> list[ProducedRecord]:
+    batches = [Produced(topic, each, memoryview(builder.build())) for each, builder in builders.items()]
+    if context.broker.must_unpack(batches):
+        results = await context.broker.append_unpacked(batches, None)
+    else:
+        results = await context.broker.append(batches).wait()
+    errors = [each for each in results if isinstance(each, PosthouseError)]
+    if len(errors) == len(results):
+        raise errors[0]
+    by_partition = dict(zip(builders, results, strict=True))
+    produced = []
+    for partition, index in places:
+        result = by_partition[partition]
+        if isinstance(result, PosthouseError):
+            produced.append(ProducedRecord(partition=partition, offset=None, error=str(result)))
+        else:
+            produced.append(ProducedRecord(partition=partition, offset=result.base_offset + index))
+    return produced
+
+
+RECORDS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/topics/{topic}/records",
+        summary="Look at records: from an offset or a time on, those of a key, or the newest",
+        tag="records",
+        handler=_read,
+        parameters=RecordsWanted,
+        result=Records,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/topics/{topic}/records",
+        summary="Produce records",
+        tag="records",
+        handler=_produce,
+        parameters=OfTopic,
+        body=NewRecords,
+        result=ProducedRecords,
+        problems=(404, 413, 507),
+    ),
+)

@@ -1,0 +1,108 @@
+"""Transactions: the open ones listed, and a hanging one aborted."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.transactions.transaction import Transaction
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+
+_MOST_PARTITIONS = 100
+
+
+class TransactionsWanted(Paging, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    all: Annotated[bool, Meta(description="Also transactional ids that have nothing open.")] = False
+
+
+class OfTransaction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: Annotated[str, Meta(min_length=1, description="Transactional id.")]
+
+
+class TransactionPartition(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+
+
+class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
+    id: Annotated[str, Meta(description="Transactional id.")]
+    state: Annotated[str, Meta(description="empty, ongoing, committed or aborted.")]
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started: Annotated[int | None, Meta(description="Milliseconds since 1970; null if none is open.")]
+    age_ms: int | None
+    partitions: Annotated[
+        list[TransactionPartition], Meta(description=f"Written to; at most {_MOST_PARTITIONS} of them.")
+    ]
+    partitions_total: int
+
+
+async def _list(context: Context, paging: TransactionsWanted, body: NoBody) -> Page[TransactionView]:
+    ids = context.broker.transactions.ids
+    found = ids.all() if paging.all else ids.open()
+    return await page_in_turns(
+        [each.id for each in found],
+        paging,
+        lambda id: view_if_there(context, id),
+        sees=lambda id: context.guard.sees(Kind.TRANSACTIONAL_ID, id),
+    )
+
+
+def view_if_there(context: Context, id: str) -> TransactionView | None:
+    transaction = context.broker.transactions.ids.find(id)
+    return None if transaction is None else _view(context, transaction)
+
+
+def _view(context: Context, transaction: Transaction) -> TransactionView:
+    work = transaction.work
+    written = set() if work is None else work.partitions
+    partitions = []
+    for each in sorted(written, key=lambda each: (each.topic, each.index))[:_MOST_PARTITIONS]:
+        topic = context.broker.topics.find_by_id(each.topic)
+        if topic is not None and context.guard.sees(Kind.TOPIC, topic.name):
+            partitions.append(TransactionPartition(topic=topic.name, partition=each.index))
+    return TransactionView(
+        id=transaction.id,
+        state=transaction.state.name.lower(),
+        producer_id=transaction.producer.producer_id,
+        producer_epoch=transaction.producer.epoch,
+        timeout_ms=transaction.timeout_ms,
+        started=None if work is None else work.started_ms,
+        age_ms=None if work is None else max(context.broker.now_ms() - work.started_ms, 0),
+        partitions=partitions,
+        partitions_total=len(written),
+    )
+
+
+async def _abort(context: Context, parameters: OfTransaction, body: NoBody) -> TransactionView:
+    context.require_cluster(Operation.ALTER)
+    await context.broker.transactions.abort_open(parameters.id)
+    context.guard.note("abort-transaction", f"{Kind.TRANSACTIONAL_ID}:{parameters.id}")
+    return _view(context, context.broker.transactions.ids.get(parameters.id))
+
+
+TRANSACTIONS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/transactions",
+        summary="List open transactions",
+        tag="transactions",
+        handler=_list,
+        parameters=TransactionsWanted,
+        result=Page[TransactionView],
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/transactions/{id}/abort",
+        summary="Abort the open transaction of a transactional id, and fence its producer",
+        tag="transactions",
+        handler=_abort,
+        parameters=OfTransaction,
+        result=TransactionView,
+        problems=(404, 409),
+    ),
+)
