@@ -166,6 +166,8 @@ async def test_pages_columns_and_filters(scene: Scene) -> None:
         "page_count": 2,
         "items": [{"name": "gamma", "message_stats": {"publish": 0}}],
     }
+    assert len((await scene.http.get("/api/queues/")).json()) == 3
+    assert (await scene.http.get("/api/queues//")).status_code == 404
     for query, names in (
         ("page=1&name=A", ["alpha", "beta", "gamma"]),
         ("page=1&name=et", ["beta"]),
