@@ -12,7 +12,7 @@ import uvloop
 
 from posthouse.app import App
 from posthouse.cli.collector import Collector
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
+from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
 from posthouse.settings import Settings
@@ -70,7 +70,7 @@ def _ready_line(app: App) -> str:
 
 
 def _hints(settings: Settings, app: App) -> str:
-    """How to send a first message. The commands speak Kafka's protocol."""
+    """How to send a first message and to look at the broker."""
     kafka = app.listeners.get("kafka")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
     if kafka is None:
@@ -85,8 +85,17 @@ def _hints(settings: Settings, app: App) -> str:
         f"records are kept {place}; Ctrl-C stops it.\n"
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
-        f"  {program} consume greetings --from-beginning\n\n"
+        f"  {program} consume greetings --from-beginning\n"
+        f"{_status_hint(program, app)}\n"
         "Run a pipeline on Spark on it (or 'make demo' to watch one with orders of its own):\n\n"
         f"  {program} pipeline init orders\n"
         f"  {program} pipeline run orders\n"
     )
+
+
+def _status_hint(program: str, app: App) -> str:
+    """Nothing where operators are not served without TLS."""
+    admin = app.listeners.get("admin")
+    if admin is None:
+        return ""
+    return f"  {program} status\n" if str(admin) == DEFAULT_ADMIN else f"  {program} --admin {admin} status\n"
