@@ -90,7 +90,7 @@ def test_tls(broker: ThreadBroker, authority: Authority) -> None:
             assert client.get("/v1/overview")["ready"] is True
     failures: tuple[tuple[str, Security, type[Exception], str], ...] = (
         (encrypted, LOGIN, IncompatibleBroker, "say --tls or --ca FILE if it speaks TLS there"),
-        (f"https://{encrypted}", LOGIN, NotTrusted, "nobody you trust has signed"),
+        (f"https://{encrypted}", LOGIN, NotTrusted, "no trusted authority has signed"),
         (broker.admin, security, IncompatibleBroker, "does not speak TLS"),
     )
     for address, login, kind, sentence in failures:

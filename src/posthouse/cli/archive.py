@@ -170,7 +170,7 @@ def _need(package: str) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one does not wait."""
+    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one stops at once."""
     stop = threading.Event()
 
     def ask(number: int, frame: object) -> None:
@@ -179,7 +179,7 @@ def _stopping() -> Iterator[threading.Event]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    # Spark has put a handler of its own there that ends its jobs.
+    # Spark has installed its own handler, which cancels its jobs.
     before = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.getsignal(signal.SIGTERM)}
     for each in before:
         signal.signal(each, ask)
@@ -214,7 +214,7 @@ def _tell(report: Report, json: bool) -> None:
     for loss in report.losses:
         complain(
             f"offsets {loss.lost.start} to {loss.lost.end - 1} of topic {loss.topic!r}, partition "
-            f"{loss.partition}, were gone before they were archived; let retention.ms keep records longer"
+            f"{loss.partition}, were deleted before they were archived; raise retention.ms"
         )
     if json:
         print_json(asdict(report))

@@ -132,7 +132,7 @@ def consume(
     except BrokenPipeError:
         give_up_stdout()
     except KeyboardInterrupt:
-        # The usual way to end: nothing went wrong.
+        # The usual way to end; not an error.
         return
 
 

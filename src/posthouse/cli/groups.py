@@ -252,7 +252,7 @@ def _report_changes(group: str, changes: Sequence[OffsetChange], dry_run: bool, 
     if dry_run:
         say("nothing was changed; leave out --dry-run to do it")
     else:
-        say(f"group {group!r} goes on from there")
+        say(f"group {group!r} continues from these offsets")
 
 
 @app.command(epilog="`posthouse group delete billing billing-test`")

@@ -1,4 +1,4 @@
-"""One call of the program: where the broker is, who calls, and how much to say when something fails.
+"""The global options of one invocation: addresses of the broker, login, and debug output.
 
 An option counts more than a variable, and a variable more than the profile. The profile that 'profile use'
 chose is left aside where an address is given: it is for another broker then, and its login must not go there.
@@ -34,7 +34,7 @@ class Invocation:
     key: Path | None = None
     user: str | None = None
     password: str | None = None
-    """From the environment; a command line is for everybody on the machine to read."""
+    """From the environment: other users of the machine can read a command line."""
     password_file: Path | None = None
     mechanism: str | None = None
 
@@ -61,7 +61,7 @@ class Invocation:
         return Profile() if name is None else profiles.named(name)
 
     def security(self, *, ask: bool = True) -> Security:
-        """Asks for a password where one is missing and there is somebody to ask."""
+        """The security settings. Prompts for a missing password if there is a terminal."""
         from posthouse.client.security import SaslMechanism, Security
 
         stored = self.stored()

@@ -1,4 +1,4 @@
-"""What commands have in common: their way to the broker, and options that several of them take."""
+"""Common options of commands, and the client that they use."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def invocation_of(context: typer.Context, bootstrap: str | None = None) -> Invoc
 
 
 def pass_on_login(context: typer.Context, bootstrap: str | None) -> None:
-    """To Spark's processes, by way of the environment: what is in no option is shown in no plan."""
+    """Pass the login to Spark's processes in the environment: Spark shows options in plans, but not
+    variables."""
     variables = invocation_of(context, bootstrap).security().environment()
-    # The password itself is passed on, which may come from another file than this one.
+    # The password itself is passed on, and it may be from another file than the variable names.
     os.environ.pop("POSTHOUSE_PASSWORD_FILE", None)
     os.environ.update(variables)
 
@@ -77,7 +78,7 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], list[str]]) -> list[str]:
-    """Names for the shell. It must never fail or wait long: the user only pressed a key."""
+    """Names for shell completion. It must never fail or wait long."""
     from posthouse.client import Client, ClientError
 
     caller = _caller(ctx)

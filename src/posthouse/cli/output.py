@@ -22,11 +22,11 @@ def print_json(value: Any) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """`right` names the columns that are aligned to the right."""
+    """`right` names the right-aligned columns."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
-    # In a pipe nobody sees columns, but `grep` and `awk` want lines that are whole.
+    # In a pipe columns need no alignment, but `grep` and `awk` need whole lines.
     console = Console() if terminal else Console(width=_WIDE)
     console.print(table(columns, rows, right=right, has_rule=terminal))
 
@@ -52,12 +52,12 @@ def table(
 
 
 def say(sentence: str) -> None:
-    """For people, and out of the way of what is piped on."""
+    """Print a sentence on stderr, so that it does not mix with piped output."""
     print(sentence, file=sys.stderr)
 
 
 def say_at_once(sentence: str) -> None:
-    """From a signal handler, which may have come while something else was being said."""
+    """Print from a signal handler, which may interrupt another print."""
     os.write(sys.stderr.fileno(), f"{sentence}\n".encode())
 
 
@@ -67,7 +67,8 @@ def complain(sentence: str) -> None:
 
 
 def give_up_stdout() -> None:
-    """Whoever read our output is gone: what is still buffered must not fail again at exit."""
+    """The reader of our output has closed the pipe: drop buffered output, so that the exit does not fail
+    again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -124,7 +124,7 @@ def run(
     if program.is_declared:
         if start is not None or end is not None:
             raise typer.BadParameter(
-                "declarative pipelines say in their code what they read", param_hint="--from, --to"
+                "declarative pipelines choose their input in code; leave these out", param_hint="--from, --to"
             )
         from posthouse.spark.pipelines.declared import run_declared
 
@@ -292,7 +292,7 @@ def _launch(job: Launch, **times: Any) -> None:
 
     say(f"starting Spark for {job.program.name!r}; its log is {job.log}; Ctrl-C stops it")
     if job.resumes and job.start is not None and job.end is None:
-        say("it goes on from its checkpoint; --from is only for the first time")
+        say("resuming from its checkpoint; --from is used only by the first run")
     try:
         with Display(bounded=job.once or job.end is not None) as display:
             states = launch(job, stop=stop, show=display.show, ready=ready)
@@ -301,7 +301,7 @@ def _launch(job: Launch, **times: Any) -> None:
             signal.signal(number, handler)
     records = max((state.records for state in states), default=0)
     if stop.is_wanted:
-        say(f"stopped after {counted(records, 'record')}; run it again to go on from its checkpoint")
+        say(f"stopped after {counted(records, 'record')}; run it again to resume from its checkpoint")
     else:
         say(f"done with {counted(records, 'record')}")
 
@@ -352,7 +352,7 @@ def _bootstrap(context: typer.Context, given: str | None, program: Program | Non
 
 
 def _check_broker(bootstrap: str) -> None:
-    """Before Spark starts, which takes seconds: an error should be shown at once."""
+    """Check the connection before Spark starts, which takes seconds: an error is shown at once."""
     from posthouse.client import Client, Security
 
     with Client(bootstrap, security=Security.from_environment()) as client:
@@ -369,5 +369,5 @@ def _require_spark() -> None:
         raise SparkError(
             "pipelines run on Spark, which is not there; install it with 'pip install \"posthouse[spark]\"'"
         )
-    # PySpark says so whenever it starts; nothing here goes through pandas.
+    # PySpark warns at every start; pipelines do not use pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

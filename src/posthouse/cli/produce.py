@@ -139,7 +139,7 @@ def _text_reader(key_separator: str | None, tombstones: bool) -> Callable[[bytes
 
 
 def _lines(source: int, producer: Producer, advance: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines without their ends. Whenever the input pauses, what was read is sent off."""
+    """Numbered lines without line ends. Sends pending messages whenever the input pauses."""
     number, rest = 0, b""
     while chunk := os.read(source, _CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -174,7 +174,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[tuple[int, Callable[[int], None]]]:
-    """The descriptor to read from, and the progress to report to."""
+    """The descriptor to read from, and a function that reports progress."""
     if file is None:
         yield sys.stdin.fileno(), lambda size: None
         return

@@ -1,4 +1,4 @@
-"""The commands, put together. They import what they need when they run."""
+"""All commands of the program. They import what they need when they run."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Amounts as people type them: '10MB', '512KiB', '1.5 GB', '50%'."""
+"""Sizes and percentages as people type them: '10MB', '512KiB', '1.5 GB', '50%'."""
 
 import re
 
@@ -33,7 +33,7 @@ def parse_percentage(text: str) -> float:
 
 
 def shown_size(amount: float) -> str:
-    """In the largest unit that leaves nothing out."""
+    """In the largest unit that is exact."""
     for unit in ("GiB", "MiB", "GB", "MB", "KiB", "KB"):
         if amount and amount % _UNITS[unit.upper()] == 0:
             return f"{amount / _UNITS[unit.upper()]:g}{unit}"

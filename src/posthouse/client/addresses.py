@@ -1,4 +1,4 @@
-"""Where brokers are."""
+"""Addresses of brokers."""
 
 from typing import NamedTuple
 

@@ -47,7 +47,7 @@ _DELETE = 1
 
 
 class SettingSource(IntEnum):
-    """Who set a value; the numbers are the protocol's."""
+    """Where a value comes from; the numbers are the protocol's."""
 
     TOPIC = 1
     BROKER = 4
@@ -63,7 +63,7 @@ class TopicSetting:
 
     @property
     def is_own(self) -> bool:
-        """Set on the topic itself."""
+        """Whether it is an override of the topic."""
         return self.source == SettingSource.TOPIC
 
 
@@ -74,7 +74,7 @@ def create_topic(
     settings: Mapping[str, str],
     timeout: float,
 ) -> int:
-    """How many partitions it got."""
+    """Create a topic; returns its number of partitions."""
     topic = CreatableTopic(
         name=name,
         num_partitions=_BROKER_DECIDES if partitions is None else partitions,

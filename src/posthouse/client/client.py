@@ -1,4 +1,4 @@
-"""The client: one object for topics, groups, writing and reading."""
+"""The client: one object for topics, groups, producing and consuming."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -56,7 +56,7 @@ class Client:
     def create_topic(
         self, name: str, *, partitions: int | None = None, settings: Mapping[str, str] | None = None
     ) -> int:
-        """How many partitions it got; without a wish the broker decides."""
+        """Create a topic; returns its number of partitions. None takes the broker's default."""
         return admin.create_topic(self._cluster.any(), name, partitions, settings or {}, self._timeout)
 
     def delete_topic(self, name: str) -> None:
@@ -88,11 +88,11 @@ class Client:
         *,
         committed: bool = False,
     ) -> dict[tuple[str, int], int]:
-        """The first offset of that time or later (or LATEST, EARLIEST); -1 where there is none."""
+        """The first offset at or after the timestamp (or LATEST, EARLIEST); -1 if there is none."""
         return list_offsets(self._cluster, wanted, timestamp, committed=committed)
 
     def offsets(self, topic: str, start: Start, *, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Where `start` lies in each partition."""
+        """The offset of `start` in each partition."""
         info = self.topic(topic)
         return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
 
@@ -117,11 +117,11 @@ class Client:
         *,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Let a group without members go on from `start` in these partitions (None: all of the topic)."""
+        """Reset a group without members to `start` in these partitions (None: all of the topic)."""
         return group_offsets.reset_offsets(self._cluster, group, topics, start, dry_run=dry_run)
 
     def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set where a group without members goes on, by topic name and partition."""
+        """Set the offsets of a group without members, by topic name and partition."""
         by_topic: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in offsets.items():
             by_topic.setdefault(topic, {})[partition] = offset
@@ -129,18 +129,18 @@ class Client:
         group_offsets.commit_offsets(self._cluster, group, pairs)
 
     def commit_topic(self, group: str, topic: TopicInfo, offsets: Mapping[int, int]) -> None:
-        """The same for one topic, by its id: refused where another has taken its name meanwhile."""
+        """The same for one topic, by its id: refused if another topic has its name now."""
         group_offsets.commit_offsets(self._cluster, group, [(topic, offsets)])
 
     def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
-        """By name, what was in the way; every group that can be deleted is, with its offsets."""
+        """Delete groups with their offsets; returns the error of each, or None."""
         return groups.delete_groups(self._cluster.any(), names)
 
     def users(self) -> list[UserInfo]:
         return users.list_users(self._cluster.any())
 
     def create_user(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
-        """The password does not leave this process."""
+        """Create a user. The password does not leave this process."""
         users.create_user(self._cluster.any(), name, password, iterations=iterations)
 
     def change_password(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
@@ -156,20 +156,20 @@ class Client:
         permissions.add_permissions(self._cluster.any(), added)
 
     def remove_permissions(self, wanted: Sequence[PermissionFilter]) -> list[Permission]:
-        """Those that were removed."""
+        """Remove matching ACLs; returns them."""
         return permissions.remove_permissions(self._cluster.any(), wanted)
 
     def quotas(self) -> dict[QuotaEntity, dict[QuotaName, float]]:
         return quotas.list_quotas(self._cluster.any())
 
     def change_quotas(self, entity: QuotaEntity, changes: Mapping[QuotaName, float | None]) -> None:
-        """None removes one."""
+        """Change quotas; None removes one."""
         quotas.change_quotas(self._cluster.any(), entity, changes)
 
     def producer(
         self, topic: str, *, codec: Codec = Codec.NONE, acks: int = -1, batch_bytes: int = BATCH_BYTES
     ) -> Producer:
-        """The topic is created if it is missing and the broker allows that."""
+        """A producer. The topic is created if it is missing and the broker allows that."""
         info = self.topic(topic, create=True)
         return Producer(self._cluster, info, codec=codec, acks=acks, batch_bytes=batch_bytes)
 
@@ -223,7 +223,7 @@ class Client:
         committed: bool = True,
         fetch_bytes: int = FETCH_BYTES,
     ) -> RangeReading:
-        """Offsets from `first` to before `end` of one partition, undecoded, over a connection of its own."""
+        """Offsets from `first` to before `end` of one partition, undecoded, over a dedicated connection."""
         return RangeReading(
             self._cluster, info, partition, first, end, committed=committed, fetch_bytes=fetch_bytes
         )
@@ -236,6 +236,6 @@ class Client:
         partitions: Iterable[int] | None = None,
         follow: bool = False,
     ) -> Iterator[Message]:
-        """Every record from `start` (the beginning) on; with `follow` also those that are yet to come."""
+        """Every record from `start` (the beginning) on; with `follow` also future ones."""
         for fetched in self.reading(topic, start or Start.beginning(), partitions=partitions, follow=follow):
             yield from fetched.messages()

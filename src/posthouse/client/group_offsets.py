@@ -1,4 +1,4 @@
-"""How far groups have read, and setting that anew."""
+"""Committed offsets of groups, and resetting them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ _NO_MEMBER = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """A partition that a group has read or is to read."""
+    """A partition with a committed offset or a member of the group."""
 
     topic: str
     partition: int
     committed: int | None
     end: int
     member: str | None
-    """Who reads it now."""
+    """The member that reads it now."""
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are still to be read; unknown before the first commit."""
+        """Number of offsets still to be read; unknown before the first commit."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -54,7 +54,7 @@ def group_offsets(cluster: Cluster, group: GroupInfo) -> list[GroupOffset]:
     topics = {info.name: info for info in cluster.topics()}
     committed = committed_offsets(cluster, group.name, topics.values())
     readers = {place: member.id for member in group.members for place in member.partitions}
-    # What a member was assigned may have been deleted since.
+    # An assigned topic may have been deleted since.
     places = sorted(
         place
         for place in {*committed, *readers}
@@ -84,13 +84,13 @@ def reset_offsets(
     *,
     dry_run: bool = False,
 ) -> list[OffsetChange]:
-    """Let the group go on from `start` in these partitions (None: all of the topic); what changes by that.
+    """Reset the group to `start` in these partitions (None: all of the topic); returns the changes.
 
-    A group that is not there yet begins to exist. Raises GroupActive while it has members: they would
-    commit over it.
+    A group that does not exist is created. Raises GroupActive while it has members: they would overwrite the
+    offsets.
     """
     if not group:
-        # Brokers take it, for clients from before there were groups.
+        # Brokers accept it, for clients older than groups.
         raise BadArgument("the name of the group is empty; give one")
     _check_inactive(cluster, group)
     infos = [cluster.topic(name) for name in topics]
@@ -151,7 +151,7 @@ def commit_offsets(
 
     A group with members takes it from one of them only.
 
-    They are durable when this returns; raises for the first one that the broker refuses.
+    Durable on return; raises for the first offset that the broker refuses.
     """
     topics = {info.id: (info, wanted) for info, wanted in offsets if wanted}
     if not topics:

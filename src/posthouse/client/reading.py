@@ -1,7 +1,6 @@
-"""Reading topics: fetches that yield the brokers' bytes as they came, decoded only when asked for.
+"""Reading topics: fetches that yield the broker's bytes, decoded on demand.
 
-Reads what is committed: records of aborted transactions are passed over, those of transactions that are
-still open are yet to come.
+Reads committed records: those of aborted transactions are skipped, and reading waits for open transactions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ _FRUITLESS_FETCHES = 3
 
 
 class Message(NamedTuple):
-    """One record and where it lies."""
+    """One record and its position."""
 
     partition: int
     offset: int
@@ -44,9 +43,9 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Whole batches of one partition, still encoded; `first` and `end` are what was asked for of them.
+    """Whole batches of one partition, still encoded; `first` and `end` are the requested offsets.
 
-    Not all of `data` is to be shown: `visible_batches` tells what is, and `messages` asks it.
+    `data` may contain invisible batches: `visible_batches` and `messages` leave them out.
     """
 
     partition: int
@@ -57,7 +56,7 @@ class Fetched:
     topic: str = ""
 
     def messages(self) -> Iterator[Message]:
-        """The records from `first` to before `end`; a batch may begin earlier and go on longer."""
+        """The records from `first` to before `end`; the first and the last batch may exceed this range."""
         index, first, end = self.partition, self.first, self.end
         view = memoryview(self.data)
         try:
@@ -78,7 +77,7 @@ class Fetched:
 
 
 def damaged(topic: str, partition: int, first: int, following: int) -> RecordsDamaged:
-    """What a batch stands for that the broker made in place of damaged ones."""
+    """The error for a batch that the broker sends in place of damaged ones."""
     return RecordsDamaged(
         f"offsets {first} to {following - 1} of topic {topic!r}, partition {partition}, are damaged; go on "
         f"with offset {following}, and see 'posthouse log verify' on the broker's data directory for more",

@@ -1,13 +1,15 @@
 """One request to one response: login, rules for browsers, route, handler. Errors become problems here."""
 
 import logging
+from time import perf_counter
+from typing import Final
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import check
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.events import EventHub
-from posthouse.protocols.admin.login import Login
+from posthouse.protocols.admin.login import PROTOCOL, Login
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import Request
 from posthouse.protocols.admin.response import Response
@@ -15,6 +17,9 @@ from posthouse.protocols.admin.router import Router
 from posthouse.protocols.front_end import Backend
 
 log = logging.getLogger(__name__)
+
+_NO_ROUTE: Final = "unknown"
+"""In metrics: all paths and methods that are not served."""
 
 
 class Dispatcher:
@@ -26,6 +31,23 @@ class Dispatcher:
         self._events = events
 
     async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+        begun = perf_counter()
+        response = await self._answered(request, login, peer, host)
+        metrics = self._backend.requests.of(PROTOCOL, self._api_of(request))
+        metrics.seconds.observe(perf_counter() - begun)
+        if response.status >= 400:
+            metrics.errors += 1
+        return response
+
+    def _api_of(self, request: Request) -> str:
+        """Its route, with the names of parameters in place of values."""
+        try:
+            route, _ = self._router.find(request.method, request.segments)
+        except Problem:
+            return _NO_ROUTE
+        return f"{route.method} {route.path}"
+
+    async def _answered(self, request: Request, login: Login, peer: str, host: str) -> Response:
         try:
             check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
