@@ -7,7 +7,8 @@ depends on it, because an interrupted batch is done again from the checkpoint; i
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from queue import Empty, SimpleQueue
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from posthouse.spark.errors import SparkError
@@ -31,17 +32,21 @@ class StopRequest:
     """Made once: finish the batch. Made twice: do not even wait for that.
 
     A signal handler runs in the thread that it interrupts, perhaps inside of `wait`. Setting an Event there
-    could wait for ever for a lock that this very thread holds; a SimpleQueue is made for it.
+    could wait for ever for a lock that this very thread holds. SimpleQueue.get of Python 3.11 ignores its
+    timeout if the time is up before it begins to wait. A bare lock has neither problem: `wait` takes it, a
+    request releases it.
     """
 
     def __init__(self) -> None:
         self._times = 0
-        self._news: SimpleQueue[None] = SimpleQueue()
+        self._unheard = Lock()
+        self._unheard.acquire()
 
     def __call__(self, *_: object) -> None:
         """Usable as a signal handler."""
         self._times += 1
-        self._news.put(None)
+        with suppress(RuntimeError):  # released by an earlier request that `wait` has not seen yet
+            self._unheard.release()
 
     @property
     def is_wanted(self) -> bool:
@@ -53,10 +58,7 @@ class StopRequest:
 
     def wait(self, seconds: float) -> None:
         """Until the time is up, or there is a request."""
-        try:
-            self._news.get(timeout=seconds)
-        except Empty:
-            return
+        self._unheard.acquire(timeout=seconds)
 
 
 def run_queries(
