@@ -3,7 +3,6 @@
 from typing import Final
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.queue import Queue
 from posthouse.protocols.admin.metrics.family import counter, gauge
@@ -50,7 +49,6 @@ AGE: Final = gauge(
     *_LABELS,
 )
 FAMILIES: Final = (QUEUES, READY, UNACKED, CONSUMERS, *COUNTERS.values(), AGE)
-assert set(COUNTERS) == set(QueueCounters.__slots__)
 
 _MOST_READS: Final = 100
 """Queues whose oldest message is read from disk in one collection; the others follow in the next ones."""
@@ -91,7 +89,7 @@ class QueueMetrics:
         return {"queues": selection.summed}
 
     async def _add_ages(self, samples: Samples, queues: list[tuple[LogQueue, int]]) -> None:
-        """Not of the others: the oldest of thousands says nothing that a look at each would not."""
+        """Of queues that are shown by name; an age that cannot be known yet is left out."""
         oldest, now = self._broker.oldest_messages, self._broker.now_ms()
         reads = oldest.reads
         for queue, ready in queues:
