@@ -83,11 +83,12 @@ Json = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *, panel: str) -> None:
     app.command(
+        rich_help_panel=panel,
         epilog="`posthouse consume orders --since 1h -f`\n\n"
         "`posthouse consume 'orders-*' --group audit --json`\n\n"
-        "`posthouse consume orders --from-beginning --format '%o\\t%k\\t%s\\n'`"
+        "`posthouse consume orders --from-beginning --format '%o\\t%k\\t%s\\n'`",
     )(consume)
 
 

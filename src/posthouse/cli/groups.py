@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="group",
-    help="List, describe and delete consumer groups, and reset their offsets.",
+    help="List, describe, reset and delete consumer groups.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -70,11 +70,12 @@ CompressionOption = Annotated[Compression, typer.Option(help="Compression of bat
 Partition = Annotated[int | None, typer.Option(min=0, metavar="P", help="Write to this partition only.")]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *, panel: str) -> None:
     app.command(
+        rich_help_panel=panel,
         epilog="`echo hello | posthouse produce greetings`\n\n"
         "`posthouse produce users --key-separator '\\t' --file users.txt -H source=crm`\n\n"
-        "`posthouse consume orders --from-beginning --json | posthouse produce orders-copy --json`"
+        "`posthouse consume orders --from-beginning --json | posthouse produce orders-copy --json`",
     )(produce)
 
 

@@ -32,34 +32,44 @@ from posthouse.cli.login_options import repeat_login_options
 
 app = typer.Typer(
     name="posthouse",
-    help="A message broker for Kafka and RabbitMQ clients.",
-    epilog="Start a broker with `posthouse serve`, then send a first message from another "
-    "terminal:\n\n`echo hello | posthouse produce greetings`\n\n"
-    "`posthouse consume greetings --from-beginning`",
+    help="A message broker for Kafka and RabbitMQ clients.\n\n"
+    "`posthouse serve` starts one: Kafka clients connect to port 9092, RabbitMQ clients (AMQP 0-9-1) to "
+    "5672, operators (HTTP) to 15672. In another terminal:\n\n"
+    "`echo hello | posthouse produce greetings`\n\n"
+    "`posthouse consume greetings --from-beginning`\n\n"
+    "`posthouse queue list` shows the queues of RabbitMQ clients, `posthouse status` how the broker is.",
+    epilog="`posthouse COMMAND --help` explains a command and has examples. All commands are in docs/cli.md.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-serve_command.register(app)
-app.add_typer(topics.app)
-produce.register(app)
-consume.register(app)
-app.add_typer(groups.app)
-app.add_typer(queues.app)
-app.add_typer(routing.exchanges)
-app.add_typer(routing.bindings)
-app.add_typer(connections.app)
-app.add_typer(transactions.app)
-status.register(app)
-app.add_typer(config.app)
-app.add_typer(profile_command.app)
-app.add_typer(users.app)
-app.add_typer(acls.app)
-app.add_typer(quotas.app)
-app.add_typer(log.app)
-app.add_typer(archive.app)
-app.add_typer(pipeline.app)
+_FIRST = "To begin"
+_WATCH = "To see how the broker is"
+_KAFKA = "Topics and consumer groups (Kafka)"
+_AMQP = "Queues (RabbitMQ)"
+_ACCESS = "Who may do what"
+_MORE = "Files, archives and pipelines"
+
+serve_command.register(app, panel=_FIRST)
+produce.register(app, panel=_FIRST)
+consume.register(app, panel=_FIRST)
+app.add_typer(profile_command.app, rich_help_panel=_FIRST)
+status.register(app, panel=_WATCH)
+app.add_typer(connections.app, rich_help_panel=_WATCH)
+app.add_typer(config.app, rich_help_panel=_WATCH)
+app.add_typer(topics.app, rich_help_panel=_KAFKA)
+app.add_typer(groups.app, rich_help_panel=_KAFKA)
+app.add_typer(transactions.app, rich_help_panel=_KAFKA)
+app.add_typer(queues.app, rich_help_panel=_AMQP)
+app.add_typer(routing.exchanges, rich_help_panel=_AMQP)
+app.add_typer(routing.bindings, rich_help_panel=_AMQP)
+app.add_typer(users.app, rich_help_panel=_ACCESS)
+app.add_typer(acls.app, rich_help_panel=_ACCESS)
+app.add_typer(quotas.app, rich_help_panel=_ACCESS)
+app.add_typer(log.app, rich_help_panel=_MORE)
+app.add_typer(archive.app, rich_help_panel=_MORE)
+app.add_typer(pipeline.app, rich_help_panel=_MORE)
 
 
 def _print_version(wanted: bool) -> None:

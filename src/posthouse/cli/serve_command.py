@@ -17,8 +17,9 @@ class _PlainCommand(TyperCommand):
         self.rich_markup_mode = None
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *, panel: str) -> None:
     app.command(
+        rich_help_panel=panel,
         cls=_PlainCommand,
         epilog="Example: posthouse serve --data /var/lib/posthouse --kafka 127.0.0.1:9092\n\n"
         "When it is ready it prints one line of JSON with the addresses it listens on. SIGTERM or Ctrl-C "

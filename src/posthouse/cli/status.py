@@ -30,10 +30,10 @@ Interval = Annotated[
 Once = Annotated[bool, typer.Option("--once", metavar="", help="Show one screen and end.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="`posthouse status`")(status)
-    app.command(epilog="`posthouse top`\n\n`posthouse top --once`")(top)
-    app.command(epilog="`posthouse disk`")(disk)
+def register(app: typer.Typer, *, panel: str) -> None:
+    app.command(rich_help_panel=panel, epilog="`posthouse status`")(status)
+    app.command(rich_help_panel=panel, epilog="`posthouse top`\n\n`posthouse top --once`")(top)
+    app.command(rich_help_panel=panel, epilog="`posthouse disk`")(disk)
 
 
 def status(context: typer.Context, max: Most = 5, json: Json = False, admin: Admin = None) -> None:

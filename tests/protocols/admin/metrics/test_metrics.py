@@ -9,12 +9,18 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewTopic as ClientTopic
 
+from posthouse.broker.appending import Produced
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.topics import NewTopic
+from posthouse.model.ids import GroupId
+from posthouse.model.topics import Topic
 from posthouse.protocols.admin.metrics.collector import FAMILIES
+from posthouse.records.builder import BatchBuilder
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.lazy_rig import until
 from tests.protocols.admin.metrics.scraping import Scrape, scrape
+from tests.protocols.kafka.handlers import share_wire
+from tests.protocols.kafka.wire import Wire
 
 
 async def of_kafka(broker: AsyncBroker) -> None:
@@ -177,6 +183,22 @@ async def test_transactions_and_scheduled_messages() -> None:
         assert found.value("posthouse_transactions_aborted_total") == 1
         assert found.value("posthouse_transactions_open") == 1
         assert found.value("posthouse_scheduled_messages") == 0
+
+
+async def test_members_and_lag_of_a_share_group() -> None:
+    async with AsyncBroker() as broker, Wire(broker.kafka) as wire:
+        [topic] = await broker.app.broker.create_topics([NewTopic(name="t", partitions=1)])
+        assert isinstance(topic, Topic)
+        await share_wire.beat(wire, "m")
+        await broker.app.broker.subscriptions.move(GroupId("g"), {topic.partition(0): 0})
+        builder = BatchBuilder()
+        builder.add(None, b"value", timestamp=broker.app.broker.now_ms())
+        batch = memoryview(builder.build())
+        await broker.app.broker.append([Produced(topic, 0, batch)]).wait()
+        found = await scrape(broker)
+        assert found.value("posthouse_group_members", group="g") == 1
+        assert found.value("posthouse_group_lag_records", group="g", topic="t") == 1
+        assert found.value("posthouse_groups") == 1
 
 
 async def test_every_metric_is_declared_with_its_kind() -> None:

@@ -37,7 +37,7 @@ class Collector:
         limit = backend.settings.metrics_max_objects
         self._backend = backend
         self._topics = TopicMetrics(backend.broker, limit)
-        self._groups = GroupMetrics(backend.broker, limit)
+        self._groups = GroupMetrics(backend.broker, backend.share_memberships, limit)
         self._queues = QueueMetrics(backend.broker, limit)
         self._one_at_a_time = asyncio.Lock()
 
