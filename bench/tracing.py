@@ -4,6 +4,8 @@
 
 `--base` names the `src` directory of another commit, to be measured beside these. Spans go to a collector in
 a process of its own that forgets them.
+
+CPU time is counted until the last batch is acknowledged: spans that are made or exported later are left out.
 """
 
 import argparse

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -82,6 +83,10 @@ def test_a_collector_that_does_not_answer_holds_up_no_request_and_not_the_stop(
         began = time.monotonic()
         broker.stop()
         assert time.monotonic() - began < 8, "the exporter waits for 10 s"
+        receiver.release.set()
+        for thread in threading.enumerate():
+            if thread.name == "posthouse-span-export":
+                thread.join(60)
     assert any("could not be exported within 0.2 s" in record.getMessage() for record in caplog.records)
 
 

@@ -109,5 +109,5 @@ def test_small_batches_without_a_context_are_known_at_once() -> None:
     assert not may_carry_contexts([plain, plain])
     assert may_carry_contexts([plain, traced])
     assert may_carry_contexts([batch_of(Parent(), codec=Codec.ZSTD)])
-    assert may_carry_contexts([plain] * 1000), "too many to search them on the event loop"
+    assert may_carry_contexts([plain] * 5000), "too many to search them on the event loop"
     assert may_carry_contexts([b"short"])

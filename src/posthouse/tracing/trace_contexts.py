@@ -31,8 +31,8 @@ MOST_RECORDS: Final = 10_000
 """Of one batch that are searched."""
 MOST_CONTEXTS: Final = 512
 """Of one batch, fetched partition or hand of messages that get spans."""
-_QUICKLY_SEARCHED: Final = 64 * 1024
-"""Bytes of uncompressed batches that are searched on the event loop, in 15 µs: a job costs more."""
+_QUICKLY_SEARCHED: Final = 256 * 1024
+"""Bytes of uncompressed batches that are searched on the event loop, in 80 µs: a job costs more."""
 _LOW_ATTRIBUTES_AT: Final = ATTRIBUTES_AT + 1
 _MOST_HEADERS: Final = 100
 _LONGEST_PARENT: Final = 512

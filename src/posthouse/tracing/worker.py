@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.05
 _SLICE_SECONDS: Final = 0.0005
-_PAUSE_SECONDS: Final = 0.0002
+_PAUSE_SECONDS: Final = 0.0005
 _WARN_SECONDS: Final = 60.0
 
 MOST_JOBS: Final = 10_000

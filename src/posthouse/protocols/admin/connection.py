@@ -192,7 +192,7 @@ class AdminConnection(asyncio.Protocol):
             response = await self._dispatcher.dispatch(request, self._login, self.peer, self._host)
             if not self._backend.settings.must_log_in:
                 self._prove()
-        if response.status == 401:
+        if response.status == 401 and response.headers:  # a failed login; RabbitMQ's API has another 401
             self._listener.offended(self)
         await self._respond(response, is_head=head.method == b"HEAD")
 

@@ -35,6 +35,8 @@ class Endpoint(Generic[P, B]):
     path: str
     summary: str
     tag: str
+    description: str = ""
+    """What the summary has no room for, in Markdown."""
     handler: Callable[[Context, P, B], Awaitable[Any]]
     """What it returns is the result, or a Response."""
     parameters: type[P] = field(default=NoParameters)  # type: ignore[assignment]
@@ -71,15 +73,21 @@ class Endpoint(Generic[P, B]):
         if clash:
             raise Problem(400, f"{min(clash)!r} belongs to the path, not to the query")
         try:
-            return msgspec.convert({**request.query, **parameters}, self.parameters, strict=False)
+            checked = msgspec.convert({**request.query, **parameters}, self.parameters, strict=False)
         except msgspec.ValidationError as error:
             raise Problem(400, f"a parameter is not right: {error}") from None
+        for name, text in request.query.items():
+            if getattr(checked, name) is None:
+                raise Problem(400, f"{name!r} cannot be {text!r}; leave the parameter out")
+        return checked
 
     def _body(self, request: Request) -> B:
         if self.body is NoBody and not request.body:
             return NoBody()  # type: ignore[return-value]
+        if not request.body:
+            raise Problem(400, "the request has no body; send {} to take all defaults")
         try:
-            return cast("B", msgspec.json.decode(request.body or b"{}", type=self.body))
+            return cast("B", msgspec.json.decode(request.body, type=self.body))
         except msgspec.ValidationError as error:
             raise Problem(400, f"the body is not right: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

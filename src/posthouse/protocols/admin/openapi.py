@@ -16,6 +16,36 @@ from posthouse.protocols.admin.response import JSON, Response
 from posthouse.protocols.admin.router import Parameters, Route
 
 _EVERY_PROBLEM = (400, 401, 403, 415, 421, 500, 503)
+_OF_BODIES = (413,)
+_OF_CHANGES = (507,)
+_READING = "GET"
+_PROBLEMS: dict[int, str] = {
+    400: "The request is wrong; `detail` says what about it.",
+    401: "Log in with HTTP Basic.",
+    403: "The user may not do this, or the request comes from a page of another site.",
+    404: "The path, or what it names, does not exist.",
+    409: "The state of the object does not allow it; `detail` says why.",
+    413: "The body, or a record in it, is too large.",
+    415: "The body is not JSON.",
+    421: "Without authentication the broker answers only for its address and localhost.",
+    500: "The broker failed; its log has the reason.",
+    503: "The broker cannot do this now; try again later.",
+    507: "The disk is full.",
+}
+_TAGS: dict[str, str] = {
+    "access": "Users, permissions and quotas.",
+    "archive": "What the broker knows of the archive and of pipelines.",
+    "bindings": "Which messages of an exchange go where.",
+    "broker": "The broker itself.",
+    "connections": "Clients of all protocols.",
+    "events": "Changes, pushed by the broker.",
+    "exchanges": "Exchanges of AMQP clients.",
+    "groups": "Consumer groups of all kinds, and their offsets.",
+    "queues": "Queues of AMQP clients, and their messages.",
+    "records": "Records of topics.",
+    "topics": "Topics, their partitions and settings.",
+    "transactions": "Transactions of producers.",
+}
 _REFERENCES = "#/components/schemas/{name}"
 
 
@@ -43,8 +73,11 @@ def document(endpoints: Iterable[Endpoint[Any, Any]]) -> dict[str, Any]:
         "info": {
             "title": "Posthouse",
             "version": version("posthouse"),
-            "description": "The JSON API of the broker. Errors are problem details (RFC 9457).",
+            "description": "The JSON API of the broker. Lists come in pages: `next` of one is `after` of the "
+            "following. Errors are problem details (RFC 9457). Names in paths are percent-encoded: the "
+            "namespace / is %2F.",
         },
+        "tags": [{"name": name, "description": _TAGS[name]} for name in sorted({e.tag for e in endpoints})],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -64,6 +97,7 @@ def _operation(
     operation: dict[str, Any] = {
         "operationId": endpoint.operation_id,
         "summary": endpoint.summary,
+        "description": endpoint.description or f"{endpoint.summary}.",
         "tags": [endpoint.tag],
         "parameters": _parameters(endpoint, _resolved(schema_of[id(endpoint.parameters)], components)),
         "responses": _responses(endpoint, schema_of),
@@ -91,18 +125,41 @@ def _parameters(endpoint: Endpoint[Any, Any], schema: dict[str, Any]) -> list[di
                 "name": name,
                 "in": "path" if in_path else "query",
                 "required": in_path or name in required,
-                "description": each.get("description", ""),
-                "schema": {key: value for key, value in each.items() if key != "description"},
+                "description": _description(each),
+                "schema": _parameter_schema(each),
             }
         )
     return found
 
 
+def _description(schema: dict[str, Any]) -> str:
+    """Of the type itself, or of what it may be besides null."""
+    found = [schema, *schema.get("anyOf", ())]
+    return next((str(each["description"]) for each in found if "description" in each), "")
+
+
+def _parameter_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is not given is null; none can be given as null."""
+    found = {key: value for key, value in schema.items() if key != "description"}
+    if "anyOf" in found:
+        [given] = [each for each in found.pop("anyOf") if each != {"type": "null"}]
+        found |= {key: value for key, value in given.items() if key != "description"}
+    if "enum" in found:
+        found["enum"] = [each for each in found["enum"] if each is not None]
+    if found.get("default", ...) is None:
+        del found["default"]
+    return found
+
+
 def _responses(endpoint: Endpoint[Any, Any], schema_of: dict[int, Any]) -> dict[str, Any]:
     problem = {CONTENT_TYPE: {"schema": schema_of[id(ProblemDetails)]}}
+    possible = {*_EVERY_PROBLEM, *endpoint.problems}
+    if endpoint.body is not NoBody:
+        possible |= set(_OF_BODIES)
+    if endpoint.method != _READING:
+        possible |= set(_OF_CHANGES)
     responses: dict[str, Any] = {
-        str(status): {"description": "A problem.", "content": problem}
-        for status in sorted({*_EVERY_PROBLEM, *endpoint.problems})
+        str(status): {"description": _PROBLEMS[status], "content": problem} for status in sorted(possible)
     }
     if endpoint.result is None:
         responses["204"] = {"description": "Done."}

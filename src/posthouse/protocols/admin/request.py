@@ -35,8 +35,11 @@ class Request:
             raise Problem(400, f"the address of the request cannot be read: {error}") from None
         if not path.startswith("/"):
             raise Problem(400, "the path of a request begins with /")
+        parameters = dict(pairs)
+        if len(parameters) < len(pairs):
+            raise Problem(400, "a parameter is given more than once")
         return cls(
-            method=method.decode("ascii"), segments=segments, query=dict(pairs), headers=given, body=body
+            method=method.decode("ascii"), segments=segments, query=parameters, headers=given, body=body
         )
 
     @property

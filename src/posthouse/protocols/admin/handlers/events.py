@@ -77,6 +77,10 @@ EVENTS: Final = Endpoint(
     path="/v1/events",
     summary="Changes as server-sent events, at most one a second of each kind",
     tag="events",
+    description="An event has the kind as its name and JSON as its data: `added` and `changed` with "
+    "summaries of objects, `removed` with names, `reload` where there were too many changes to "
+    "list. The first event is `ready`: what is loaded after it, and changed by later events, is "
+    "complete.",
     handler=_events,
     parameters=EventsWanted,
     result=str,

@@ -154,6 +154,9 @@ GROUP_RESET: Final = Endpoint(
     path="/v1/groups/{group}/reset",
     summary="Move a group without members to other offsets",
     tag="groups",
+    description="Offsets outside of the log are moved to its beginning or end. A group that does not exist "
+    "is created, if topics are given. `shift` leaves out partitions without an offset. While the"
+    " group has members, it is refused.",
     handler=_reset,
     parameters=OfGroup,
     body=ResetBody,

@@ -211,6 +211,13 @@ RECORDS: Final = (
         path="/v1/topics/{topic}/records",
         summary="Look at records: from an offset or a time on, those of a key, or the newest",
         tag="records",
+        description="Without `offset`, `timestamp`, `key` and `after`: the newest records of the topic, or "
+        "of one partition, the newest first. Otherwise records in the order of partitions and "
+        "offsets, from the offset or the time on, or from the beginning for a `key`. The answer "
+        "ends after `limit` records or `max_bytes` of the log; `next` goes on from there, with "
+        "the other parameters unchanged. Markers of transactions are never shown. Values are "
+        "decoded as text, JSON or MessagePack where they are that; a payload with a schema id is"
+        " told as Avro or Protobuf and shown as hex.",
         handler=_read,
         parameters=RecordsWanted,
         result=Records,
@@ -221,6 +228,9 @@ RECORDS: Final = (
         path="/v1/topics/{topic}/records",
         summary="Produce records",
         tag="records",
+        description="One batch for each partition. A partition that refuses its records does not stop the "
+        "others: the result has an error for each of them. If all are refused, the answer is a "
+        "problem.",
         handler=_produce,
         parameters=OfTopic,
         body=NewRecords,
