@@ -11,6 +11,7 @@ import pytest
 
 from posthouse.cli.escapes import unescaped
 from posthouse.client import Client, Start
+from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest
 from tests.cli.programs import PROGRAM, SECONDS, environment, inside, one_sentence, posthouse, start
 
 NOT_UTF8 = b"\xff\x00\n"
@@ -148,6 +149,17 @@ def test_a_member_that_is_interrupted_commits_and_leaves(kafka: str, three: str)
         assert member.communicate(timeout=SECONDS) == (b"", b"")
         assert member.returncode == 0
         assert client.group(group).members == []
+
+
+def test_an_answer_that_was_not_read_does_not_hold_up_the_last_commit(kafka: str, three: str) -> None:
+    topic, group = f"{three}.a", f"{three}-unread"
+    with Client(kafka) as client:
+        reading = client.group_reading(group, topics=[topic], start=Start.beginning())
+        reading.finish(next(iter(reading)), 1)
+        client._cluster.any().send(ListGroupsRequest())  # as Ctrl-C leaves it in the middle of a fetch
+        reading.close()
+        info = client.group(group)
+        assert [each.committed for each in client.group_offsets(info)] == [1] and not info.members
 
 
 def test_a_member_that_the_broker_gave_up_begins_at_the_last_commit(kafka: str, three: str) -> None:
