@@ -40,6 +40,8 @@ from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.throttle_timer import ThrottleTimer
 
 _FRAME_MAX: Final = 131_072
+_AT_ONCE: Final = 64
+"""Messages that are got in one turn of the event loop."""
 
 
 class _Nowhere(asyncio.Transport):
@@ -166,6 +168,8 @@ class AmqpDirectChannel:
                     taken.append(message)
                     shown.append(self._got(message, found.message_count))
                     size += message.size
+                    if len(taken) % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
             except BaseException:
                 found.release(taken, count=False)
                 raise
