@@ -125,6 +125,8 @@ async def test_messages_keep_their_properties(scene: Scene) -> None:
         ({"headers": "none"}, "headers must be an object"),
         ({"expiration": "soon"}, "invalid expiration"),
         ({"headers": {"CC": "no list"}}, "unacceptable_type_in_header"),
+        ({"user_id": "root"}, "user_id property set to 'root'"),
+        ({"reply_to": "amq.rabbitmq.reply-to"}, "fast reply consumer does not exist"),
     ],
 )
 async def test_wrong_properties_are_refused(scene: Scene, properties: Any, reason: str) -> None:

@@ -31,6 +31,7 @@ from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
+from posthouse.protocols.amqp.publishes import with_own
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -143,7 +144,8 @@ class AmqpDirectChannel:
         channel, namespace = self._channel, self._channel.namespace
         with _refusals():
             to = self._exchange(exchange)
-            envelope = self._shared.envelopes.of(exchange.encode(), properties_from_json(properties))
+            encoded = with_own(channel, properties_from_json(properties))
+            envelope = self._shared.envelopes.of(exchange.encode(), encoded)
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
