@@ -76,7 +76,7 @@ def test_a_profile_lives_and_dies(
         "user": "admin",
         "password_file": str(secret),
     }
-    assert "there is a profile 'prod' already; say --replace" in one_sentence(
+    assert "there is a profile 'prod' already; give --replace" in one_sentence(
         inside("profile", "create", "prod"), 2
     )
     ok("profile", "create", "prod", "--bootstrap", "127.0.0.1:1", "--replace")

@@ -124,10 +124,12 @@ def _screen(snapshot: Snapshot, rates: dict[str, float]) -> RenderableType:
 
     from posthouse.cli.screens import headline, sections
 
-    parts: list[RenderableType] = [Text(headline(snapshot), style="bold"), Text()]
+    # At the top: a terminal that is too small cuts off what is below.
+    title = Text.assemble((headline(snapshot), "bold"), ("   q or Ctrl-C ends", "dim"))
+    parts: list[RenderableType] = [title, Text()]
     for section in sections(snapshot, rates):
         parts += [table(section.columns, section.rows, right=section.right), Text()]
-    return Group(*parts, Text("q or Ctrl-C ends", style="dim"))
+    return Group(*parts)
 
 
 @contextmanager

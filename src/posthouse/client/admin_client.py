@@ -110,7 +110,7 @@ class AdminClient:
         detail = answer.get("detail") if isinstance(answer, dict) else None
         sentence = str(detail or f"the broker refused with status {status}").rstrip(".")
         if status == 401:
-            advice = "" if self._security.user else "; say --user, or use a profile with a login"
+            advice = "" if self._security.user else "; give --user, or use a profile with a login"
             raise LoginRefused(f"the broker at {self.node} does not let you in: {sentence}{advice}")
         raise CallRefused(sentence, status)
 
@@ -143,11 +143,11 @@ class AdminClient:
             plain = socket.create_connection((self.node.host, self.node.port), self._timeout)
         except socket.gaierror:
             raise BrokerUnreachable(
-                f"there is no host {self.node.host!r}; correct the name, or say another address with --admin"
+                f"there is no host {self.node.host!r}; correct the name, or give another address with --admin"
             ) from None
         except OSError:
             raise BrokerUnreachable(
-                f"no broker answers at {self.node}; start one with 'posthouse serve' or say --admin"
+                f"no broker answers at {self.node}; start one with 'posthouse serve' or give --admin"
             ) from None
         self._check_cleartext(plain)
         connection.sock = plain if self._tls is None else encrypted(plain, self._tls, self.node)
@@ -173,10 +173,10 @@ class AdminClient:
         return {"Authorization": f"Basic {credentials}"}
 
     def _no_http(self) -> ClientError:
-        advice = "" if self._tls is not None else "say --tls or --ca FILE if it speaks TLS there, "
+        advice = "" if self._tls is not None else "give --tls or --ca FILE if it uses TLS there, "
         return IncompatibleBroker(
             f"what answers at {self.node} does not speak HTTP as a Posthouse does; {advice}"
-            "or another address with --admin"
+            "or give another address with --admin"
         )
 
 
