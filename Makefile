@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean
+.PHONY: help run check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,8 +96,8 @@ MODELS := *_model.py *_stateful.py
 SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_routing_cost.py \
         routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_memory.py \
         schedule/test_schedule_power_cut.py) \
-    $(addprefix tests/protocols/,admin/test_events.py admin/test_openapi.py admin/test_scale.py \
-        amqp/codec/test_amqp_against_pamqp.py amqp/codec/test_amqp_hostile_input.py \
+    $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_events.py admin/test_openapi.py \
+        admin/test_scale.py amqp/codec/test_amqp_against_pamqp.py amqp/codec/test_amqp_hostile_input.py \
         amqp/codec/test_amqp_tables.py amqp/mapping/test_amqp_properties.py amqp/test_back_pressure.py \
         amqp/test_permissions.py kafka/access/test_every_api.py kafka/codec/test_codec_against_kafka_python.py \
         kafka/codec/test_codec_against_kio.py kafka/codec/test_codec_generator.py \
@@ -155,6 +155,9 @@ bench: $(BIN)/.dev  ## measure, print ratios, rewrite docs/benchmarks.md
 BASE ?= HEAD~1
 bench-compare: $(BIN)/.dev  ## this tree beside the commit BASE (the one before), in turn on one machine
 	$(BIN)/python -m bench.compare $(BASE)
+
+bench-scrape: $(BIN)/.dev  ## the same broker with and without a scrape of its metrics every second
+	$(BIN)/python -m bench.scraping
 
 BENCH_QUEUES ?=
 bench-queues: $(BIN)/.dev  ## queues beside RabbitMQ and Redis, docs/benchmarks-queues.md

@@ -58,7 +58,7 @@ def main() -> None:
                 figures = {source: list(_measured(source, given.scale)) for source in order}
             for before, after in zip(figures[base], figures[None], strict=True):
                 found.setdefault(before.name, []).append((before, after))
-    console.print(_table(given.base, found))
+    console.print(table(given.base, "this tree", found))
 
 
 @contextmanager
@@ -80,10 +80,15 @@ def _measured(source: Path | None, scale: float) -> Iterator[Figure]:
     with scratch() as directory:
         broker = Broker(directory, source=source)
         try:
-            yield from _kafka(broker, scale)
-            yield from _amqp(broker, scale)
+            yield from figures_of(broker, scale)
         finally:
             broker.kill()
+
+
+def figures_of(broker: Broker, scale: float) -> Iterator[Figure]:
+    """What a broker does under the loads that are compared."""
+    yield from _kafka(broker, scale)
+    yield from _amqp(broker, scale)
 
 
 def _kafka(broker: Broker, scale: float) -> Iterator[Figure]:
@@ -130,8 +135,8 @@ def _amqp(broker: Broker, scale: float) -> Iterator[Figure]:
     yield Figure("AMQP publish to delivery, 500/s, p50", delays.delivered.p50, "ms", less_is_better=True)
 
 
-def _table(base: str, found: dict[str, list[tuple[Figure, Figure]]]) -> Table:
-    table = Table("", base, "this tree", "unit", "times as good", "lowest – highest")
+def table(base: str, other: str, found: dict[str, list[tuple[Figure, Figure]]]) -> Table:
+    table = Table("", base, other, "unit", "times as good", "lowest – highest")
     for name, pairs in found.items():
         ratios = sorted(_ratio(before, after) for before, after in pairs)
         before = statistics.median(each.value for each, _ in pairs)

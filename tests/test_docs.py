@@ -8,10 +8,13 @@ import pytest
 
 from posthouse.model.inert_settings import INERT_SETTINGS
 from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
+from posthouse.protocols.admin.metrics.collector import FAMILIES
+from posthouse.protocols.admin.metrics.family import Family
 from posthouse.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+METRICS = (ROOT / "docs" / "metrics.md").read_text()
 
 
 def row(name: str) -> str:
@@ -38,6 +41,18 @@ def test_every_topic_setting_without_effect_is_documented(name: str) -> None:
     line = row(name)
     assert INERT_SETTINGS[name].doc in line
     assert f"`{INERT_SETTINGS[name].default}`" in line
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_metric_is_documented(family: Family) -> None:
+    labels = ", ".join(f"`{label}`" for label in family.labels) or "–"
+    row = f"| `{family.name}` | {family.kind} | {labels} | {family.meaning} |"
+    assert row in METRICS.splitlines(), f"docs/metrics.md needs this row: {row}"
+
+
+def test_no_other_metric_is_documented() -> None:
+    documented = re.findall(r"^\| `((?:posthouse|process)_\w+)` \|", METRICS, re.MULTILINE)
+    assert documented == [family.name for family in FAMILIES]
 
 
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]

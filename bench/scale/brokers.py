@@ -56,6 +56,8 @@ class Broker:
         self._served = Served(self._process.pid, str(listeners["kafka"]), self.seconds_to_ready)
         self.kafka = self._served.port
         self.amqp = int(str(listeners["amqp"]).rpartition(":")[2])
+        self.admin = str(listeners.get("admin", ""))
+        """Where it is scraped; empty unless the setting `admin` was given."""
 
     @property
     def address(self) -> str:

@@ -5,12 +5,14 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.protocols.admin.metrics.collector import Collector
 from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
@@ -22,11 +24,17 @@ from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
+from posthouse.protocols.loop_delay import LoopDelay
+from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListener, ServedListeners
 from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.tracing.tracing import tracing_of_environment
+
+if TYPE_CHECKING:
+    from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +42,7 @@ log = logging.getLogger(__name__)
 _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
 _CERTIFICATE_SECONDS = 5.0
-"""How often the files of the certificate are looked at."""
+"""How often the certificate files are checked for changes."""
 
 
 class App:
@@ -58,6 +66,7 @@ class App:
             per_address=settings.max_connections_per_address,
             seconds_to_wait=settings.offender_wait_seconds,
         )
+        self._tracing = tracing_of_environment() if settings.tracing else None
         self.broker = Broker(
             storage or _storage(settings, clock),
             settings,
@@ -66,24 +75,29 @@ class App:
             read_attributes,
             predeclared_exchanges=PREDECLARED,
             limit_connections=self._gate.limit,
+            tracer=self._tracing,
         )
         self._certificates = Certificates.of(settings)
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
+        self._loop_delay = LoopDelay()
         self._served = ServedListeners()
         backend = Backend(
             broker=self.broker,
             settings=settings,
             budget=self._budget,
             gate=self._gate,
+            requests=RequestMetrics(),
+            loop_delay=self._loop_delay,
             direct_channels=_direct_channels(self.broker, settings, self._budget),
             listeners=self._served,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
         _serve(front_ends, backend)
+        self._otlp_metrics = _otlp_metrics(backend)
         self.listeners: dict[str, Address] = {}
-        """Where clients are served, by the name of the setting, once started."""
+        """The addresses of the listeners, by the name of the setting, once started."""
 
     async def start(self) -> None:
         await self.broker.start()
@@ -96,12 +110,17 @@ class App:
                 each.listener.close()
             await self.broker.stop()
             raise
+        if self._tracing is not None:
+            self._tracing.start()
         self._sweep()
+        self._loop_delay.start()
+        if self._otlp_metrics is not None:
+            self._otlp_metrics.start()
         if self._certificates is not None:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
 
     def _sweep(self) -> None:
-        """Once a second: connections that take too long, or too much, are closed."""
+        """Once a second: close connections that are too slow or hold too much memory."""
         self._gate.sweep()
         self._budget.sweep()
         for each in self._served:
@@ -109,13 +128,13 @@ class App:
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def reload_certificates(self) -> None:
-        """At once, instead of when the change is next looked for."""
+        """Reload changed certificates at once, instead of at the next check."""
         if self._certificates is not None:
             asyncio.get_running_loop().run_in_executor(None, self._certificates.reload_changed)
 
     @property
     def descriptions(self) -> list[str]:
-        """Which clients connect where, in words, but for those that use TLS. Once started."""
+        """Which clients connect where, in words, without TLS listeners. Once started."""
         return [
             self._describe[each.settings.protocol](self.listeners[each.name], self.settings)
             for each in self._served
@@ -132,12 +151,21 @@ class App:
             self._following.cancel()
         if self._sweeping is not None:
             self._sweeping.cancel()
+        self._loop_delay.stop()
+        if self._otlp_metrics is not None:
+            self._otlp_metrics.stop()
         for each in self._served:
             each.listener.close()
         self.broker.wake_readers()
         seconds = self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
-        await self.broker.stop()
+        try:
+            await self.broker.stop()
+        finally:
+            if self._tracing is not None:
+                await self._tracing.stop()
+            if self._otlp_metrics is not None:
+                await self._otlp_metrics.close()
 
 
 def _direct_channels(broker: Broker, settings: Settings, budget: Budget) -> DirectChannels:
@@ -161,8 +189,24 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
                 backend.listeners.add(ServedListener(settings=each, listener=listener))
 
 
+def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":
+    """Where OpenTelemetry's own variables ask for it."""
+    wanted = os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")
+    if "otlp" not in wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    try:
+        # An optional extra, which takes long to import.
+        from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
+    except ImportError as error:
+        raise InvalidConfig(
+            "OTEL_METRICS_EXPORTER is otlp, and OpenTelemetry is not installed: "
+            f'pip install "posthouse[tracing]" ({error})'
+        ) from None
+    return OtlpMetrics(Collector(backend))
+
+
 def _affordable(settings: Settings) -> Settings:
-    """No more connections and open segments than the system allows descriptors for."""
+    """Limit connections and open segments to the descriptors that the system allows."""
     limit = allowed_descriptors()
     shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:

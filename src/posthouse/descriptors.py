@@ -1,8 +1,8 @@
-"""How the descriptors that the system allows this process are shared out.
+"""Distribution of the process's file descriptors.
 
 Every connection takes one, and so does every open segment. Connections beyond the limit would wait in the
-system's queue, where the gate cannot choose who comes in, and segments could not be opened. So neither may
-take what the other needs.
+system's accept queue, where the gate cannot choose among them, and segments could not be opened. So
+connections and segments each have a share of their own.
 """
 
 import logging
@@ -14,10 +14,10 @@ from posthouse.model.errors import InvalidConfig
 log = logging.getLogger(__name__)
 
 RESERVE = 64
-"""For listeners, journal, catalog, event loop and whatever is opened for a moment."""
+"""For listeners, journal, catalog, event loop and short-lived files."""
 _LEAST_FILES = 16
 _MOST_FILES = 32_768
-"""Segments that are kept open unless the setting says otherwise: more gain nothing."""
+"""Maximum of open segments unless the setting is larger: more gain nothing."""
 _LEAST_CONNECTIONS = 16
 
 
@@ -28,9 +28,9 @@ class Descriptors:
 
 
 def share_out(limit: int, *, max_connections: int, open_files: int) -> Descriptors:
-    """`open_files` may be 0: then segments get what connections leave, from a quarter to half of all.
+    """With `open_files` 0, segments get what connections leave, from a quarter to half of all.
 
-    Raises InvalidConfig where that cannot work.
+    Raises InvalidConfig if the limit is too small.
     """
     free = limit - RESERVE
     if open_files == 0:
@@ -51,7 +51,7 @@ def allowed_descriptors() -> int:
 
 
 def allow_many_descriptors() -> None:
-    """As many as the system lets this process have: the usual limit is meant for desktops."""
+    """Raise the limit of open files to the hard limit: the usual soft limit is meant for desktops."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

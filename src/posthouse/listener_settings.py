@@ -1,7 +1,7 @@
-"""Where clients are served: the listeners of all protocols, and what must be true before one is opened.
+"""The listeners of all protocols, and the security checks before one is opened.
 
 Settings declare the address of a listener with `settings.listener_setting`, and front ends find it by its
-protocol. So there is no listener that the rules here do not know of.
+protocol. So these checks cover every listener.
 """
 
 import ipaddress
@@ -40,11 +40,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireProtocol:
-    """A protocol that clients speak, as far as the rules for its listeners have to know it."""
+    """A protocol of clients, as far as the checks of its listeners need it."""
 
     name: str
     label: str
-    """As log lines and errors write it."""
+    """The name in log lines and errors."""
     sends_passwords: bool = True
     """Clients log in by sending the password itself. With SCRAM, for example, they prove it instead."""
 
@@ -56,7 +56,7 @@ ADMIN = WireProtocol(name="admin", label="HTTP")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredListener:
-    """What a setting that holds the address of a listener says about it."""
+    """The declaration of a setting that holds the address of a listener."""
 
     protocol: WireProtocol
     has_tls: bool
@@ -64,14 +64,15 @@ class DeclaredListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """One listener that is not off."""
+    """One enabled listener."""
 
     name: str
-    """Of the setting that holds the address; also the listener's name in the ready line."""
+    """Name of the setting that holds the address; also the listener's name in the ready line."""
     declared: DeclaredListener
     address: Address
     advertised: Address | None
-    """Address that clients are told to use, for protocols that tell them one: the setting NAME_advertised."""
+    """Address that the broker advertises to clients, for protocols that do so: the setting
+    NAME_advertised."""
 
     @property
     def protocol(self) -> WireProtocol:
@@ -84,7 +85,8 @@ class ListenerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerRules:
-    """Which listeners would let strangers in, or let them read passwords. `check` raises InvalidConfig."""
+    """Checks for listeners that would be open to strangers or expose passwords. `check` raises
+    InvalidConfig."""
 
     must_log_in: bool
     allow_open_network: bool
@@ -108,12 +110,12 @@ class ListenerRules:
         if not self.must_log_in and not self.allow_open_network and not listener.address.is_loopback:
             raise InvalidConfig(
                 f"refusing to listen on {listener.address}: anyone who reaches it could read and write "
-                "everything. Bind to 127.0.0.1, let users log in with --authentication required, or say "
+                "everything. Bind to 127.0.0.1, let users log in with --authentication required, or set "
                 "--allow-open-network if that is what you want."
             )
 
     def _check_cleartext_passwords(self, listener: ListenerSettings) -> None:
-        """Beyond this machine, and without TLS, others can read passwords on their way."""
+        """Raises if passwords would be sent without TLS beyond this machine."""
         protocol = listener.protocol
         is_private = listener.has_tls or listener.address.is_loopback
         if is_private or not protocol.sends_passwords or not self.must_log_in:
@@ -121,5 +123,5 @@ class ListenerRules:
         if not self.allow_cleartext_passwords:
             raise InvalidConfig(
                 f"refusing to listen on {listener.address}: {protocol.label} clients would send their "
-                f"passwords in the clear. Use {protocol.name}_tls, or say --allow-cleartext-passwords."
+                f"passwords in the clear. Use {protocol.name}_tls, or set --allow-cleartext-passwords."
             )

@@ -49,9 +49,15 @@ class ClientCertificates(StrEnum):
     REQUIRED = "required"
 
 
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
 def _boolean(text: str) -> bool:
     try:
-        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        return _BOOLEANS[text.lower()]
     except KeyError:
         raise ValueError(f"{text!r} is neither true nor false") from None
 
@@ -81,7 +87,7 @@ def _setting(default: Any, parse: Any, doc: str) -> Any:
 def listener_setting(
     default: Address | None, protocol: WireProtocol, doc: str, *, has_tls: bool = False
 ) -> Any:
-    """The address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
+    """Declares the address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
     declared = DeclaredListener(protocol=protocol, has_tls=has_tls)
     return field(default=default, metadata={"parse": _address_or_off, "doc": doc, "listener": declared})
 
@@ -186,6 +192,12 @@ class Settings:
         "File for the metrics that Kafka clients push, one JSON object per line, relative to the data "
         "directory. Off keeps only the latest push of each client, in memory.",
     )
+    tracing: bool = _setting(
+        False,
+        _boolean,
+        "Make OpenTelemetry spans of messages that carry a sampled trace context; needs posthouse[tracing]. "
+        "OpenTelemetry's own variables (OTEL_…) say where they go.",
+    )
     namespaces: tuple[str, ...] = _setting(
         ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, separated by commas."
     )
@@ -245,6 +257,12 @@ class Settings:
         "broker stops reading from connections that hold more than 64 KiB, and closes stalled ones. 0 "
         "takes a quarter of the memory, at most 1 GiB.",
     )
+    metrics_max_objects: int = _setting(
+        1000,
+        int,
+        "Topics, partitions, queues and groups that /metrics shows by name, of each kind. Further ones are "
+        "summed under the label __other__.",
+    )
     retention_check_seconds: float = _setting(
         60.0, float, "Seconds between two runs of retention, compaction and the expiry of offsets."
     )
@@ -283,7 +301,7 @@ class Settings:
         return TopicConfig(durability=self.default_durability)
 
     def check(self) -> None:
-        """Raise InvalidConfig for values that are well-formed but must not be run with."""
+        """Raise InvalidConfig for values that are well-formed but invalid or unsafe."""
         self._check_listeners()
         self._check_access()
         if self.default_partitions < 1:
@@ -294,12 +312,14 @@ class Settings:
             raise InvalidConfig("transaction_max_timeout_ms must be from 1 to 2147483647")
         if self.journal_bytes < 64 * 1024:
             raise InvalidConfig("journal_bytes must be at least 65536")
+        if self.metrics_max_objects < 0:
+            raise InvalidConfig("metrics_max_objects must not be below 0")
         if self.open_files != 0 and self.open_files < 16:
             raise InvalidConfig("open_files must be at least 16, or 0")
 
     @property
     def listeners(self) -> list[ListenerSettings]:
-        """Those that are not off, of all protocols, in the order of their settings."""
+        """The enabled listeners of all protocols, in the order of their settings."""
         return [
             ListenerSettings(
                 name=each.name,
@@ -314,12 +334,12 @@ class Settings:
     def _check_listeners(self) -> None:
         listeners = self.listeners
         if not listeners:
-            raise InvalidConfig("there is nothing to listen on: all of the addresses are off")
+            raise InvalidConfig("all listeners are off; set the address of at least one")
         encrypted = [each.address for each in listeners if each.has_tls]
         if encrypted and (self.tls_certificate is None or self.tls_key is None):
-            raise InvalidConfig(f"to serve TLS on {encrypted[0]} tls_certificate and tls_key are needed")
+            raise InvalidConfig(f"{encrypted[0]} needs the settings tls_certificate and tls_key")
         if self.tls_client_certificates is not ClientCertificates.OFF and self.tls_client_ca is None:
-            raise InvalidConfig("tls_client_certificates needs tls_client_ca, to know whom to believe")
+            raise InvalidConfig("tls_client_certificates needs tls_client_ca, the authorities to trust")
         ListenerRules(
             must_log_in=self.must_log_in,
             allow_open_network=self.allow_open_network,
@@ -328,7 +348,7 @@ class Settings:
 
     def _check_access(self) -> None:
         if self.must_log_in and not self.superusers:
-            raise InvalidConfig("without superusers nobody could permit anything to anybody")
+            raise InvalidConfig("authentication needs at least one user in superusers, who can add ACLs")
         if not 4096 <= self.scram_min_iterations <= 100_000:
             raise InvalidConfig("scram_min_iterations must be from 4096 to 100000")
         for name in ("max_connections", "max_connections_per_address", "max_connections_per_user"):
@@ -390,6 +410,7 @@ def _from_file(file: Path) -> dict[str, Any]:
     return values
 
 
+_NUMBERS = {int: "whole number", float: "number"}
 _PARSERS = {each.name: each.metadata["parse"] for each in fields(Settings)}
 
 
@@ -402,4 +423,5 @@ def _parsed(name: str, value: Any) -> Any:
             return value
         return parse(str(value)) if parse in (int, float) else parse(value)
     except ValueError as error:
-        raise InvalidConfig(f"setting {name}: {error}") from None
+        reason = f"{value!r} is no {_NUMBERS[parse]}" if parse in _NUMBERS else error
+        raise InvalidConfig(f"setting {name}: {reason}") from None

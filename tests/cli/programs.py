@@ -48,9 +48,21 @@ def posthouse(
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def inside(*arguments: str | Path, bootstrap: str = "") -> subprocess.CompletedProcess[str]:
+def start(*arguments: str, kafka: str) -> subprocess.Popen[bytes]:
+    """Run it with pipes."""
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(POSTHOUSE_BOOTSTRAP=kafka),
+    )
+
+
+def inside(*arguments: str | Path, bootstrap: str = "", admin: str = "") -> subprocess.CompletedProcess[str]:
     """The same in this process, which is faster where neither pipes nor signals matter."""
     where = ["--bootstrap", bootstrap] if bootstrap else []
+    where += ["--admin", admin] if admin else []
     texts = [*where, *map(str, arguments)]
     out = TextIOWrapper(BytesIO(), "utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(StringIO()) as err:
@@ -110,6 +122,16 @@ class Serving:
     @property
     def kafka(self) -> str:
         address: str = self.ready["listeners"]["kafka"]
+        return address
+
+    @property
+    def admin(self) -> str:
+        address: str = self.ready["listeners"]["admin"]
+        return address
+
+    @property
+    def amqp(self) -> str:
+        address: str = self.ready["listeners"]["amqp"]
         return address
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:

@@ -83,7 +83,7 @@ def test_a_user_lives_and_dies(run: Run, broker: ThreadBroker, tmp_path: Path) -
         login = ("--user", "ann", "--password-file", password_file, "--mechanism", mechanism)
         done = inside(*login, "topic", "list", bootstrap=broker.kafka)
         if done.returncode:
-            assert one_sentence(done, 1).endswith("does not let you in: a wrong user name or password")
+            assert one_sentence(done, 1).endswith("refused the login: a wrong user name or password")
         return done.returncode == 0
 
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"):
@@ -257,12 +257,12 @@ def test_permissions_count_at_once(run: Run, broker: ThreadBroker, tmp_path: Pat
     [
         (
             ["acl", "allow", "a", "reed", "topic", "t"],
-            "'reed' is nothing that can be permitted; use all, read",
+            "'reed' is not an operation; use all, read",
         ),
-        (["acl", "allow", "a", "read", "queue", "q"], "'queue' is nothing to permit something on; use topic"),
-        (["acl", "allow", "a", "read", "topic"], "which topic is missing; name it, or say '*' for all"),
+        (["acl", "allow", "a", "read", "queue", "q"], "'queue' is not a kind of resource; use topic"),
+        (["acl", "allow", "a", "read", "topic"], "the name of the topic is missing; give it, or '*' for all"),
         (["acl", "allow", "a", "alter", "cluster", "this"], "there is one cluster, which needs no name"),
-        (["acl", "remove", "a", "any", "topic", "--prefix"], "--prefix says how to take NAME"),
+        (["acl", "remove", "a", "any", "topic", "--prefix"], "--prefix needs NAME"),
         (["acl", "list", "--topic", "a", "--group", "b"], "give one of them"),
         (["quota", "set", "--write-rate", "1MB"], "whose quota is missing"),
         (["quota", "set", "--user", "a"], "nothing to set was given"),
@@ -338,4 +338,4 @@ def test_logins_that_make_no_sense(broker: ThreadBroker, tmp_path: Path) -> None
     missing = inside("--ca", tmp_path / "no.pem", "topic", "list", bootstrap=broker.kafka_tls)
     assert "no.pem cannot be read" in one_sentence(missing, 2)
     nobody = one_sentence(inside("topic", "list", bootstrap=broker.kafka), 1)
-    assert "say --user if it wants you to log in" in nobody
+    assert "give --user if it requires a login" in nobody

@@ -170,7 +170,7 @@ def test_a_reset_says_what_it_changes(kafka: str, filled: str) -> None:
     assert committed(filled, kafka) == [1]
     done = posthouse(*reset, bootstrap=kafka)
     assert (done.returncode, rows(done.stdout)) == (0, table)
-    assert done.stderr == f"group '{filled}' goes on from there\n"
+    assert done.stderr == f"group '{filled}' continues from these offsets\n"
     assert committed(filled, kafka) == [4, 1]
 
 

@@ -69,7 +69,7 @@ def test_misuse_is_one_sentence_and_exit_code_2(
 def test_without_a_broker(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--bootstrap", "127.0.0.1:1", *arguments]) == 1
     assert capsys.readouterr().err == (
-        "posthouse: no broker answers at 127.0.0.1:1; start one with 'posthouse serve' or say --bootstrap\n"
+        "posthouse: no broker answers at 127.0.0.1:1; start one with 'posthouse serve' or give --bootstrap\n"
     )
 
 

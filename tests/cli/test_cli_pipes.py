@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.client import Client
-from tests.cli.programs import PROGRAM, SECONDS, environment, inside, one_sentence, posthouse
+from tests.cli.programs import PROGRAM, SECONDS, environment, inside, one_sentence, posthouse, start
 
 
 def consume(kafka: str, topic: str, *arguments: str) -> list[str]:
@@ -185,16 +185,6 @@ def test_refusals(kafka: str, topic: str) -> None:
     assert "no broker answers" in one_sentence(posthouse("produce", topic, bootstrap="127.0.0.1:1"), 1)
     missing = posthouse("produce", topic, "--file", "/no/such/file", bootstrap=kafka)
     assert one_sentence(missing, 1) == "there is no /no/such/file; check the path"
-
-
-def start(*arguments: str, kafka: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*PROGRAM, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(POSTHOUSE_BOOTSTRAP=kafka),
-    )
 
 
 def _read_terminal(terminal: int) -> bytes:

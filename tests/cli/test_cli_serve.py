@@ -164,6 +164,7 @@ def test_hints_tell_how_to_send_a_first_message() -> None:
     assert out == ""
     assert f"--bootstrap {serving.kafka} produce greetings" in err
     assert f"--bootstrap {serving.kafka} pipeline run orders" in err and "make demo" in err
+    assert f"--bootstrap {serving.kafka} --admin {serving.admin} status" in err
 
 
 def test_it_is_ready_after_half_a_second_of_work(tmp_path: Path) -> None:

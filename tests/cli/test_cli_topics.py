@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from posthouse.client import Client
 from tests.cli.programs import inside, one_sentence, posthouse
 
 
@@ -96,3 +97,27 @@ def test_refusals(kafka: str, topic: str) -> None:
     assert "unknown topic setting 'no.such'" in refused("alter", topic, "-c", "no.such=1")
     assert "must be between" in refused("create", f"{topic}-x", "-c", "retention.ms=-9")
     assert "is not an increase" in refused("alter", topic, "--partitions", "1")
+
+
+def test_trimming(kafka: str, topic: str) -> None:
+    with Client(kafka) as client:
+        client.create_topic(topic, partitions=2)
+        with client.producer(topic) as producer:
+            for number in range(10):
+                producer.send(b"x", partition=number % 2, timestamp=1_700_000_000_000 + number)
+    plan = inside("topic", "trim", topic, "--before-offset", "-2", "--dry-run", "--json", bootstrap=kafka)
+    assert [each["new_start"] for each in json.loads(plan.stdout)["partitions"]] == [3, 3]
+    first = inside("topic", "trim", topic, "--partition", "1", "--before-offset", "2", bootstrap=kafka)
+    assert [line.split() for line in first.stdout.splitlines()][1:] == [["1", "0", "2", "2"]]
+    with Client(kafka) as client:
+        assert [tuple(each) for each in client.bounds([client.topic(topic)]).values()] == [(0, 5), (2, 5)]
+    assert inside("topic", "trim", topic, "--before", "2001-01-01", bootstrap=kafka).returncode == 0
+    assert inside("topic", "trim", topic, "--everything", bootstrap=kafka).returncode == 0
+    with Client(kafka) as client:
+        assert [tuple(each) for each in client.bounds([client.topic(topic)]).values()] == [(5, 5), (5, 5)]
+    for arguments, part in (
+        ((), "give exactly one of them"),
+        (("--everything", "--before", "1d"), "give exactly one of them"),
+        (("--before", "soon"), "neither a duration"),
+    ):
+        assert part in one_sentence(inside("topic", "trim", topic, *arguments, bootstrap=kafka), 2)

@@ -121,7 +121,7 @@ def test_a_pipeline_on_a_cluster_stops_cleanly_on_a_signal(tmp_path: Path) -> No
         finally:
             watchdog.cancel()
             running.stderr.close()
-    assert "stopped after 1,000 records; run it again to go on from its checkpoint\n" in lines
+    assert "stopped after 1,000 records; run it again to resume from its checkpoint\n" in lines
     import pyarrow.dataset
 
     files = [str(file) for file in (tmp_path / "storage" / "tables" / "copy").glob("part-*")]

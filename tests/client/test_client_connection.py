@@ -76,7 +76,7 @@ def test_nobody_answers() -> None:
     with pytest.raises(BrokerUnreachable) as caught:
         Client(f"127.0.0.1:{port}").topics()
     assert str(caught.value) == (
-        f"no broker answers at 127.0.0.1:{port}; start one with 'posthouse serve' or say --bootstrap"
+        f"no broker answers at 127.0.0.1:{port}; start one with 'posthouse serve' or give --bootstrap"
     )
 
 
@@ -122,7 +122,7 @@ def test_a_broker_that_does_not_know_our_first_question() -> None:
 def test_something_else_answers(reply: bytes) -> None:
     with fake_broker(lambda *_: reply) as node, pytest.raises(IncompatibleBroker) as caught:
         list_topics(node)
-    assert "does not speak the Kafka protocol; say another address with --bootstrap" in str(caught.value)
+    assert "does not speak the Kafka protocol; give another address with --bootstrap" in str(caught.value)
 
 
 def test_the_connection_is_lost_while_we_wait() -> None:

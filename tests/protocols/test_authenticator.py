@@ -128,7 +128,7 @@ async def test_a_connection_stays_with_its_user(broker: AsyncBroker) -> None:
     await client.plain("ann")
     await client.plain("ann")
     assert len(client.guards) == 1
-    with pytest.raises(LoginFailed, match="somebody else"):
+    with pytest.raises(LoginFailed, match="another user"):
         await client.plain("admin")
 
 

@@ -16,6 +16,8 @@ from tests.protocols.amqp.rig import GatedStorage, Rig
 from tests.protocols.kafka.wire import Wire, fetch_request
 
 HALF_A_FRAME = b"\0\0\xea\x60begun"
+HEALTH = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
+BEGINNINGS = [("kafka", HALF_A_FRAME), ("amqp", PROTOCOL), ("admin", HEALTH[:10]), ("admin", HEALTH)]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +36,7 @@ async def is_gone(connection: Callable[[], object | None]) -> bool:
 
 
 @pytest.mark.parametrize("users", [{}, {"admin": "secret"}], ids=["open", "guarded"])
-@pytest.mark.parametrize(("protocol", "begin"), [("kafka", HALF_A_FRAME), ("amqp", PROTOCOL)])
+@pytest.mark.parametrize(("protocol", "begin"), BEGINNINGS)
 async def test_who_only_began(protocol: str, begin: bytes, users: dict[str, str]) -> None:
     async with AsyncBroker(users=users) as broker:
         host, _, port = getattr(broker, protocol).rpartition(":")

@@ -189,6 +189,19 @@ async def test_old_versions_are_refused(served: Served, version: ssl.TLSVersion)
         await asyncio.open_connection(served.address.host, served.address.port, ssl=context)
 
 
+async def test_a_client_that_leaves_in_the_handshake_is_logged_with_a_reason(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, writer = await asyncio.open_connection(served.address.host, served.address.port)
+    while not len(served.gate):
+        await asyncio.sleep(0)
+    writer.close()
+    while len(served.gate):
+        await asyncio.sleep(0)
+    [record] = alarms(caplog)
+    assert record.getMessage().endswith("failed: the client closed it before the TLS handshake was done")
+
+
 async def test_handshakes_that_do_not_end_take_up_places(served: Served) -> None:
     """They count as connections, and those that come later push them out."""
     silent = [await asyncio.open_connection(served.address.host, served.address.port) for _ in range(3)]

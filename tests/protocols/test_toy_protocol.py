@@ -220,7 +220,7 @@ def test_settings_that_are_not_safe() -> None:
         ToySettings(toy=EVERYWHERE).check()
     with pytest.raises(InvalidConfig, match=r"Toy clients would send their passwords .* Use toy_tls"):
         ToySettings(toy=EVERYWHERE, authentication=Authentication.REQUIRED).check()
-    with pytest.raises(InvalidConfig, match="tls_certificate and tls_key are needed"):
+    with pytest.raises(InvalidConfig, match="needs the settings tls_certificate and tls_key"):
         ToySettings(toy_tls=Address("127.0.0.1", 0)).check()
     with pytest.raises(InvalidConfig, match="kafka and toy are both to listen on"):
         ToySettings(toy=ToySettings().kafka).check()

@@ -147,7 +147,7 @@ def test_a_row_without_a_topic(spark: SparkSession, broker: ThreadBroker) -> Non
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
-    [({"topik": "t"}, "did you mean 'topic'"), ({}, "nothing says which topic the rows go to")],
+    [({"topik": "t"}, "did you mean 'topic'"), ({}, "the rows have no topic")],
 )
 def test_planning_says_what_is_wrong(
     spark: SparkSession, broker: ThreadBroker, options: dict[str, str], complaint: str

@@ -100,7 +100,7 @@ def test_names_are_not_case_sensitive_and_settings_of_producers_count() -> None:
         ({"kafka.compression.type": "brotli"}, "'kafka.compression.type' is one of none, gzip"),
         ({"kafka.transaction.timeout.ms": "soon"}, "'kafka.transaction.timeout.ms' is a whole number"),
         ({"kafka.security.protocol": "TLS"}, "'kafka.security.protocol' is one of PLAINTEXT, SSL, SASL_"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "says nothing with kafka.security.protocol PLAINTEXT"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "has no effect with kafka.security.protocol PLAINTEXT"),
         ({"kafka.transactional.id": "x"}, "there is no option 'kafka.transactional.id'"),
         ({"appId": ""}, "'appId' has 1 to 200 characters"),
         ({"appId": "x" * 201}, "'appId' has 1 to 200 characters"),
@@ -154,7 +154,7 @@ def test_columns_that_are_not(columns: dict[str, DataType], complaint: str) -> N
 
 
 def test_a_topic_is_needed() -> None:
-    with pytest.raises(WrongSchema, match="nothing says which topic the rows go to"):
+    with pytest.raises(WrongSchema, match="the rows have no topic"):
         BatchSink(parse(), VALUE)
     BatchSink(parse(), schema(value=TEXT, topic=TEXT))
 

@@ -196,7 +196,7 @@ def test_a_topic_that_is_deleted_and_made_anew(query: Query, client: Client, fai
     query.run(**options)
     client.delete_topic("t")
     if fails:
-        with pytest.raises(PySparkException, match="is gone, though offset 3 was reached"):
+        with pytest.raises(PySparkException, match="was deleted, though offset 3 was reached"):
             query.run(**options)
     else:
         assert query.run(**options) == []

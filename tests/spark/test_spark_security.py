@@ -86,7 +86,7 @@ def test_what_options_say(given: dict[str, str], security: Security) -> None:
         ),
         (
             {"kafka.security.protocol": "PLAINTEXT", "kafka.sasl.password": "s3cret"},
-            "says nothing with kafka.security.protocol PLAINTEXT; set that to SASL_SSL",
+            "has no effect with kafka.security.protocol PLAINTEXT; set that to SASL_SSL",
         ),
         ({"kafka.ssl.ca.location": "/s3cret"}, "set that to SSL or SASL_SSL"),
         (

@@ -1,4 +1,4 @@
-"""Batches on their way into the log, and what became of each."""
+"""Batches being appended to the log, and their results."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from posthouse.storage.outcomes import Outcome
 
 
 class Opened(NamedTuple):
-    """A batch as it is to be stored."""
+    """A batch in the form in which it is stored."""
 
     batch: memoryview
     header: BatchHeader
@@ -42,7 +42,7 @@ def opened(batch: memoryview, config: TopicConfig) -> Opened:
 
 @dataclass(slots=True)
 class Produced:
-    """One batch on its way in. The bytes must be writable: offsets are stamped in place."""
+    """One batch to append. The bytes must be writable: offsets are stamped in place."""
 
     topic: Topic
     partition: int
@@ -55,7 +55,7 @@ class Produced:
 
 @dataclass(slots=True)
 class Appended:
-    """Where a batch went. `append_time` is -1 where the records keep their producer's timestamps."""
+    """The result of an append. `append_time` is -1 if the records keep their producer's timestamps."""
 
     base_offset: int
     log_start: int
@@ -63,10 +63,10 @@ class Appended:
 
 
 class Appending:
-    """One call of `LogWriter.append`: its batches, what is committed with them, and what became of them.
+    """One call of `LogWriter.append`: its batches, the operations committed with them, and their results.
 
-    Not a future of its own, because one is made for every produce request and each future costs a turn of
-    the event loop: a caller waits for `future` and passes its result to `results`.
+    Not a future of its own, because one is created per produce request and each future costs an iteration of
+    the event loop: a caller awaits `future` and passes its result to `results`.
     """
 
     __slots__ = ("_appends", "_named", "_traffic", "_verdicts", "admission", "future", "referred", "together")
@@ -76,16 +76,16 @@ class Appending:
         self._traffic: list[TopicTraffic] = []
         """Of the topic of each append."""
         self._verdicts: list[int | PosthouseError] = []
-        """For each batch, in order: its append time if it was accepted, otherwise why it was not."""
+        """For each batch, in order: its append time if it was accepted, otherwise the error."""
         self._named: set[PartitionId] | None = None
         self.together = together
         """Operations that become durable with the batches."""
         self.admission: TransactionAdmission | None = None
-        """The transaction that the batches belong to; what it has to store is stored with them."""
+        """The transaction of the batches; its changed state is stored with them."""
         self.referred: Callable[[], None] | None = None
         """Called when the references among `together` are durable."""
         self.future: asyncio.Future[list[Outcome]] | None = None
-        """Done when everything that was accepted is durable; None if nothing was accepted."""
+        """Done when everything that was accepted is durable; None if no batch was accepted."""
 
     def accept(self, append: Append, append_time: int, traffic: TopicTraffic) -> None:
         self._appends.append(append)
@@ -93,7 +93,7 @@ class Appending:
         self._verdicts.append(append_time)
 
     def check_only_one(self, partition: PartitionId) -> None:
-        """Raises where a partition is named again: storage takes one batch for each at a time."""
+        """Raises if the partition was named before: storage takes one batch per partition in a commit."""
         if self._named is None:
             self._named = set()
         if partition in self._named:
@@ -104,11 +104,11 @@ class Appending:
         self._verdicts.append(error)
 
     def refuse_all(self, error: PosthouseError) -> None:
-        """Storage does not take the commit: every batch that was accepted is refused after all."""
+        """Storage refused the commit: refuse every accepted batch."""
         self._verdicts = [error if isinstance(each, int) else each for each in self._verdicts]
 
     def commit(self, storage: Storage) -> None:
-        """Raises what storage raises."""
+        """Commit the accepted batches. Raises what storage raises."""
         operations: list[Operation] = [*self._appends, *self.together]
         if not operations:
             return
@@ -125,8 +125,8 @@ class Appending:
             else:
                 self.future.add_done_callback(self._admitted)
         if self.referred is not None:
-            # Always by a callback, as waves do: queues hear of commits in their order, also where storage
-            # returns futures that are done.
+            # Always by a callback, as in waves, so that queues see commits in order even if the future is
+            # already done.
             self.future.add_done_callback(self._referred)
 
     def _admitted(self, done: asyncio.Future[list[Outcome]]) -> None:
@@ -138,7 +138,7 @@ class Appending:
             self.referred()
 
     def results(self, outcomes: Sequence[Outcome]) -> list[Appended | PosthouseError]:
-        """One entry per batch, in order: where it went, or why it was refused."""
+        """One entry per batch, in order: its offset, or why it was refused."""
         results: list[Appended | PosthouseError] = []
         following = iter(outcomes)
         for verdict in self._verdicts:
@@ -153,13 +153,13 @@ class Appending:
         return results
 
     async def wait(self) -> list[Appended | PosthouseError]:
-        """For callers that are not in a hurry. Raises Unavailable if storage could not keep the batches.
+        """Wait for the results. Raises Unavailable if storage could not write the batches.
 
-        A caller that is cancelled does not cancel the commit, of which queues and transactions must hear.
+        Cancelling the caller does not cancel the commit: queues and transactions need its result.
         """
         outcomes = [] if self.future is None else await asyncio.shield(self.future)
         if self.referred is not None:
-            await asyncio.sleep(0)  # the callback of a future that was done at once runs in the next turn
+            await asyncio.sleep(0)  # the callback of a future that is already done runs in the next iteration
         return self.results(outcomes)
 
 

@@ -1,4 +1,4 @@
-"""The broker: the one door through which every protocol reaches topics and their logs.
+"""The broker: the interface of every protocol to topics and their logs.
 
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
@@ -18,6 +18,7 @@ from posthouse.broker.log_writer import LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
+from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
@@ -29,6 +30,8 @@ from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
 from posthouse.broker.topics import NewTopic, Topics, partition_of
+from posthouse.broker.traced_writer import TracedLogWriter
+from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
@@ -41,18 +44,19 @@ from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
 _QUEUE_CHECK_SECONDS = 0.1
-"""How often queues that nobody uses are looked for."""
+"""Interval of the check for expired unused queues."""
 _RECLAIM_SECONDS = 10.0
-"""How often queues give back what they are done with."""
+"""Interval at which queues release settled messages."""
 _TRANSACTION_CHECK_SECONDS = 1.0
-"""How often transactions that have been open for too long are looked for."""
+"""Interval of the check for expired transactions."""
 
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
-"""Enough for the disk to be busy with. Whoever comes next waits for all of it."""
+"""Enough to keep the disk busy. A new commit waits for all of it."""
 
 
 class Broker:
@@ -66,7 +70,10 @@ class Broker:
         *,
         predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
+        tracer: Tracer | None = None,
     ) -> None:
+        """`tracer` is None where tracing is off."""
+        self.tracer = tracer
         self._storage = storage
         self._clock = clock
         self.settings = settings
@@ -108,7 +115,9 @@ class Broker:
             self.traffic,
             read_attributes,
             predeclared_exchanges,
+            tracer=tracer,
         )
+        self.oldest_messages = OldestMessages(storage)
         self.transactions = Transactions(
             storage,
             clock,
@@ -117,7 +126,11 @@ class Broker:
             apply_offsets=self.groups.offsets.apply,
             refer=self.namespaces.refer_committed,
         )
-        self._log_writer = LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
+        self._log_writer = (
+            LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
+            if tracer is None
+            else TracedLogWriter(storage, clock, self.transactions, self.namespaces, self.traffic, tracer)
+        )
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics,
@@ -190,7 +203,7 @@ class Broker:
         await self._storage.close()
 
     def is_behind(self) -> bool:
-        """Whether so much waits for the disk that more would only make everybody wait longer."""
+        """Back-pressure: whether so many bytes wait for the disk that more would only add latency."""
         return self._storage.unwritten_bytes > _MUCH_UNWRITTEN
 
     async def storage_condition(self) -> StorageCondition:
@@ -203,6 +216,20 @@ class Broker:
         return self._clock.monotonic()
 
     @property
+    def scheduled_messages(self) -> int:
+        """How many messages are not due yet, or due and not published yet."""
+        return self._schedule.waiting
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes of batches that were committed and are not durable yet."""
+        return self._storage.unwritten_bytes
+
+    @property
+    def storage_metrics(self) -> StorageMetrics:
+        return self._storage.metrics
+
+    @property
     def cluster_id(self) -> str:
         return self._storage.cluster_id
 
@@ -211,13 +238,13 @@ class Broker:
         return self._log_writer.append(batches, writer)
 
     def must_unpack(self, batches: Sequence[Produced]) -> bool:
-        """Whether they may not be given to `append`, but only to `append_unpacked`."""
+        """Whether the batches must be given to `append_unpacked` instead of `append`."""
         return self._log_writer.must_unpack(batches)
 
     async def append_unpacked(
         self, batches: Sequence[Produced], writer: TransactionalWriter | None
     ) -> list[Appended | PosthouseError]:
-        """As `append`, for batches that take long to look into. The order of calls is kept here, too."""
+        """As `append`, for batches that are slow to decode. The order of calls is kept, too."""
         return await self._log_writer.append_unpacked(batches, writer)
 
     async def read(
@@ -253,10 +280,10 @@ class Broker:
         *,
         stable_only: bool = False,
     ) -> None:
-        """Sleep until `missing` bytes arrived, at the latest after `seconds`.
+        """Wait until `missing` bytes have arrived, at most `seconds`.
 
-        `partitions` come with the end that the caller saw; if one has moved since, this returns at once.
-        With `stable_only` it is the end of what is decided.
+        `partitions` carry the end that the caller saw; if one has moved since, this returns at once. With
+        `stable_only` the end is the last stable offset.
         """
         watched = []
         for partition, seen_end in partitions:
@@ -267,7 +294,7 @@ class Broker:
         await self._long_poll.wait(watched, missing, seconds, stable_only=stable_only)
 
     def wake_readers(self) -> None:
-        """Whoever waits for records is let go with what there is; whoever waits for its group, too."""
+        """Wake all fetches that wait for records, and all members that wait for their group."""
         self._long_poll.wake_all()
         self.groups.close()
         self.subscriptions.stop_leasing()
@@ -289,15 +316,15 @@ class Broker:
         return await self._storage.find_max_timestamp(self.partition(topic, partition))
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        """The transactions with a record from `start` to before `end` that were given up."""
+        """The aborted transactions with a record from `start` to before `end`."""
         return self._storage.aborted(partition, start, end)
 
     def producers(self, topic: Topic, partition: int) -> dict[int, Producer]:
-        """What the partition remembers of its producers, by their ids."""
+        """The producer state of the partition, by producer id."""
         return self._storage.producers(self.partition(topic, partition))
 
     async def delete_records(self, topic: Topic, partition: int, before: int | None) -> int:
-        """Forget everything below `before` (None: everything); the new log start is returned."""
+        """Delete all records below `before` (None: all records); returns the new log start."""
         partition_id = self.partition(topic, partition)
         bounds = self._storage.bounds(partition_id)
         offset = bounds.end if before is None else before
@@ -331,7 +358,7 @@ class Broker:
     async def configure_topic(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
     ) -> Topic:
-        """`change` gets the topic as it is and returns all the settings that it is to have of its own."""
+        """`change` gets the current topic and returns all of its new overrides."""
         return await self.topics.configure(name, change, validate_only=validate_only)
 
     def topic(self, name: str) -> Topic:
@@ -344,5 +371,5 @@ class Broker:
         return self.groups.offsets.is_read(partition) or self.subscriptions.is_read(partition)
 
     def partition(self, topic: Topic, partition: int) -> PartitionId:
-        """Raises UnknownPartition where the topic has none with this number."""
+        """Raises UnknownPartition if the topic has no partition with this number."""
         return partition_of(topic, partition)

@@ -1,4 +1,4 @@
-"""Changes of what is kept in memory and in storage: one after the other, and each to its end."""
+"""Serialized changes of state in memory and storage: one at a time, each completed."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class SerializedChanges:
-    """A caller that is cancelled in the middle must not leave a change behind that only storage knows of."""
+    """Shields changes from cancellation: a cancelled caller must not leave a change that only storage has."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -1,11 +1,11 @@
-"""Settings of the broker that can change while it runs, for the cluster or for this node. They are durable.
+"""Broker settings that can change at run time, for the cluster or for this node. They are durable.
 
-What is set for the node counts before what is set for the cluster, and that before what the broker was
-started with. There are three kinds, by the beginning of their names:
+Settings of the node take precedence over those of the cluster, and these over the ones that the broker was
+started with. There are three kinds, by prefix:
 
-    topic.*         defaults of topics that do not say: those of `TopicConfig`
-    group.*         defaults of groups that do not say: some of `GroupConfig`
-    connections.*   how many clients may be connected, in all and from one address
+    topic.*         defaults of topics without an override: those of `TopicConfig`
+    group.*         defaults of groups without an override: some of `GroupConfig`
+    connections.*   limits on the number of connections, in total and per address
 """
 
 import logging
@@ -95,7 +95,7 @@ class DynamicSettings:
         return self._own.get(scope)
 
     def value(self, name: str) -> str:
-        """What counts now."""
+        """The effective value."""
         for scope in (Scope.NODE, Scope.CLUSTER):
             if name in self.get(scope):
                 return self.get(scope)[name]
@@ -113,7 +113,7 @@ class DynamicSettings:
     async def change(
         self, scope: Scope, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
     ) -> None:
-        """`change` gets the settings of the scope and returns all that are to be. Raises InvalidConfig."""
+        """`change` gets the settings of the scope and returns all new ones. Raises InvalidConfig."""
         await self._own.change(scope, change, validate_only=validate_only)
         await self._apply()
 

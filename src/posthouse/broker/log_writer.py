@@ -1,6 +1,6 @@
-"""The one way into the log: batches are checked, routed to queues, and committed.
+"""The only write path of the log: batches are validated, routed to queues, and committed.
 
-Who waits for records is not told here: storage tells its subscribers of every batch that becomes readable.
+Readers are not notified here: storage notifies its subscribers of every batch that becomes readable.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from posthouse.storage.outcomes import Outcome
 
 
 class Referring(Protocol):
-    """What queues do with batches of stream producers."""
+    """The part of queues that routes batches of stream producers."""
 
     @property
     def sources(self) -> Collection[str]:
-        """Names of the topics whose records go to queues."""
+        """Names of the topics whose records are routed to queues."""
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None: ...
 
@@ -63,12 +63,12 @@ class LogWriter:
         *,
         routed: Sequence[Operation] | None = None,
     ) -> Appending:
-        """Append each batch to its partition; all that are valid become durable together.
+        """Append each batch to its partition; all valid ones become durable together.
 
         The order of calls is the order of offsets. `writer` is needed for batches of a transaction.
 
-        A caller that has routed the batches to queues itself passes the operations for these as `routed`.
-        Then it is all or nothing, and what is wrong with one batch or with the commit is raised.
+        A caller that has routed the batches to queues itself passes those operations as `routed`. Then the
+        commit is all or nothing, and an invalid batch or a failed commit raises.
         """
         required = routed is not None
         appending = Appending(() if routed is None else routed)
@@ -106,31 +106,31 @@ class LogWriter:
     def append_routed(
         self, batches: Sequence[Produced], routed: Sequence[Operation]
     ) -> asyncio.Future[list[Outcome]]:
-        """`append` for callers that ask for no results per batch; one of the arguments is not empty."""
+        """`append` for callers that need no results per batch; at least one of the arguments is not empty."""
         future = self.append(batches, routed=routed).future
         assert future is not None
         return future
 
     def must_unpack(self, batches: Sequence[Produced]) -> bool:
-        """Whether they may not be given to `append`, but only to `append_unpacked`."""
+        """Whether the batches must be given to `append_unpacked` instead of `append`."""
         return self._unpacking.is_needed(batches)
 
     async def append_unpacked(
         self, batches: Sequence[Produced], writer: TransactionalWriter | None
     ) -> list[Appended | PosthouseError]:
-        """As `append`, for batches that take long to look into. The order of calls is kept here, too."""
+        """As `append`, for batches that are slow to decode. The order of calls is kept, too."""
         await self._unpacking.open(batches)
         return await self.append(batches, writer).wait()
 
     def _refer(self, appends: Sequence[tuple[Topic, Append]], appending: Appending) -> None:
-        """The queues that the records go to get their references in the same commit."""
+        """Add references for the queues that the records are routed to, in the same commit."""
         referrals = self._queues.refer(appends)
         if referrals is not None:
             appending.together = referrals.operations()
             appending.referred = referrals.durable
 
     def _admit(self, append: Append, writer: TransactionalWriter | None, appending: Appending) -> None:
-        """Raises where the producer's transaction does not allow the batch. Storage checks the sequence."""
+        """Raises if the producer's transaction does not allow the batch. Storage checks the sequence."""
         header = append.header
         if not header.is_transactional:
             if self._transactions.ids.owns(header.producer_id):

@@ -1,4 +1,4 @@
-"""Readers that wait for records to arrive."""
+"""Long polling: readers that wait for records to arrive."""
 
 import asyncio
 from collections import defaultdict
@@ -10,7 +10,7 @@ from posthouse.storage.partition_view import PartitionView
 
 
 class Waiter:
-    """One parked reader: woken once `missing` more bytes have arrived on the partitions it watches."""
+    """One waiting reader: woken once `missing` more bytes have arrived on its partitions."""
 
     __slots__ = ("missing", "woken")
 
@@ -57,23 +57,23 @@ class StableWaiter(Waiter):
             return
         self._held[partition] = held
         if self._stable[partition] != bounds.stable:
-            self.wake()  # one of several transactions has ended: nobody knows how much that set free
+            self.wake()  # one of several transactions has ended: how many bytes became readable is unknown
 
 
 class LongPoll:
-    """Who waits on which partition. Owned by the event loop."""
+    """The waiting readers by partition. Owned by the event loop."""
 
     def __init__(self, view: PartitionView) -> None:
         self._view = view
         self._waiters: defaultdict[PartitionId, dict[Waiter, None]] = defaultdict(dict)
-        """In the order in which they came, and so they are woken."""
+        """In order of arrival; they are woken in this order."""
 
     async def wait(
         self, partitions: Iterable[PartitionId], missing: int, seconds: float, *, stable_only: bool = False
     ) -> None:
         """Return when `missing` bytes have arrived on `partitions`, at the latest after `seconds`.
 
-        With `stable_only`, bytes count when no open transaction holds them back any more.
+        With `stable_only`, bytes count once no open transaction holds them back.
         """
         loop = asyncio.get_running_loop()
         watched = list(partitions)
@@ -98,7 +98,7 @@ class LongPoll:
             waiter.arrived(partition, size)
 
     def wake(self, partition: PartitionId) -> None:
-        """The partition changed in another way (it is gone): whoever waits must look again."""
+        """Wake all readers of a partition that changed in another way, for example was deleted."""
         for waiter in self._waiters.get(partition, ()):
             waiter.wake()
 

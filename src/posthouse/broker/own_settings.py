@@ -1,11 +1,11 @@
-"""Settings that things have of their own: groups, the broker, subscriptions to clients' metrics.
+"""Stored overrides of named objects: groups, the broker, subscriptions to clients' metrics.
 
-Storage has one entry for each thing that has any, in the space of its kind:
+Storage has one entry for each object with overrides, in the space of its kind:
 
     key    name in UTF-8
     value  JSON object in UTF-8: name of the setting to its text
 
-A value is replaced as a whole: after a crash a thing has all of its old settings or all of its new ones.
+A value is replaced as a whole: after a crash an object has all of its old settings or all of its new ones.
 """
 
 import json
@@ -24,20 +24,20 @@ class OwnSettings:
     """Owned by the event loop."""
 
     def __init__(self, storage: Storage, space: Space, accept: Callable[[str, Overrides], object]) -> None:
-        """`accept` raises where a thing must not have these settings."""
+        """`accept` raises if an object must not have these settings."""
         self._storage = storage
         self._space = space
         self._accept = accept
         self._overrides: dict[str, Overrides] = {}
         self._changes = SerializedChanges()
-        """One after the other: each starts from what the one before has stored."""
+        """Serialized: each change starts from the stored result of the previous one."""
 
     def load(self) -> None:
         state = self._storage.take_state(self._space)
         self._overrides = {key.decode(): json.loads(value) for key, value in state.items()}
 
     def __iter__(self) -> Iterator[str]:
-        """The names of what has settings of its own."""
+        """The names of objects with overrides."""
         return iter(self._overrides)
 
     def get(self, name: str) -> Overrides:
@@ -46,7 +46,7 @@ class OwnSettings:
     async def change(
         self, name: str, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
     ) -> Overrides:
-        """`change` gets the settings as they are and returns all that are to be."""
+        """`change` gets the current overrides and returns all new ones."""
         return await self._changes.make(self._change(name, change, validate_only))
 
     async def _change(

@@ -1,8 +1,8 @@
-"""Reading much without keeping others waiting.
+"""Fair scheduling of large reads on the event loop.
 
-Reads that the system answers from memory happen on the event loop. When a hundred consumers catch up at once,
-each with megabytes, all of that would be read before anybody else is served. So a turn of the loop has only
-so much reading in it, and who wants more waits in line. Short reads are always done at once.
+Reads of bytes in the page cache run on the event loop. When a hundred consumers catch up at once, each with
+megabytes, all of that would be read before other clients are served. So each iteration of the loop has a
+budget of bytes for reads, and further reads wait in FIFO order. Short reads are always done at once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class ReadingTurns:
     def __init__(self) -> None:
         self._left = _BYTES_PER_TURN
         self._is_renewed = True
-        """Or will be, with the next turn."""
+        """The budget of this iteration is fresh, or its renewal is scheduled."""
         self._line: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -33,7 +33,7 @@ class ReadingTurns:
         self._renew_soon()
 
     async def next(self) -> None:
-        """Wait in line until something may be read again."""
+        """Wait in line for the next budget."""
         waiting = asyncio.get_running_loop().create_future()
         self._line.append(waiting)
         self._renew_soon()
@@ -49,14 +49,14 @@ class ReadingTurns:
         self._left = _BYTES_PER_TURN
         while self._line:
             first = self._line.popleft()
-            if not first.done():  # it was not given up
+            if not first.done():  # its reader was not cancelled
                 first.set_result(None)
                 self._renew_soon()
                 break
 
 
 def reaches_end(found: Slice, offset: int, *, stable_only: bool) -> bool:
-    """Whether nothing is left behind what was found at `offset`."""
+    """Whether the log has nothing behind what was found at `offset`."""
     for _, header in iter_headers(found.data):
         offset = header.next_offset
     return offset >= (found.bounds.stable if stable_only else found.bounds.end)

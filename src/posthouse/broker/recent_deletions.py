@@ -1,7 +1,8 @@
-"""The names of topics that were deleted a moment ago: clients that have not noticed yet ask for them again.
+"""Names of recently deleted topics, which are not auto-created for a moment.
 
-A producer, or an admin client that looks whether a topic is gone, lets the broker create what it asks for.
-Kafka says once that there is no such topic, and then creates it. Here that is said for a second.
+A producer, or an admin client that checks whether a topic is deleted, sends requests that would create the
+topic again. Kafka answers once that the topic does not exist, and then creates it. Posthouse gives that
+answer for one second.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ class RecentDeletions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
-        """In the order of time."""
+        """Expiry by name, in order of time."""
 
     def add(self, names: Iterable[str]) -> None:
         self._forget()

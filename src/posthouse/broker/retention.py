@@ -1,7 +1,7 @@
-"""What the log lets go of, by its topics' settings. Storage does it, and asks here what others still need.
+"""Retention and compaction, as far as queues and the archive allow. Storage carries them out.
 
-Queues need the records of messages that are not settled. What the archive's group has committed is kept there
-too: `retention.local.*` applies to it.
+Queues need the records of unsettled messages. Records below the offset that the archive's group has committed
+have a copy in the archive: `retention.local.*` applies to them.
 """
 
 from posthouse.broker.groups.committing import GroupOffsets
@@ -17,7 +17,7 @@ class Retention:
         self._queues = queues
 
     async def enforce(self) -> None:
-        """Let go of what queues are done with and what the topics' settings no longer keep."""
+        """Remove records that queues have settled and that the topics' retention settings have expired."""
         try:
             await self._queues.reclaim()
         finally:
@@ -26,7 +26,7 @@ class Retention:
             )
 
     async def compact(self) -> None:
-        """Remove what compacted topics need not keep, and that no queue needs. May take long."""
+        """Compact the compacted topics, except records that queues need. May take long."""
         await self._storage.compact(self._queues.needed)
 
     def _archived(self, partition: PartitionId) -> int:

@@ -1,4 +1,4 @@
-"""The topics by name and by id, and the rules for making, changing and removing them."""
+"""Topics by name and by id, and the rules to create, change and delete them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ class NewTopic:
 
 
 def partition_of(topic: Topic, partition: int) -> PartitionId:
-    """Raises UnknownPartition where the topic has none with this number."""
+    """Raises UnknownPartition if the topic has no partition with this number."""
     if not 0 <= partition < topic.partitions:
         raise UnknownPartition(f"topic {topic.name!r} has no partition {partition}")
     return PartitionId(topic.id, partition)
@@ -43,9 +43,9 @@ class Topics:
         self._default_partitions = default_partitions
         self._by_name: dict[str, Topic] = {}
         self._in_order: list[Topic] | None = None
-        """Sorted by name; None where something has changed since."""
+        """Sorted by name; None after a change."""
         self._changes = SerializedChanges()
-        """One after the other: each starts from what the one before has stored."""
+        """Serialized: each change starts from the stored result of the previous one."""
 
     def load(self) -> None:
         topics = self._storage.topics.values()
@@ -53,7 +53,7 @@ class Topics:
         self._in_order = None
 
     def __iter__(self) -> Iterator[Topic]:
-        """In the order of names, as they are now: later changes do not show."""
+        """A snapshot in the order of names."""
         if self._in_order is None:
             self._in_order = [self._by_name[name] for name in sorted(self._by_name)]
         return iter(self._in_order)
@@ -83,7 +83,7 @@ class Topics:
     async def create(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | PosthouseError]:
-        """Create those that can be, in one durable step; each gets its topic or what is wrong with it."""
+        """Create the valid ones in one durable step; the result of each is its topic or the error."""
         return await self._changes.make(self._create(wanted, validate_only))
 
     async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[Topic | PosthouseError]:
@@ -137,7 +137,7 @@ class Topics:
     async def configure(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], *, validate_only: bool = False
     ) -> Topic:
-        """Make what `change` returns for the topic its own settings; what it had besides, is gone."""
+        """Replace the topic's overrides by those that `change` returns."""
         return await self._changes.make(self._configure(name, change, validate_only))
 
     async def _configure(
@@ -149,12 +149,12 @@ class Topics:
         return await self._replace(replace(topic, overrides=overrides, config=config), validate_only)
 
     def check_defaults(self, defaults: TopicConfig) -> None:
-        """Raises InvalidConfig where a topic's own settings do not go with these."""
+        """Raises InvalidConfig if a topic's overrides are incompatible with these defaults."""
         for topic in self._by_name.values():
             defaults.with_overrides(topic.overrides)
 
     async def set_defaults(self, defaults: TopicConfig) -> None:
-        """For all topics, in what they do not say themselves. Nothing is stored: see `dynamic_settings`."""
+        """Set the defaults of all topics. Nothing is stored: see `dynamic_settings`."""
         if defaults != self.defaults:
             await self._changes.make(self._set_defaults(defaults))
 
@@ -175,7 +175,7 @@ class Topics:
         return topic
 
     async def delete(self, topics: Sequence[Topic]) -> None:
-        """Gone for clients at once; storage then frees the space."""
+        """Delete topics: clients lose access at once; storage then frees the space."""
         await self._changes.make(self._delete(topics))
 
     async def _delete(self, topics: Sequence[Topic]) -> None:

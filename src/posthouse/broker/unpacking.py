@@ -1,10 +1,10 @@
-"""Batches that have to be opened before they are appended: for topics that keep the latest of each key, and
-for those that store everything in one codec.
+"""Batches that must be decompressed before they are appended: for compacted topics, and for topics that store
+everything in one codec.
 
-A megabyte may become twenty, and a few bytes sixteen, so this is work for a thread. There is one: however
-many such batches come, one of them is open at a time. It opens them in the order of their coming, and while
-some of a topic are on their way, whatever else comes for it goes the same way: batches do not overtake each
-other.
+A megabyte may become twenty, and a few bytes sixteen megabytes, so this runs on a thread. There is one:
+however many such batches arrive, one of them is in memory at a time. The thread keeps their order. While
+batches of a topic are pending, all others of that topic take the same way, so that batches do not overtake
+each other.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 _AS_IT_IS = CompressionType.PRODUCER
 _NICENESS = 10
 _QUICK = 512
-"""A batch of so many bytes is opened where it is, if it is not compressed."""
+"""An uncompressed batch up to this size is decoded on the event loop."""
 
 
 class Unpacking:
@@ -36,7 +36,7 @@ class Unpacking:
         self._under_way: Counter[TopicId] = Counter()
 
     def is_needed(self, batches: Sequence[Produced]) -> bool:
-        # A loop, and the usual answer first: this is asked of every produce request.
+        # A loop with the common case first: this runs for every produce request.
         for produced in batches:
             config = produced.topic.config
             if config.compression_type is not _AS_IT_IS or config.is_compacted:
@@ -47,7 +47,7 @@ class Unpacking:
         return False
 
     async def open(self, batches: Sequence[Produced]) -> None:
-        """Afterwards each of them is opened, or it is known why it must not be appended."""
+        """On return each batch is decoded, or has the error for which it must not be appended."""
         for produced in batches:
             self._under_way[produced.topic.id] += 1
         try:
@@ -55,14 +55,15 @@ class Unpacking:
         finally:
             for produced in batches:
                 self._under_way[produced.topic.id] -= 1
-            self._under_way = +self._under_way  # without those of which there are none
+            self._under_way = +self._under_way  # removes zero counts
 
     def close(self) -> None:
         self._thread.shutdown()
 
 
 def _be_nice() -> None:
-    """Where a thread may have a priority of its own: whoever needs no unpacking goes first."""
+    """Lower the priority of this thread, if the system supports it, in favour of clients without
+    unpacking."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
@@ -78,7 +79,7 @@ def _open_all(batches: Sequence[Produced]) -> None:
         try:
             produced.opened = opened(produced.batch, produced.topic.config)
         except PosthouseError as error:
-            # Its traceback holds what was unpacked so far.
+            # The traceback would keep the decompressed data alive.
             produced.opened = error.with_traceback(None)
             if isinstance(error, RecordTooLarge):
                 give_back()

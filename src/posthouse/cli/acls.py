@@ -163,7 +163,7 @@ def remove(
 
     wanted_kind = None if kind is None else parse_kind(kind)
     if prefix and name is None:
-        raise BadArgument("--prefix says how to take NAME; give one")
+        raise BadArgument("--prefix needs NAME; give one")
     if wanted_kind is not None and name is not None:
         name = _name(wanted_kind, name)
     wanted = [
@@ -225,7 +225,7 @@ def _add(
 
 
 def _user(text: str) -> str:
-    """Also accept the spelling of Kafka's tools."""
+    """Also accepts the spelling of Kafka's tools."""
     return text.removeprefix("User:")
 
 
@@ -238,7 +238,7 @@ def _name(kind: ResourceKind, name: str | None) -> str:
             raise BadArgument(f"there is one cluster, which needs no name; leave {name!r} out")
         return THE_CLUSTER
     if not name:
-        raise BadArgument(f"which {kind.word} is missing; name it, or say '*' for all")
+        raise BadArgument(f"the name of the {kind.word} is missing; give it, or '*' for all")
     return name
 
 

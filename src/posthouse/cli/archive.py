@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
-from posthouse.cli.options import Bootstrap, Json, complete_topic, open_client, pass_on_login
+from posthouse.cli.options import Bootstrap, Json, complete_topic, invocation_of, open_client, pass_on_login
 from posthouse.cli.output import complain, counted, print_json, print_table, say, say_at_once
 
 if TYPE_CHECKING:
@@ -107,9 +106,8 @@ def status(context: typer.Context, place: Place, json: Json = False, bootstrap: 
     from posthouse.spark.archive.status import live_ends, status_of
 
     state = Manifest.open(Root(place)).state
-    where = _address(context, bootstrap)
     live = None
-    if bootstrap or where != DEFAULT_BOOTSTRAP:
+    if invocation_of(context, bootstrap).given_bootstrap():
         with open_client(context, bootstrap) as client:
             live = live_ends(client)
     found = status_of(state, live)
@@ -157,15 +155,10 @@ def _archiver(
     from posthouse.spark.archive.job import Archiver, Limits
     from posthouse.spark.session import session
 
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     limits = Limits(target_bytes=file_mb * _MB)
     spark = session("posthouse archive", master=master)
-    return Archiver(spark, _address(context, bootstrap), place, limits=limits)
-
-
-def _address(context: typer.Context, bootstrap: str | None) -> str:
-    invocation = context.find_object(Invocation) or Invocation()
-    return bootstrap or invocation.bootstrap
+    return Archiver(spark, invocation_of(context, bootstrap).kafka_address, place, limits=limits)
 
 
 def _need(package: str) -> None:
@@ -177,7 +170,7 @@ def _need(package: str) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one does not wait."""
+    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one stops at once."""
     stop = threading.Event()
 
     def ask(number: int, frame: object) -> None:
@@ -186,7 +179,7 @@ def _stopping() -> Iterator[threading.Event]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    # Spark has put a handler of its own there that ends its jobs.
+    # Spark has installed its own handler, which cancels its jobs.
     before = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.getsignal(signal.SIGTERM)}
     for each in before:
         signal.signal(each, ask)
@@ -221,7 +214,7 @@ def _tell(report: Report, json: bool) -> None:
     for loss in report.losses:
         complain(
             f"offsets {loss.lost.start} to {loss.lost.end - 1} of topic {loss.topic!r}, partition "
-            f"{loss.partition}, were gone before they were archived; let retention.ms keep records longer"
+            f"{loss.partition}, were deleted before they were archived; raise retention.ms"
         )
     if json:
         print_json(asdict(report))

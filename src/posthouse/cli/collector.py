@@ -1,9 +1,9 @@
-"""Garbage in reference cycles, collected without keeping clients waiting for long.
+"""Garbage collection with short pauses.
 
-Python looks through all objects whenever there are a quarter more of them, and nobody is served meanwhile:
-with some 100,000 messages that are delivered and not acknowledged, for a quarter of a second each time. Here
-only what is new is looked through. Where even that takes long, what has survived is put aside; all of it is
-looked through again after a while, for a small share of the time.
+Python scans all objects whenever their number has grown by a quarter, and no client is served meanwhile: with
+100,000 unacknowledged deliveries each scan takes a quarter of a second. This collector scans new objects
+only. If even that takes long, surviving objects are frozen. All frozen objects are scanned again from time to
+time, with a small share of the CPU time.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from collections.abc import Callable
 
 _SECONDS = 0.1
 _ENOUGH = 5
-"""Python's own measure: so many times the young objects were looked through since the last collection."""
+"""Python's own threshold: the number of young collections since the last full one."""
 _NEVER = 2**30
 LONG_SECONDS = 0.01
-"""A collection that took longer would keep others waiting if all it went through was gone through again."""
+"""After a longer collection, survivors are frozen, so that the next one does not scan them again."""
 SHARE = 0.002
-"""Of the time, for going through all that was put aside."""
+"""Share of the time for scanning frozen objects."""
 LEAST_SECONDS, MOST_SECONDS = 10.0, 300.0
-"""Between doing that and doing it again."""
+"""Bounds of the interval between two such scans."""
 
 
 class Collector:
-    """Of the whole process. `spent` tells the CPU time of this thread."""
+    """The collector of the process. `spent` returns the CPU time of this thread."""
 
     def __init__(self, spent: Callable[[], float] = time.thread_time) -> None:
         self._spent = spent
@@ -32,12 +32,12 @@ class Collector:
         self._timer: asyncio.TimerHandle | None = None
         self._all_seen_at = 0.0
         self._cost = 0.0
-        """Of going through all that was put aside: the sum of what it took before. 0 if there is none."""
+        """Estimated cost of scanning all frozen objects: the sum of their earlier scans. 0 without any."""
         self._was_busy = False
         """Whether anything was collected since."""
 
     def start(self) -> None:
-        """What there is now stays: nobody looks at it again."""
+        """Freeze all present objects: they are never scanned again."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(*self._thresholds[:2], _NEVER)
@@ -58,7 +58,7 @@ class Collector:
         self._plan()
 
     def turn(self, now: float) -> None:
-        """Collect what is due."""
+        """Collect if it is due."""
         if (
             self._cost
             and self._was_busy

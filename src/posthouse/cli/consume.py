@@ -1,29 +1,52 @@
-"""`posthouse consume`: messages of a topic on stdout, one per line."""
+"""`posthouse consume`: messages of topics on stdout."""
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posthouse.cli.durations import parse_moment
-from posthouse.cli.options import Bootstrap, TopicName, open_client
-from posthouse.cli.output import give_up_stdout, shown
+from posthouse.cli.options import Bootstrap, complete_group, complete_topic, open_client
+from posthouse.cli.output import give_up_stdout
 
 if TYPE_CHECKING:
+    from posthouse.cli.formats import Renderer
+    from posthouse.client import Client
+    from posthouse.client.group_reading import GroupReading
     from posthouse.client.positions import Start
-    from posthouse.client.reading import Fetched, Message
+    from posthouse.client.reading import Fetched, Reading
 
-_LINES = 1000
-_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_MESSAGES = 1000
 
+Topics = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC...",
+        help="Names of topics, or patterns such as 'orders-*' (in quotes) or '^orders-(eu|us)$'.",
+        autocompletion=complete_topic,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GROUP",
+        help="Read as a member of this consumer group: begin where the group stopped, share the partitions "
+        "with its other members, and commit what was printed.",
+        autocompletion=complete_group,
+    ),
+]
 FromBeginning = Annotated[
-    bool, typer.Option("--from-beginning", metavar="", help="Start with the oldest message.")
+    bool,
+    typer.Option(
+        "--from-beginning",
+        metavar="",
+        help="Start with the oldest message; with --group only where the group has no committed offset.",
+    ),
 ]
 Offset = Annotated[
     int | None,
@@ -43,23 +66,36 @@ Format = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="How a message is printed, with {key}, {value}, {partition}, {offset}, {timestamp}, {headers} "
-        "and {topic}; \\t and \\n are understood.",
+        help="How a message is printed: a line with {key}, {value}, {partition}, {offset}, {timestamp}, "
+        "{headers} and {topic}; or as in kcat, with %k %s %p %o %T %h %t, %K and %S for the sizes of key "
+        "and value, and \\n at the end.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object per message.")]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", metavar="", help="Print the bytes of the values and nothing else, no line ends."),
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", metavar="", help='One JSON object per message; bytes that are not UTF-8 as {"base64": …}.'
+    ),
+]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *, panel: str) -> None:
     app.command(
+        rich_help_panel=panel,
         epilog="`posthouse consume orders --since 1h -f`\n\n"
-        "`posthouse consume orders --from-beginning --format '{offset}\\t{key}\\t{value}'`"
+        "`posthouse consume 'orders-*' --group audit --json`\n\n"
+        "`posthouse consume orders --from-beginning --format '%o\\t%k\\t%s\\n'`",
     )(consume)
 
 
 def consume(
     context: typer.Context,
-    topic: TopicName,
+    topic: Topics,
+    group: Group = None,
     from_beginning: FromBeginning = False,
     offset: Offset = None,
     since: Since = None,
@@ -67,45 +103,126 @@ def consume(
     follow: Follow = False,
     max: Max = None,
     format: Format = None,
+    raw: Raw = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Print the messages of a topic.
+    """Print the messages of topics.
 
     By default it waits for new messages until Ctrl-C. With a start (--from-beginning, --offset, --since) it
-    prints up to the end of the log and stops; -f makes it wait there. Bytes that are not UTF-8 print as �.
+    prints up to the end of the log and stops; -f makes it wait there, and so does --group. Topics that a
+    pattern matches are chosen at the start; with --group also those that are created later.
     """
-    if (json and format is not None) or from_beginning + (offset is not None) + (since is not None) > 1:
+    _check_exclusive(context, json, format, raw, from_beginning, offset, since)
+    if group is not None and (offset is not None or since is not None or partition):
         raise typer.BadParameter(
-            "they exclude each other; give one of them",
+            "a group decides itself where to read; move it with 'posthouse group reset-offsets'",
             ctx=context,
-            param_hint="--json and --format" if json and format else "--from-beginning, --offset and --since",
+            param_hint="--offset, --since or --partition with --group",
         )
-    line = _line_maker(topic, format, json)
+    render = _renderer(format, raw, json)
     start = _start(from_beginning, offset, since)
-    follow = follow or start is None
-    from posthouse.client.positions import Start
-
     try:
         with open_client(context, bootstrap) as client:
-            reading = client.reading(topic, start or Start.end(), partitions=partition, follow=follow)
-            _print(reading, line, max)
+            if group is None:
+                _print(_reading(client, topic, start, partition, follow), render, max)
+            else:
+                with _group_reading(client, group, topic, start) as reading:
+                    _print(reading, render, max, reading)
     except BrokenPipeError:
         give_up_stdout()
     except KeyboardInterrupt:
-        # The usual way to end: nothing went wrong.
+        # The usual way to end; not an error.
         return
 
 
-def _print(reading: Iterable[Fetched], line: Callable[[Message], str], limit: int | None) -> None:
+def _check_exclusive(
+    context: typer.Context,
+    json: bool,
+    format: str | None,
+    raw: bool,
+    from_beginning: bool,
+    offset: int | None,
+    since: str | None,
+) -> None:
+    for count, names in (
+        (json + raw + (format is not None), "--json, --raw and --format"),
+        (
+            from_beginning + (offset is not None) + (since is not None),
+            "--from-beginning, --offset and --since",
+        ),
+    ):
+        if count > 1:
+            raise typer.BadParameter(
+                "they exclude each other; give one of them", ctx=context, param_hint=names
+            )
+
+
+def _renderer(format: str | None, raw: bool, json: bool) -> Renderer:
+    from posthouse.cli import formats
+
+    if format is not None:
+        return formats.with_format(format)
+    if raw:
+        return formats.as_bytes
+    return formats.as_json_line if json else formats.as_line
+
+
+def _reading(
+    client: Client, topics: list[str], start: Start | None, partitions: list[int] | None, follow: bool
+) -> Reading:
+    from posthouse.client.positions import Start
+
+    return client.reading_of(
+        _names(client, topics),
+        start or Start.end(),
+        partitions=partitions,
+        follow=follow or start is None,
+    )
+
+
+def _names(client: Client, topics: list[str]) -> list[str]:
+    from posthouse.cli.topic_patterns import expression, is_pattern, matching
+    from posthouse.client.errors import ClientError
+
+    names = [text for text in topics if not is_pattern(text)]
+    wanted = expression(text for text in topics if is_pattern(text))
+    if wanted is None:
+        return names
+    found = matching(wanted, [info.name for info in client.topics() if not info.is_internal])
+    if not names and not found:
+        raise ClientError("no topic has such a name; see 'posthouse topic list' for those there are")
+    return names + found
+
+
+def _group_reading(client: Client, group: str, topics: list[str], start: Start | None) -> GroupReading:
+    from posthouse.cli.topic_patterns import expression, is_pattern
+
+    names = [text for text in topics if not is_pattern(text)]
+    for name in names:
+        client.topic(name)  # a group would wait for a topic that does not exist
+    return client.group_reading(
+        group,
+        topics=names,
+        pattern=expression(text for text in topics if is_pattern(text)),
+        start=start,
+    )
+
+
+def _print(
+    reading: Iterable[Fetched], render: Renderer, limit: int | None, group: GroupReading | None = None
+) -> None:
     out = sys.stdout.buffer
     left = sys.maxsize if limit is None else limit
     for fetched in reading:
+        topic = fetched.topic
         messages = islice(fetched.messages(), left)
-        # Many lines in one write: it may be a system call.
-        while lines := [line(message) for message in islice(messages, _LINES)]:
-            out.write("".join(lines).encode(errors="replace"))
-            left -= len(lines)
+        # Many messages in one write: it may be a system call.
+        while some := list(islice(messages, _MESSAGES)):
+            out.write(b"".join([render(topic, message) for message in some]))
+            left -= len(some)
+            if not left and group is not None:
+                group.finish(fetched, some[-1].offset + 1)
         out.flush()
         if not left:
             return
@@ -124,42 +241,3 @@ def _start(from_beginning: bool, offset: int | None, since: str | None) -> Start
         return Start.since(parse_moment(since, time.time_ns() // 1_000_000))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--since") from None
-
-
-def _line_maker(topic: str, format: str | None, json: bool) -> Callable[[Message], str]:
-    if json:
-        return lambda message: json_module.dumps(_fields(topic, message), ensure_ascii=False) + "\n"
-    if format is None:
-        return lambda message: f"{_text(message.value)}\n"
-    template = format.replace("\\t", "\t").replace("\\n", "\n") + "\n"
-    try:
-        template.format(**dict.fromkeys(_FIELDS, ""))
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
-        raise typer.BadParameter(
-            f"{format!r} cannot be used ({error}); use {', '.join(f'{{{name}}}' for name in _FIELDS)}",
-            param_hint="--format",
-        ) from None
-    return lambda message: template.format(**_texts(topic, message))
-
-
-def _fields(topic: str, message: Message) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "partition": message.partition,
-        "offset": message.offset,
-        "timestamp": message.timestamp,
-        "key": shown(message.key),
-        "value": shown(message.value),
-        "headers": [[name, shown(value)] for name, value in message.headers],
-    }
-
-
-def _texts(topic: str, message: Message) -> dict[str, Any]:
-    headers = ",".join(f"{name}={_text(value)}" for name, value in message.headers)
-    texts = {**_fields(topic, message), "headers": headers}
-    return {name: "null" if value is None else value for name, value in texts.items()}
-
-
-def _text(data: bytes | None) -> str:
-    """A tombstone has no value (None), which differs from an empty value."""
-    return "null" if data is None else data.decode(errors="replace")

@@ -15,7 +15,7 @@ _UNITS = (
 _MS = {name: ms for ms, names in _UNITS for name in names.split()}
 _PART = re.compile(rf"(\d+) ?({'|'.join(_MS)})")
 _WORDS = re.compile(rf"{_PART.pattern}(?: ?{_PART.pattern})*")
-# As Kafka's own tool takes it, which knows no other.
+# The only form that Kafka's own tool accepts.
 _ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 _ISO_UNITS = (_WEEK, _DAY, _HOUR, _MINUTE, _SECOND)
 
@@ -43,7 +43,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_moment(text: str, now_ms: int) -> int:
-    """The time that `text` means, in ms since the epoch: so long ago, or that date. Raises ValueError."""
+    """The time in ms since the epoch: a duration ago, or a date. Raises ValueError."""
     try:
         return max(0, now_ms - parse_duration(text))
     except ValueError:
@@ -54,3 +54,16 @@ def parse_moment(text: str, now_ms: int) -> int:
         raise ValueError(
             f"{text.strip()!r} is neither a duration such as 1h30m nor a date such as 2026-01-31T12:00"
         ) from None
+
+
+def shown_duration(ms: float) -> str:
+    """In its two largest units: 3d 4h, 12m 5s, 850ms."""
+    left = int(ms)
+    if left < _SECOND:
+        return f"{left}ms"
+    parts: list[tuple[int, str]] = []
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"), (_SECOND, "s")):
+        count, left = divmod(left, unit)
+        if count or parts:
+            parts.append((count, name))
+    return " ".join(f"{count}{name}" for count, name in parts[:2] if count)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posthouse.cli.durations import parse_date, parse_duration
+from posthouse.cli.durations import parse_date, parse_duration, parse_moment
 from posthouse.cli.options import Bootstrap, GroupName, GroupNames, Json, complete_topic, open_client
 from posthouse.cli.output import complain, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from posthouse.client import Client
     from posthouse.client.group_offsets import GroupOffset, OffsetChange
     from posthouse.client.groups import GroupInfo, GroupMember
     from posthouse.client.positions import Start
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="group",
-    help="List, describe and delete consumer groups, and reset their offsets.",
+    help="List, describe, reset and delete consumer groups.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -65,19 +66,48 @@ DryRun = Annotated[
 ]
 
 
-@app.command("list", epilog="`posthouse group list`")
-def list_groups(context: typer.Context, json: Json = False, bootstrap: Bootstrap = None) -> None:
+To = Annotated[
+    str,
+    typer.Option(
+        metavar="PLACE",
+        help="earliest, latest, an offset (-10 is ten before the end), a duration ago (1h, '1 hour ago') or "
+        "a date (2026-01-31T12:00).",
+    ),
+]
+SomeTopics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC[:P,P…]",
+        help="Only of this topic or these partitions of it; by default of all that the group has offsets in. "
+        "May be given several times.",
+        autocompletion=complete_topic,
+    ),
+]
+WithLag = Annotated[
+    bool, typer.Option("--lag", metavar="", help="Also show how many records each group has yet to read.")
+]
+
+
+@app.command("list", epilog="`posthouse group list`\n\n`posthouse group list --lag`")
+def list_groups(
+    context: typer.Context, lag: WithLag = False, json: Json = False, bootstrap: Bootstrap = None
+) -> None:
     """List the groups."""
     with open_client(context, bootstrap) as client:
         groups = client.groups()
-    columns = ("group", "state", "protocol", "assignor", "members")
-    rows = [
+        lags = {group.name: _lag(client.group_offsets(group)) for group in groups} if lag else {}
+    columns: tuple[str, ...] = ("group", "state", "protocol", "assignor", "members")
+    rows: list[tuple[object, ...]] = [
         (group.name, group.state, str(group.protocol), group.assignor, len(group.members)) for group in groups
     ]
+    if lag:
+        columns += ("lag",)
+        rows = sorted([(*row, lags[str(row[0])]) for row in rows], key=lambda row: -int(str(row[-1])))
     if json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif rows:
-        print_table(columns, rows, right=("members",))
+        print_table(columns, rows, right=("members", "lag"))
     else:
         say("there are no groups yet; one begins when a consumer with a 'group.id' connects")
 
@@ -147,6 +177,73 @@ def reset_offsets(
     start = _start(to_earliest, to_offset, to_time, by_duration)
     with open_client(context, bootstrap) as client:
         changes = client.reset_offsets(group, topics, start, dry_run=dry_run)
+    _report_changes(group, changes, dry_run, json)
+
+
+@app.command(
+    epilog="`posthouse group reset billing --to '1 hour ago' --dry-run`\n\n"
+    "`posthouse group reset billing --to earliest --topic orders`"
+)
+def reset(
+    context: typer.Context,
+    group: GroupName,
+    to: To,
+    topic: SomeTopics = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Move a group to another place, in everything that it reads.
+
+    The group must have no members: stop its consumers first. If a partition does not have the offset, the
+    nearest one is used.
+    """
+    start = _place(to)
+    with open_client(context, bootstrap) as client:
+        topics = _topics(topic) if topic else _read_by(client, group)
+        changes = client.reset_offsets(group, topics, start, dry_run=dry_run)
+    _report_changes(group, changes, dry_run, json)
+
+
+def _place(text: str) -> Start:
+    from posthouse.client.positions import Start
+
+    if text in ("earliest", "beginning"):
+        return Start.beginning()
+    if text in ("latest", "end"):
+        return Start.end()
+    if text.removeprefix("-").isdecimal():
+        return Start.at(int(text))
+    try:
+        return Start.since(parse_moment(text, time.time_ns() // 1_000_000))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no place; write earliest, latest, an offset, a duration such as 1h or a date such "
+            "as 2026-01-31T12:00",
+            param_hint="--to",
+        ) from None
+
+
+def _read_by(client: Client, group: str) -> dict[str, set[int] | None]:
+    """The partitions in which the group has committed offsets."""
+    from posthouse.client.errors import ClientError
+
+    topics: dict[str, set[int] | None] = {}
+    for each in client.group_offsets(client.group(group)):
+        if each.committed is not None:
+            known = topics.setdefault(each.topic, set())
+            assert known is not None
+            known.add(each.partition)
+    if not topics:
+        raise ClientError(f"group {group!r} has committed no offsets; say which topics with --topic")
+    return topics
+
+
+def _lag(offsets: Iterable[GroupOffset]) -> int:
+    return sum(each.lag or 0 for each in offsets)
+
+
+def _report_changes(group: str, changes: Sequence[OffsetChange], dry_run: bool, json: bool) -> None:
     if json:
         print_json({"group": group, "dry_run": dry_run, "offsets": [_change(each) for each in changes]})
         return
@@ -155,7 +252,7 @@ def reset_offsets(
     if dry_run:
         say("nothing was changed; leave out --dry-run to do it")
     else:
-        say(f"group {group!r} goes on from there")
+        say(f"group {group!r} continues from these offsets")
 
 
 @app.command(epilog="`posthouse group delete billing billing-test`")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.options import Json
-from posthouse.cli.output import counted, print_json, print_table, say, shown
+from posthouse.cli.output import counted, one_line, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
     from posthouse.records.record import Record
@@ -175,10 +175,7 @@ def _record_row(each: Record | str) -> tuple[object, ...]:
 
 def _short(data: bytes | None) -> str:
     text = shown(data)
-    if text is None:
-        return "null"
-    printable = text.replace("\n", "\\n").replace("\r", "\\r").replace("\x1b", "\\x1b")
-    return printable if len(printable) <= _SHOWN_BYTES else printable[: _SHOWN_BYTES - 1] + "…"
+    return "null" if text is None else one_line(text, _SHOWN_BYTES)
 
 
 def _step_fields(step: Step, records: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""How log lines look: for people on a terminal, or one JSON object per line.
+"""Log formats: text for a terminal, or one JSON object per line.
 
-Some of what is logged was made up by clients. A message is one line of visible characters, whatever it says,
-and does not get longer than `_LONGEST`. What any client can cause is limited: see `FloodFilter`.
+Log messages may contain names that clients chose. A message is one line of visible characters, no longer than
+`_LONGEST`. Lines that clients can cause are rate limited: see `FloodFilter`.
 """
 
 import json
@@ -51,10 +51,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class FloodFilter(logging.Filter):
-    """Limits lines that any client can cause, so that nobody fills the disk with them.
+    """Rate limit for lines that clients can cause, so that they cannot fill the disk.
 
-    Of each kind of line of the protocols, `_LINES` are let through in `_SECONDS`. The last of them says that
-    others are left out, and the first of the next interval how many those were.
+    Of each kind of protocol line, `_LINES` pass in `_SECONDS`. The last of them announces that others are
+    suppressed, and the first of the next interval reports their number.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""The program `posthouse`: from the command line to an exit code. Light, because `serve` starts here."""
+"""The program `posthouse`: from the command line to an exit code. Light imports, because `serve` starts
+here."""
 
 import os
 import sys
@@ -6,6 +7,7 @@ import sys
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.output import complain, give_up_stdout
 from posthouse.cli.serve_options import plain_values, start
+from posthouse.environment import check_environment
 
 
 def main() -> None:
@@ -18,7 +20,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code: 0 done, 1 failed, 2 misused."""
+    """The exit code: 0 success, 1 failure, 2 wrong usage."""
     invocation = Invocation()
     try:
         return _run(arguments, invocation)
@@ -30,13 +32,14 @@ def run(arguments: list[str]) -> int:
         from posthouse.cli.sentences import explain
 
         sentence, status = explain(error)
-        # Help that was asked for by saying nothing comes as an error without a message.
+        # Help shown for an empty command line is an error without a message.
         if sentence:
             complain(sentence)
         return status
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:
+    check_environment(os.environ)
     if arguments[:1] == ["serve"]:
         values = plain_values(arguments[1:], os.environ)
         if values is not None:

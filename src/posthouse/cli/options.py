@@ -1,4 +1,4 @@
-"""What commands have in common: their way to the broker, and options that several of them take."""
+"""Common options of commands, and the client that they use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from posthouse.client import Client
+    from posthouse.client.admin_client import AdminClient
 
 _COMPLETION_SECONDS = 0.5
-_LOGIN = ("tls", "ca", "certificate", "key", "user", "password_file", "mechanism")
+_COMPLETIONS = 100
+_LOGIN = ("profile", "tls", "ca", "certificate", "key", "user", "password_file", "mechanism")
 
 Bootstrap = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Address of the broker; also allowed before the command."),
+]
+Admin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the broker for operators (HTTP); also allowed before the command.",
+    ),
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-N", metavar="NAME", help="Namespace (AMQP virtual host).")
+]
+SomeNamespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-N", metavar="NAME", help="Only of this namespace (AMQP virtual host)."),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 
@@ -26,15 +42,29 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 def open_client(context: typer.Context, bootstrap: str | None) -> Client:
     from posthouse.client import Client
 
-    invocation = context.find_object(Invocation) or Invocation()
-    return Client(bootstrap or invocation.bootstrap, security=invocation.security())
+    invocation = invocation_of(context, bootstrap)
+    return Client(invocation.kafka_address, security=invocation.security())
 
 
-def pass_on_login(context: typer.Context) -> None:
-    """To Spark's processes, by way of the environment: what is in no option is shown in no plan."""
+def open_admin(context: typer.Context, admin: str | None) -> AdminClient:
+    from posthouse.client.admin_client import AdminClient
+
+    invocation = invocation_of(context)
+    invocation.admin = admin or invocation.admin
+    return AdminClient(invocation.admin_address, security=invocation.security())
+
+
+def invocation_of(context: typer.Context, bootstrap: str | None = None) -> Invocation:
     invocation = context.find_object(Invocation) or Invocation()
-    variables = invocation.security().environment()
-    # The password itself is passed on, which may come from another file than this one.
+    invocation.bootstrap = bootstrap or invocation.bootstrap
+    return invocation
+
+
+def pass_on_login(context: typer.Context, bootstrap: str | None) -> None:
+    """Pass the login to Spark's processes in the environment: Spark shows options in plans, but not
+    variables."""
+    variables = invocation_of(context, bootstrap).security().environment()
+    # The password itself is passed on, and it may be from another file than the variable names.
     os.environ.pop("POSTHOUSE_PASSWORD_FILE", None)
     os.environ.update(variables)
 
@@ -48,20 +78,45 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], list[str]]) -> list[str]:
-    """Names for the shell. It must never fail or wait long: the user only pressed a key."""
+    """Names for shell completion. It must never fail or wait long."""
     from posthouse.client import Client, ClientError
 
-    given = ctx.find_root().params
-    where = ctx.params.get("bootstrap") or given.get("bootstrap") or DEFAULT_BOOTSTRAP
-    caller = Invocation(password=os.environ.get("POSTHOUSE_PASSWORD"))
-    for name in _LOGIN:
-        setattr(caller, name, given.get(name))
+    caller = _caller(ctx)
     try:
         security = caller.security(ask=False)
-        with Client(where, timeout=_COMPLETION_SECONDS, security=security) as client:
+        with Client(caller.kafka_address, timeout=_COMPLETION_SECONDS, security=security) as client:
             return [name for name in names(client) if name.startswith(incomplete)]
     except (ClientError, OSError):
         return []
+
+
+def _caller(ctx: typer.Context) -> Invocation:
+    """What was typed so far of the options."""
+    given = ctx.find_root().params
+    caller = Invocation(
+        bootstrap=ctx.params.get("bootstrap") or given.get("bootstrap"),
+        admin=ctx.params.get("admin") or given.get("admin"),
+        password=os.environ.get("POSTHOUSE_PASSWORD"),
+    )
+    for name in _LOGIN:
+        setattr(caller, name, given.get(name))
+    return caller
+
+
+def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
+    from posthouse.client.admin_client import AdminClient
+    from posthouse.client.errors import ClientError
+
+    caller = _caller(ctx)
+    try:
+        security = caller.security(ask=False)
+        with AdminClient(caller.admin_address, timeout=_COMPLETION_SECONDS, security=security) as client:
+            names = [
+                queue["name"] for queue in client.items("/v1/queues", most=_COMPLETIONS, search=incomplete)
+            ]
+    except (ClientError, OSError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 TopicName = Annotated[

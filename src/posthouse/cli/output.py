@@ -1,10 +1,15 @@
 """Tables for people, JSON for machines, sentences on stderr."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDE = 10_000
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
@@ -17,30 +22,42 @@ def print_json(value: Any) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """`right` names the columns that are aligned to the right."""
-    from rich.box import SIMPLE_HEAD
+    """`right` names the right-aligned columns."""
     from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    # In a pipe columns need no alignment, but `grep` and `awk` need whole lines.
+    console = Console() if terminal else Console(width=_WIDE)
+    console.print(table(columns, rows, right=right, has_rule=terminal))
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    has_rule: bool = True,
+) -> Table:
+    """For rich to print."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
-    # In a pipe nobody sees columns, but `grep` and `awk` want lines that are whole.
-    console = Console() if terminal else Console(width=_WIDE)
-    table = Table(box=SIMPLE_HEAD if terminal else None, show_edge=False, pad_edge=False)
+    made = Table(box=SIMPLE_HEAD if has_rule else None, show_edge=False, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    console.print(table)
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
 
 
 def say(sentence: str) -> None:
-    """For people, and out of the way of what is piped on."""
+    """Print a sentence on stderr, so that it does not mix with piped output."""
     print(sentence, file=sys.stderr)
 
 
 def say_at_once(sentence: str) -> None:
-    """From a signal handler, which may have come while something else was being said."""
+    """Print from a signal handler, which may interrupt another print."""
     os.write(sys.stderr.fileno(), f"{sentence}\n".encode())
 
 
@@ -50,7 +67,8 @@ def complain(sentence: str) -> None:
 
 
 def give_up_stdout() -> None:
-    """Whoever read our output is gone: what is still buffered must not fail again at exit."""
+    """The reader of our output has closed the pipe: drop buffered output, so that the exit does not fail
+    again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -60,3 +78,13 @@ def counted(count: int, noun: str) -> str:
 
 def shown(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="replace")
+
+
+def one_line(text: str, longest: int) -> str:
+    """For a cell of a table."""
+    printable = text.replace("\n", "\\n").replace("\r", "\\r").replace("\x1b", "\\x1b")
+    return printable if len(printable) <= longest else printable[: longest - 1] + "…"
+
+
+def or_dash(value: object) -> object:
+    return "-" if value is None or value == "" else value

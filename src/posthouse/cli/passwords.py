@@ -1,4 +1,4 @@
-"""Passwords from a terminal, which does not show them, or from where a program writes them."""
+"""Passwords from a terminal, without echo, or from standard input or a file."""
 
 import getpass
 import sys
@@ -18,14 +18,14 @@ def ask_password(prompt: str) -> str:
 
 
 def new_password(name: str, file: Path | None) -> str:
-    """From the file, or typed twice; from the first line of standard input where nobody types."""
+    """From the file, or typed twice; from the first line of standard input if that is not a terminal."""
     if file is not None and file != STDIN:
         return password_in(file)
     if file == STDIN or not sys.stdin.isatty():
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             raise BadArgument(
-                "there is no password in the first line of standard input; write one there, or say "
+                "there is no password in the first line of standard input; write one there, or give "
                 "--password-file FILE"
             )
         return password

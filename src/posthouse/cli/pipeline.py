@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.durations import parse_moment
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
-from posthouse.cli.options import Bootstrap, TopicName, complete_topic, pass_on_login
+from posthouse.cli.options import Bootstrap, TopicName, complete_topic, invocation_of, pass_on_login
 from posthouse.cli.output import counted, say
 
 if TYPE_CHECKING:
@@ -121,11 +120,11 @@ def run(
 
     program = find_program(path)
     where = _bootstrap(context, bootstrap, program)
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     if program.is_declared:
         if start is not None or end is not None:
             raise typer.BadParameter(
-                "declarative pipelines say in their code what they read", param_hint="--from, --to"
+                "declarative pipelines choose their input in code; leave these out", param_hint="--from, --to"
             )
         from posthouse.spark.pipelines.declared import run_declared
 
@@ -261,7 +260,7 @@ def report(
     from posthouse.spark.session import logging_into, session
 
     where = _bootstrap(context, bootstrap, None)
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     _check_broker(where)
     say("starting Spark …")
     with logging_into(Path(tempfile.mkdtemp(prefix="posthouse-report-"), "spark.log")):
@@ -293,7 +292,7 @@ def _launch(job: Launch, **times: Any) -> None:
 
     say(f"starting Spark for {job.program.name!r}; its log is {job.log}; Ctrl-C stops it")
     if job.resumes and job.start is not None and job.end is None:
-        say("it goes on from its checkpoint; --from is only for the first time")
+        say("resuming from its checkpoint; --from is used only by the first run")
     try:
         with Display(bounded=job.once or job.end is not None) as display:
             states = launch(job, stop=stop, show=display.show, ready=ready)
@@ -302,7 +301,7 @@ def _launch(job: Launch, **times: Any) -> None:
             signal.signal(number, handler)
     records = max((state.records for state in states), default=0)
     if stop.is_wanted:
-        say(f"stopped after {counted(records, 'record')}; run it again to go on from its checkpoint")
+        say(f"stopped after {counted(records, 'record')}; run it again to resume from its checkpoint")
     else:
         say(f"done with {counted(records, 'record')}")
 
@@ -320,7 +319,7 @@ def _ready_job(
     from posthouse.spark.pipelines.launching import Launch
     from posthouse.spark.pipelines.programs import Program
 
-    pass_on_login(context)
+    pass_on_login(context, bootstrap)
     plain = re.sub(r"[^\w.-]", "-", name)
     place = storage or str(Path(_STORAGE, plain).absolute())
     if "://" not in place:
@@ -347,17 +346,13 @@ def _ready(name: str) -> Path:
 
 
 def _bootstrap(context: typer.Context, given: str | None, program: Program | None) -> str:
-    """The option, what was said before the command or in the environment, the project's, the usual one."""
-    invocation = context.find_object(Invocation) or Invocation()
-    if given:
-        return given
-    if invocation.bootstrap != DEFAULT_BOOTSTRAP or program is None or program.bootstrap is None:
-        return invocation.bootstrap
-    return program.bootstrap
+    """The option, the environment's or the profile's, the project's, the usual one."""
+    invocation = invocation_of(context, given)
+    return invocation.given_bootstrap() or (program and program.bootstrap) or invocation.kafka_address
 
 
 def _check_broker(bootstrap: str) -> None:
-    """Before Spark starts, which takes seconds: an error should be shown at once."""
+    """Check the connection before Spark starts, which takes seconds: an error is shown at once."""
     from posthouse.client import Client, Security
 
     with Client(bootstrap, security=Security.from_environment()) as client:
@@ -374,5 +369,5 @@ def _require_spark() -> None:
         raise SparkError(
             "pipelines run on Spark, which is not there; install it with 'pip install \"posthouse[spark]\"'"
         )
-    # PySpark says so whenever it starts; nothing here goes through pandas.
+    # PySpark warns at every start; pipelines do not use pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -1,4 +1,4 @@
-"""How far a pipeline is: a table that lives on a terminal, a line now and then elsewhere."""
+"""Progress of a pipeline: a live table on a terminal, otherwise a line from time to time."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ _BAR = 10
 
 
 class Display:
-    """On stderr, out of the way of what is piped on. `bounded` pipelines have an end to come nearer to."""
+    """On stderr, separate from piped output. `bounded` pipelines have an end, so progress can be shown."""
 
     def __init__(self, *, bounded: bool) -> None:
         self._bounded = bounded
@@ -90,7 +90,7 @@ class Display:
 
 
 def _bar(done: float) -> ProgressBar:
-    # Colours that terminals with few of them have as well.
+    # Colours that every terminal has.
     return ProgressBar(
         total=1.0, completed=done, width=_BAR, complete_style="green", finished_style="bold green"
     )

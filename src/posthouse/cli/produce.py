@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from posthouse.cli.escapes import unescaped
 from posthouse.cli.options import Bootstrap, TopicName, open_client
 from posthouse.cli.output import counted, say
 
 if TYPE_CHECKING:
+    from posthouse.cli.record_json import NewRecord
     from posthouse.client.producer import Producer
 
 _CHUNK = 256 * 1024
@@ -32,23 +34,48 @@ class Compression(StrEnum):
 
 KeySeparator = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Separator of key and value in a line, for example ':'."),
+    typer.Option(
+        "--key-separator",
+        "-K",
+        metavar="TEXT",
+        help="Separator of key and value in a line, for example ':' or '\\t' (a tab).",
+    ),
+]
+Tombstones = Annotated[
+    bool,
+    typer.Option(
+        "--tombstones",
+        "-Z",
+        metavar="",
+        help="Write an empty value as a tombstone (null), which deletes its key from a compacted topic.",
+    ),
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        metavar="",
+        help='Every line is a JSON object: {"key", "value", "headers", "partition", "timestamp"}; only value '
+        "is needed. What 'consume --json' prints can be written again.",
+    ),
 ]
 File = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Read this file instead of stdin, with a progress bar.")
 ]
 Headers = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="KEY=VALUE", help="A header for every message; may be repeated."),
+    typer.Option("--header", "-H", metavar="KEY=VALUE", help="A header for every message; may be repeated."),
 ]
 CompressionOption = Annotated[Compression, typer.Option(help="Compression of batches.")]
 Partition = Annotated[int | None, typer.Option(min=0, metavar="P", help="Write to this partition only.")]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *, panel: str) -> None:
     app.command(
+        rich_help_panel=panel,
         epilog="`echo hello | posthouse produce greetings`\n\n"
-        "`posthouse produce users --key-separator : --file users.txt --compression zstd`"
+        "`posthouse produce users --key-separator '\\t' --file users.txt -H source=crm`\n\n"
+        "`posthouse consume orders --from-beginning --json | posthouse produce orders-copy --json`",
     )(produce)
 
 
@@ -56,6 +83,8 @@ def produce(
     context: typer.Context,
     topic: TopicName,
     key_separator: KeySeparator = None,
+    tombstones: Tombstones = False,
+    json: JsonLines = False,
     file: File = None,
     header: Headers = None,
     compression: CompressionOption = Compression.NONE,
@@ -67,25 +96,50 @@ def produce(
     The topic is created if it does not exist and the broker allows that. Messages with the same key are
     written to the same partition, which is the one that Kafka's own clients choose.
     """
+    from posthouse.cli.record_json import from_json
     from posthouse.records.compression import Codec
 
+    if json and (key_separator is not None or tombstones):
+        raise typer.BadParameter(
+            "JSON says itself what is a key and what is null",
+            ctx=context,
+            param_hint="--json with --key-separator or --tombstones",
+        )
     headers = tuple(_header(text) for text in header or ())
-    separator = None if key_separator is None else key_separator.encode()
-    if separator == b"":
-        raise typer.BadParameter("it is empty; give a text such as ':'", param_hint="--key-separator")
+    read = from_json if json else _text_reader(key_separator, tombstones)
     with _opened(file) as (source, advance), open_client(context, bootstrap) as client:
         producer = client.producer(topic, codec=Codec[compression.name])
         try:
             with producer:
                 for number, line in _lines(source, producer, advance):
-                    key, value = (None, line) if separator is None else _split(line, separator, number)
-                    producer.send(value, key, headers, partition=partition)
+                    key, value, own, place, timestamp = read(line, number)
+                    producer.send(
+                        value,
+                        key,
+                        (*own, *headers),
+                        partition=place if partition is None else partition,
+                        timestamp=timestamp,
+                    )
         finally:
             say(f"{counted(producer.acknowledged, 'message')} written to {topic!r}")
 
 
+def _text_reader(key_separator: str | None, tombstones: bool) -> Callable[[bytes, int], NewRecord]:
+    from posthouse.cli.record_json import NewRecord
+
+    separator = None if key_separator is None else unescaped(key_separator)
+    if separator == b"":
+        raise typer.BadParameter("it is empty; give a text such as ':'", param_hint="--key-separator")
+
+    def read(line: bytes, number: int) -> NewRecord:
+        key, value = (None, line) if separator is None else _split(line, separator, number)
+        return NewRecord(key, None if tombstones and not value else value)
+
+    return read
+
+
 def _lines(source: int, producer: Producer, advance: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines without their ends. Whenever the input pauses, what was read is sent off."""
+    """Numbered lines without line ends. Sends pending messages whenever the input pauses."""
     number, rest = 0, b""
     while chunk := os.read(source, _CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -120,7 +174,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[tuple[int, Callable[[int], None]]]:
-    """The descriptor to read from, and the progress to report to."""
+    """The descriptor to read from, and a function that reports progress."""
     if file is None:
         yield sys.stdin.fileno(), lambda size: None
         return

@@ -1,4 +1,4 @@
-"""The commands, put together. They import what they need when they run."""
+"""All commands of the program. They import what they need when they run."""
 
 import os
 from pathlib import Path
@@ -10,40 +10,66 @@ from posthouse import __version__
 from posthouse.cli import (
     acls,
     archive,
+    config,
+    connections,
     consume,
     groups,
     log,
     pipeline,
     produce,
+    profile_command,
+    queues,
     quotas,
+    routing,
     serve_command,
+    status,
     topics,
+    transactions,
     users,
 )
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP, Invocation
+from posthouse.cli.login_options import repeat_login_options
 
 app = typer.Typer(
     name="posthouse",
-    help="A message broker for Kafka and RabbitMQ clients.",
-    epilog="Start a broker with `posthouse serve`, then send a first message from another "
-    "terminal:\n\n`echo hello | posthouse produce greetings`\n\n"
-    "`posthouse consume greetings --from-beginning`",
+    help="A message broker for Kafka and RabbitMQ clients.\n\n"
+    "`posthouse serve` starts one: Kafka clients connect to port 9092, RabbitMQ clients (AMQP 0-9-1) to "
+    "5672, operators (HTTP) to 15672. In another terminal:\n\n"
+    "`echo hello | posthouse produce greetings`\n\n"
+    "`posthouse consume greetings --from-beginning`\n\n"
+    "`posthouse queue list` shows the queues of RabbitMQ clients, `posthouse status` how the broker is.",
+    epilog="`posthouse COMMAND --help` explains a command and has examples. All commands are in docs/cli.md.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-serve_command.register(app)
-app.add_typer(topics.app)
-produce.register(app)
-consume.register(app)
-app.add_typer(groups.app)
-app.add_typer(users.app)
-app.add_typer(acls.app)
-app.add_typer(quotas.app)
-app.add_typer(log.app)
-app.add_typer(archive.app)
-app.add_typer(pipeline.app)
+_FIRST = "To begin"
+_WATCH = "To see how the broker is"
+_KAFKA = "Topics and consumer groups (Kafka)"
+_AMQP = "Queues (RabbitMQ)"
+_ACCESS = "Who may do what"
+_MORE = "Files, archives and pipelines"
+
+serve_command.register(app, panel=_FIRST)
+produce.register(app, panel=_FIRST)
+consume.register(app, panel=_FIRST)
+app.add_typer(profile_command.app, rich_help_panel=_FIRST)
+status.register(app, panel=_WATCH)
+app.add_typer(connections.app, rich_help_panel=_WATCH)
+app.add_typer(config.app, rich_help_panel=_WATCH)
+app.add_typer(topics.app, rich_help_panel=_KAFKA)
+app.add_typer(groups.app, rich_help_panel=_KAFKA)
+app.add_typer(transactions.app, rich_help_panel=_KAFKA)
+app.add_typer(queues.app, rich_help_panel=_AMQP)
+app.add_typer(routing.exchanges, rich_help_panel=_AMQP)
+app.add_typer(routing.bindings, rich_help_panel=_AMQP)
+app.add_typer(users.app, rich_help_panel=_ACCESS)
+app.add_typer(acls.app, rich_help_panel=_ACCESS)
+app.add_typer(quotas.app, rich_help_panel=_ACCESS)
+app.add_typer(log.app, rich_help_panel=_MORE)
+app.add_typer(archive.app, rich_help_panel=_MORE)
+app.add_typer(pipeline.app, rich_help_panel=_MORE)
 
 
 def _print_version(wanted: bool) -> None:
@@ -52,7 +78,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_LOGIN = "To log in"
+_LOGIN = "Where the broker is, and how to log in (before or after the command)"
 
 Tls = Annotated[
     bool,
@@ -119,9 +145,33 @@ LoginMechanism = Annotated[
 @app.callback()
 def options(
     context: typer.Context,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="POSTHOUSE_PROFILE",
+            rich_help_panel=_LOGIN,
+            help="Profile to use, see 'posthouse profile'.",
+        ),
+    ] = None,
     bootstrap: Annotated[
-        str, typer.Option(metavar="HOST:PORT", envvar="POSTHOUSE_BOOTSTRAP", help="Address of the broker.")
-    ] = DEFAULT_BOOTSTRAP,
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="POSTHOUSE_BOOTSTRAP",
+            rich_help_panel=_LOGIN,
+            help=f"Address of the broker for Kafka clients ({DEFAULT_BOOTSTRAP} by default).",
+        ),
+    ] = None,
+    admin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="POSTHOUSE_ADMIN_ADDRESS",
+            rich_help_panel=_LOGIN,
+            help=f"Address of the broker for operators, HTTP ({DEFAULT_ADMIN} by default).",
+        ),
+    ] = None,
     tls: Tls = False,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -143,6 +193,8 @@ def options(
     invocation = context.find_object(Invocation)
     assert invocation is not None
     invocation.bootstrap = bootstrap
+    invocation.admin = admin
+    invocation.profile = profile
     invocation.debug = debug
     invocation.tls = tls
     invocation.ca = ca
@@ -155,7 +207,9 @@ def options(
 
 
 def execute(arguments: list[str], invocation: Invocation) -> int:
+    command = typer.main.get_command(app)
+    repeat_login_options(command)
     try:
-        return app(arguments, prog_name="posthouse", standalone_mode=False, obj=invocation) or 0
+        return command(arguments, prog_name="posthouse", standalone_mode=False, obj=invocation) or 0
     except typer.Abort:
         return 1

@@ -1,4 +1,4 @@
-"""The broker as a process: what it says, which signals end it, how the interpreter is set up for it."""
+"""The broker process: output, signals, and interpreter settings."""
 
 import asyncio
 import json
@@ -12,19 +12,20 @@ import uvloop
 
 from posthouse.app import App
 from posthouse.cli.collector import Collector
-from posthouse.cli.invocation import DEFAULT_BOOTSTRAP
+from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
 from posthouse.settings import Settings
 
 log = logging.getLogger("posthouse")
 
-# The flusher thread holds up every acknowledgement: it must not wait Python's usual 5 ms for its turn.
+# Every acknowledgement waits for the flusher thread: it must not wait Python's usual 5 ms for the
+# interpreter.
 _SWITCH_INTERVAL = 0.0005
 
 
 def run(settings: Settings, *, hints: bool) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     configure_logging(settings.log_format, settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     allow_many_descriptors()
@@ -69,8 +70,20 @@ def _ready_line(app: App) -> str:
     return json.dumps({"event": "ready", "listeners": listeners}, separators=(",", ":"))
 
 
+def _look_inside(app: App, program: str) -> str:
+    admin = app.listeners.get("admin")
+    if admin is None:
+        return ""
+    if str(admin) != DEFAULT_ADMIN:
+        program += f" --admin {admin}"
+    return (
+        "See what the broker does, now and live (metrics for Prometheus are on "
+        f"http://{admin}/metrics):\n\n  {program} status\n  {program} top\n\n"
+    )
+
+
 def _hints(settings: Settings, app: App) -> str:
-    """How to send a first message. The commands speak Kafka's protocol."""
+    """How to send a first message. The commands use Kafka's protocol."""
     kafka = app.listeners.get("kafka")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
     if kafka is None:
@@ -86,6 +99,7 @@ def _hints(settings: Settings, app: App) -> str:
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
         f"  {program} consume greetings --from-beginning\n\n"
+        f"{_look_inside(app, program)}"
         "Run a pipeline on Spark on it (or 'make demo' to watch one with orders of its own):\n\n"
         f"  {program} pipeline init orders\n"
         f"  {program} pipeline run orders\n"

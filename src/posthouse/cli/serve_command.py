@@ -1,4 +1,4 @@
-"""`posthouse serve` as Typer sees it: for help, completion and mistakes."""
+"""`posthouse serve` as a Typer command: for help, completion and errors."""
 
 import inspect
 from typing import Annotated, Any
@@ -10,15 +10,16 @@ from posthouse.cli.serve_options import OPTIONS, ServeOption, start
 
 
 class _PlainCommand(TyperCommand):
-    """Help in lines instead of a table: there are many settings, and a table cuts their long names off."""
+    """Help in lines instead of a table: there are many settings, and a table truncates their long names."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.rich_markup_mode = None
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *, panel: str) -> None:
     app.command(
+        rich_help_panel=panel,
         cls=_PlainCommand,
         epilog="Example: posthouse serve --data /var/lib/posthouse --kafka 127.0.0.1:9092\n\n"
         "When it is ready it prints one line of JSON with the addresses it listens on. SIGTERM or Ctrl-C "
@@ -47,5 +48,5 @@ def _parameter(option: ServeOption) -> inspect.Parameter:
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-# Typer reads the signature: the options are those that the settings declare, whatever they are.
+# Typer reads the signature: the options are those that the settings declare.
 serve.__signature__ = inspect.Signature(list(map(_parameter, OPTIONS)))  # type: ignore[attr-defined]

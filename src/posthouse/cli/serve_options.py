@@ -1,7 +1,7 @@
-"""The options of `posthouse serve`, from the declared settings, and a way around Typer for the usual case.
+"""The options of `posthouse serve`, derived from the settings, and a fast path around Typer.
 
-Typer takes longer to import than the broker takes to start. So a command line that is nothing but options
-and their values is read here; whatever else it may be (help, a mistake, a completion) is left to Typer.
+Importing Typer takes longer than starting the broker. So a command line with plain options and values is
+parsed here; everything else (help, a mistake, completion) is left to Typer.
 """
 
 import gc
@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from posthouse.settings import Address, Settings, load_settings
 
-# These change what a command line means, in ways that only Typer knows.
+# These change the meaning of a command line in ways that only Typer knows.
 _TYPER_VARIABLES = ("POSTHOUSE_DEBUG", "_POSTHOUSE_COMPLETE")
 _METAVARS = {Path: "PATH", Address: "HOST:PORT", int: "N", float: "SECONDS", bool: "true|false"}
 
@@ -26,7 +26,7 @@ class ServeOption:
     metavar: str = ""
     default: str = ""
     is_switch: bool = False
-    """Given by its name alone."""
+    """Given without a value."""
     is_hidden: bool = False
 
     @property
@@ -38,7 +38,7 @@ def _options() -> list[ServeOption]:
     options = []
     for setting in fields(Settings):
         kind: Any = next((each for each in get_args(setting.type) if each is not type(None)), setting.type)
-        # What is off by default is switched on by its name; everything else takes a value.
+        # A switch that is off by default is given by its name; all other options take a value.
         is_switch = kind is bool and not setting.default
         options.append(
             ServeOption(
@@ -75,7 +75,7 @@ _BY_FLAG = {option.flag: option for option in OPTIONS}
 
 
 def plain_values(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """What the arguments behind 'serve' say, if they are plain; None if Typer has to look at them."""
+    """The values of plain arguments behind 'serve'; None if Typer has to parse them."""
     if any(name in environment for name in _TYPER_VARIABLES):
         return None
     values: dict[str, Any] = {}
@@ -94,11 +94,11 @@ def plain_values(arguments: Sequence[str], environment: Mapping[str, str]) -> di
 
 
 def start(*, config: str | None = None, hints: bool = False, **flags: Any) -> None:
-    """Serve until a signal comes; `flags` are settings, with None for what was not given."""
+    """Serve until a signal arrives; `flags` are settings, None for those not given."""
     file = config or os.environ.get("POSTHOUSE_CONFIG")
     settings = load_settings(file=Path(file) if file else None, flags=flags)
     settings.check()
-    gc.disable()  # nothing that is made until the broker is ready will ever be garbage
+    gc.disable()  # objects created before the broker is ready never become garbage
     try:
         from posthouse.cli.serve import run
 

@@ -1,4 +1,4 @@
-"""Amounts as people type them: '10MB', '512KiB', '1.5 GB', '50%'."""
+"""Sizes and percentages as people type them: '10MB', '512KiB', '1.5 GB', '50%'."""
 
 import re
 
@@ -33,8 +33,17 @@ def parse_percentage(text: str) -> float:
 
 
 def shown_size(amount: float) -> str:
-    """In the largest unit that leaves nothing out."""
+    """In the largest unit that is exact."""
     for unit in ("GiB", "MiB", "GB", "MB", "KiB", "KB"):
         if amount and amount % _UNITS[unit.upper()] == 0:
             return f"{amount / _UNITS[unit.upper()]:g}{unit}"
     return f"{amount:g}B"
+
+
+def rounded_size(amount: float) -> str:
+    """In three digits: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"

@@ -1,17 +1,24 @@
-"""`posthouse topic …`: create, list, describe, change and delete topics."""
+"""`posthouse topic …`: create, list, describe, change, trim and delete topics."""
 
+from __future__ import annotations
+
+import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posthouse.cli.durations import parse_moment
 from posthouse.cli.options import Bootstrap, Json, TopicName, open_client
 from posthouse.cli.output import counted, print_json, print_table, say
 from posthouse.model.inert_settings import INERT_SETTINGS
 
+if TYPE_CHECKING:
+    from posthouse.client.positions import Start
+
 app = typer.Typer(
     name="topic",
-    help="Create, list, describe, change and delete topics.",
+    help="Create, list, describe, change, trim and delete topics.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -30,6 +37,24 @@ Settings = Annotated[
 Unset = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY", help="A setting to reset to its default; may be given several times."),
+]
+BeforeOffset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Delete what is before this offset; -10 keeps the last ten of each partition."
+    ),
+]
+Before = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Delete what is older: a duration ago (2d, 1h30m) or a date."),
+]
+Everything = Annotated[bool, typer.Option("--everything", metavar="", help="Delete all records.")]
+TrimmedPartitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", min=0, metavar="P", help="Only of this partition; may be repeated."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", metavar="", help="Show what would be deleted, and delete nothing.")
 ]
 All = Annotated[bool, typer.Option("--all", metavar="", help="Also show settings that have no effect.")]
 
@@ -55,7 +80,7 @@ def create(
         say(f"created topic {topic!r} with {counted(count, 'partition')}")
 
 
-@app.command("list")
+@app.command("list", epilog="`posthouse topic list`")
 def list_topics(context: typer.Context, json: Json = False, bootstrap: Bootstrap = None) -> None:
     """List the topics with their sizes."""
     with open_client(context, bootstrap) as client:
@@ -74,7 +99,7 @@ def list_topics(context: typer.Context, json: Json = False, bootstrap: Bootstrap
         say("there are no topics yet; create one with 'posthouse topic create'")
 
 
-@app.command()
+@app.command(epilog="`posthouse topic describe orders`")
 def describe(
     context: typer.Context,
     topic: TopicName,
@@ -104,7 +129,7 @@ def describe(
     print_table(("setting", "value", "set by", "meaning"), shown)
 
 
-@app.command()
+@app.command(epilog="`posthouse topic delete orders`")
 def delete(context: typer.Context, topic: TopicName, json: Json = False, bootstrap: Bootstrap = None) -> None:
     """Delete a topic with all its records."""
     with open_client(context, bootstrap) as client:
@@ -113,6 +138,60 @@ def delete(context: typer.Context, topic: TopicName, json: Json = False, bootstr
         print_json({"topic": topic, "deleted": True})
     else:
         say(f"deleted topic {topic!r}")
+
+
+@app.command(
+    epilog="`posthouse topic trim orders --before 2d --dry-run`\n\n"
+    "`posthouse topic trim orders --partition 3 --before-offset 120000`"
+)
+def trim(
+    context: typer.Context,
+    topic: TopicName,
+    before_offset: BeforeOffset = None,
+    before: Before = None,
+    everything: Everything = False,
+    partition: TrimmedPartitions = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Delete the oldest records of a topic; the topic stays."""
+    if everything + (before_offset is not None) + (before is not None) != 1:
+        raise typer.BadParameter(
+            "give exactly one of them", ctx=context, param_hint="--before-offset, --before and --everything"
+        )
+    end = _end_of_trim(before_offset, before)
+    with open_client(context, bootstrap) as client:
+        info = client.topic(topic)
+        offsets = client.offsets(topic, end, partitions=partition)
+        bounds = client.bounds([info])
+        starts = offsets if dry_run else client.trim_topic(topic, offsets)
+    rows = [
+        (index, bounds[topic, index].start, starts[index], starts[index] - bounds[topic, index].start)
+        for index in sorted(starts)
+    ]
+    columns = ("partition", "old start", "new start", "deleted")
+    if json:
+        keys = ("partition", "old_start", "new_start", "deleted")
+        partitions = [dict(zip(keys, row, strict=True)) for row in rows]
+        print_json({"topic": topic, "dry_run": dry_run, "partitions": partitions})
+        return
+    print_table(columns, rows, right=columns)
+    if dry_run:
+        say("nothing was deleted; leave out --dry-run to do it")
+
+
+def _end_of_trim(before_offset: int | None, before: str | None) -> Start:
+    from posthouse.client.positions import Start
+
+    if before_offset is not None:
+        return Start.at(before_offset)
+    if before is None:
+        return Start.end()
+    try:
+        return Start.since(parse_moment(before, time.time_ns() // 1_000_000))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--before") from None
 
 
 @app.command(

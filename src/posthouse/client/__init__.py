@@ -6,7 +6,7 @@
         for message in client.messages("greetings"):
             print(message.value)
 
-A broker that wants to know who comes, over TLS:
+With TLS and a login:
 
     security = Security(ca=Path("ca.pem"), user="alice", password=…)
     with Client("broker.example:9093", security=security) as client: ...

@@ -1,4 +1,4 @@
-"""Creating, describing, changing and deleting topics."""
+"""Creating, describing, changing, trimming and deleting topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,12 @@ from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from posthouse.protocols.kafka.codec.generated.delete_topics import (
     DeleteTopicsRequest,
@@ -41,7 +47,7 @@ _DELETE = 1
 
 
 class SettingSource(IntEnum):
-    """Who set a value; the numbers are the protocol's."""
+    """Where a value comes from; the numbers are the protocol's."""
 
     TOPIC = 1
     BROKER = 4
@@ -57,7 +63,7 @@ class TopicSetting:
 
     @property
     def is_own(self) -> bool:
-        """Set on the topic itself."""
+        """Whether it is an override of the topic."""
         return self.source == SettingSource.TOPIC
 
 
@@ -68,7 +74,7 @@ def create_topic(
     settings: Mapping[str, str],
     timeout: float,
 ) -> int:
-    """How many partitions it got."""
+    """Create a topic; returns its number of partitions."""
     topic = CreatableTopic(
         name=name,
         num_partitions=_BROKER_DECIDES if partitions is None else partitions,
@@ -78,7 +84,7 @@ def create_topic(
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout * 1000))
     [result] = connection.ask(request, CreateTopicsResponse).topics
     if result.error_code:
-        raise refused(result.error_code, result.error_message, name)
+        raise refused(result.error_code, result.error_message, name, needs="create")
     return result.num_partitions
 
 
@@ -86,7 +92,24 @@ def delete_topic(connection: BrokerConnection, name: str, timeout: float) -> Non
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=int(timeout * 1000))
     [result] = connection.ask(request, DeleteTopicsResponse).responses
     if result.error_code:
-        raise refused(result.error_code, result.error_message, name)
+        raise refused(result.error_code, result.error_message, name, needs="delete")
+
+
+def trim_topic(
+    connection: BrokerConnection, name: str, offsets: Mapping[int, int], timeout: float
+) -> dict[int, int]:
+    """Delete the records before an offset, by partition. Returns where each of them starts now."""
+    partitions = [
+        DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in offsets.items()
+    ]
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=int(timeout * 1000)
+    )
+    [result] = connection.ask(request, DeleteRecordsResponse).topics
+    for partition in result.partitions:
+        if partition.error_code:
+            raise refused(partition.error_code, None, name, needs="delete")
+    return {partition.partition_index: partition.low_watermark for partition in result.partitions}
 
 
 def add_partitions(connection: BrokerConnection, name: str, total: int, timeout: float) -> None:
@@ -95,7 +118,7 @@ def add_partitions(connection: BrokerConnection, name: str, total: int, timeout:
     )
     [result] = connection.ask(request, CreatePartitionsResponse).results
     if result.error_code:
-        raise refused(result.error_code, result.error_message, name)
+        raise refused(result.error_code, result.error_message, name, needs="alter")
 
 
 def topic_settings(connection: BrokerConnection, name: str) -> list[TopicSetting]:
@@ -103,7 +126,7 @@ def topic_settings(connection: BrokerConnection, name: str) -> list[TopicSetting
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     [result] = connection.ask(request, DescribeConfigsResponse).results
     if result.error_code:
-        raise refused(result.error_code, result.error_message, name)
+        raise refused(result.error_code, result.error_message, name, needs="describe-configs")
     return [
         TopicSetting(
             name=each.name,
@@ -124,4 +147,4 @@ def change_settings(
     request = IncrementalAlterConfigsRequest(resources=[resource])
     [result] = connection.ask(request, IncrementalAlterConfigsResponse).responses
     if result.error_code:
-        raise refused(result.error_code, result.error_message, name)
+        raise refused(result.error_code, result.error_message, name, needs="alter-configs")

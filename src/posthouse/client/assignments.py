@@ -1,8 +1,8 @@
-"""What a member of a classic group was assigned: bytes that the group's leader wrote for it.
+"""The assignment of a member of a classic group: bytes that the group's leader wrote.
 
     version i16 | count i32, per topic: name (length i16, UTF-8), count i32, partitions i32 … | user data
 
-The broker passes them on unread, so they may be anything; newer versions only add to the end.
+The broker passes them on unread, so they may be anything; newer versions only append fields.
 """
 
 from struct import Struct
@@ -16,7 +16,7 @@ _INT32 = Struct(">i")
 
 
 def decode_assignment(data: Readable) -> list[TopicPartition]:
-    """In order; empty where the bytes are no assignment of a consumer."""
+    """The partitions in order; empty if the bytes are not a consumer's assignment."""
     view = memoryview(data)
     found = []
     try:

@@ -1,4 +1,4 @@
-"""Authentication to a broker: TLS first, where it is used, then a SASL login."""
+"""Authentication to a broker: the TLS handshake, if it is used, then a SASL login."""
 
 import ipaddress
 import socket
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Message)
 
 
 class LoginConnection(Protocol):
-    """The connection that a login goes over."""
+    """The connection that is logged in."""
 
     @property
     def node(self) -> Node: ...
@@ -39,7 +39,7 @@ class LoginConnection(Protocol):
 
 
 class ClientAuthenticator:
-    """For all connections of one client. Raises BadArgument where files are not what they should be."""
+    """For all connections of one client. Raises BadArgument if certificate files are invalid."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
@@ -50,11 +50,11 @@ class ClientAuthenticator:
         return self._security.user is None
 
     def encrypt(self, connected: socket.socket, node: Node) -> socket.socket:
-        """The socket to go on with; the given one is closed where that fails."""
+        """The socket after the TLS handshake; on failure the given one is closed."""
         return connected if self._tls is None else encrypted(connected, self._tls, node)
 
     def log_in(self, connection: LoginConnection) -> None:
-        """Raises LoginRefused."""
+        """Log in with SASL. Raises LoginRefused."""
         security = self._security
         if security.user is None:
             return
@@ -62,13 +62,13 @@ class ClientAuthenticator:
         answer = connection.ask(SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse)
         if answer.error_code == _UNSUPPORTED_MECHANISM:
             raise LoginRefused(
-                f"the broker at {connection.node} lets nobody log in with {security.mechanism}; "
+                f"the broker at {connection.node} does not offer the mechanism {security.mechanism}; "
                 f"it has {', '.join(answer.mechanisms) or 'no logins'}"
             )
         if answer.error_code:
             raise LoginRefused(
-                f"nobody has to log in at {connection.node}, or your certificate says already who you are; "
-                "leave out the user"
+                f"the broker at {connection.node} does not require a login, or has authenticated you by your "
+                "certificate; leave out the user"
             )
         if security.mechanism is SaslMechanism.PLAIN:
             _say(connection, b"\0".join((b"", security.user.encode(), security.password.encode())))
@@ -83,8 +83,7 @@ class ClientAuthenticator:
             return
         if not security.allow_cleartext_password and not ipaddress.ip_address(connection.peer).is_loopback:
             raise BadArgument(
-                f"PLAIN would send your password to {connection.node} for everybody on the way to read; "
-                "use TLS, or SCRAM-SHA-256"
+                f"PLAIN would send your password to {connection.node} in the clear; use TLS, or SCRAM-SHA-256"
             )
 
 
@@ -92,5 +91,5 @@ def _say(connection: LoginConnection, message: bytes) -> bytes:
     answer = connection.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse)
     if answer.error_code:
         reason = (answer.error_message or _WRONG).removeprefix("Authentication failed: ").rstrip(".")
-        raise LoginRefused(f"the broker at {connection.node} does not let you in: {reason}")
+        raise LoginRefused(f"the broker at {connection.node} refused the login: {reason}")
     return bytes(answer.auth_bytes)

@@ -18,11 +18,11 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
 PASSING_CODES = frozenset({5, 6, 7, 13, 14, 15, 16, 51, 56})
-"""What a broker says that is starting, stopping, short of space or just busy with the same."""
+"""Retriable error codes: the broker is starting, stopping, out of space or busy."""
 
 
 class Backoff:
-    """Pauses between attempts that grow, for `seconds` at most since the last success."""
+    """Growing pauses between attempts, for at most `seconds` since the last success."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -33,7 +33,7 @@ class Backoff:
         self._pause = _FIRST_PAUSE
 
     def pause(self, error: ClientError) -> None:
-        """Wait before the next attempt; raises `error` where there is no time for one."""
+        """Wait before the next attempt; raises `error` when the time is over."""
         if time.monotonic() + self._pause > self._deadline:
             raise error
         log.warning("trying again in %.2f s: %s", self._pause, error)
@@ -48,7 +48,7 @@ def ask_persistently(
     refusal: Callable[[T], RequestRefused | None],
     seconds: float,
 ) -> T:
-    """For requests that may be asked again. `refusal` says what an answer complains of."""
+    """Send a request that may be repeated, with retries. `refusal` returns the error of an answer."""
     backoff = Backoff(seconds)
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Sends ready-made batches to partitions of several topics, and again when a connection is lost.
+"""Sends ready-made batches to partitions of several topics, and resends them after a lost connection.
 
-Few requests carry many batches, and several are under way at once; the broker keeps their order. What was not
-confirmed when a connection broke is sent again, in the same order. Batches that carry a producer and its
-sequence are stored once all the same; others may then be there twice.
+Few requests carry many batches, and several are in flight at once; the broker keeps their order. Batches that
+were not acknowledged when a connection broke are sent again, in the same order. Batches with a producer id
+and sequence are still stored only once; others may be duplicated.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from posthouse.protocols.kafka.codec.primitives import Buffer
 
 REQUEST_BYTES = 4 * 1024 * 1024
 REQUESTS_UNDER_WAY = 5
-"""A request has one batch of a partition, and the broker can tell its last five from new ones."""
+"""A request has one batch of a partition, and the broker detects duplicates of a producer's last five."""
 _ALL = -1
 
 
@@ -47,14 +47,14 @@ class BatchSender:
         self._backoff = Backoff(patience)
         self._names: dict[bytes, str] = {}
         self._gathered: dict[int, dict[_Place, Buffer]] = {}
-        """By leader, what the next request is made of."""
+        """Batches of the next request, by leader."""
         self._gathered_bytes = 0
         self._under_way: deque[_BatchRequest] = deque()
-        # Of its own, because answers are awaited later: nobody else may read them from the same socket.
+        # Dedicated connections: answers are read later, so no other caller may read from the same socket.
         self._connections: dict[int, BrokerConnection] = {}
 
     def send(self, info: TopicInfo, partition: int, batch: Buffer) -> None:
-        """Take a batch; a failure shows in a later call, at the latest in `flush`."""
+        """Queue a batch; a failure is raised by a later call, at the latest by `flush`."""
         self._names[info.id] = info.name
         gathered = self._gathered.setdefault(info.leaders[partition], {})
         place = _Place(info.id, partition)
@@ -67,13 +67,13 @@ class BatchSender:
             self._dispatch()
 
     def flush(self) -> None:
-        """Return when the broker has confirmed everything; raises what it refused."""
+        """Return when the broker has acknowledged everything; raises the broker's error."""
         self._dispatch()
         while self._under_way:
             self._settle_oldest()
 
     def close(self) -> None:
-        """Give up whatever is not confirmed."""
+        """Close the connections; unacknowledged batches are dropped."""
         self._disconnect()
         self._under_way.clear()
         self._gathered.clear()
@@ -85,7 +85,7 @@ class BatchSender:
                 self._settle_oldest()
             request = _BatchRequest(leader, batches)
             if not self._under_way:
-                self._backoff.renew()  # time that went by without anything to send does not count
+                self._backoff.renew()  # time without anything to send does not count
             self._under_way.append(request)
             try:
                 self._transmit(request)
@@ -123,7 +123,7 @@ class BatchSender:
         self._backoff.renew()
 
     def _confirm(self, request: _BatchRequest, response: ProduceResponse) -> RequestRefused | None:
-        """What may be different in a moment is returned, anything else is raised."""
+        """Process an answer. A retriable error is returned, any other is raised."""
         failure = None
         for topic in response.responses:
             for partition in topic.partition_responses:
@@ -140,9 +140,9 @@ class BatchSender:
         return failure
 
     def _begin_again(self, error: BrokerUnreachable | RequestRefused) -> None:
-        """Connect anew and send all that is not confirmed, in its order.
+        """Reconnect and send all unacknowledged batches, in order.
 
-        Also where the connection still holds: what follows a batch that failed is refused as out of order.
+        Also if the connection is intact: batches behind a failed one are refused as out of order.
         """
         while True:
             self._disconnect()

@@ -1,4 +1,4 @@
-"""The client: one object for topics, groups, writing and reading."""
+"""The client: one object for topics, groups, producing and consuming."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -9,6 +9,7 @@ from posthouse.client.admin import TopicSetting
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
 from posthouse.client.group_offsets import GroupOffset, OffsetChange
+from posthouse.client.group_reading import GroupReading
 from posthouse.client.groups import GroupInfo
 from posthouse.client.permissions import Permission, PermissionFilter
 from posthouse.client.positions import PartitionBounds, Start, bounds_of, first_offsets, list_offsets
@@ -17,6 +18,7 @@ from posthouse.client.quotas import QuotaEntity, QuotaName
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.client.users import UserInfo
 from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
@@ -54,11 +56,15 @@ class Client:
     def create_topic(
         self, name: str, *, partitions: int | None = None, settings: Mapping[str, str] | None = None
     ) -> int:
-        """How many partitions it got; without a wish the broker decides."""
+        """Create a topic; returns its number of partitions. None takes the broker's default."""
         return admin.create_topic(self._cluster.any(), name, partitions, settings or {}, self._timeout)
 
     def delete_topic(self, name: str) -> None:
         admin.delete_topic(self._cluster.any(), name, self._timeout)
+
+    def trim_topic(self, name: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records before an offset, by partition. Returns where each of them starts now."""
+        return admin.trim_topic(self._cluster.any(), name, offsets, self._timeout)
 
     def add_partitions(self, name: str, total: int) -> None:
         admin.add_partitions(self._cluster.any(), name, total, self._timeout)
@@ -82,11 +88,11 @@ class Client:
         *,
         committed: bool = False,
     ) -> dict[tuple[str, int], int]:
-        """The first offset of that time or later (or LATEST, EARLIEST); -1 where there is none."""
+        """The first offset at or after the timestamp (or LATEST, EARLIEST); -1 if there is none."""
         return list_offsets(self._cluster, wanted, timestamp, committed=committed)
 
     def offsets(self, topic: str, start: Start, *, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Where `start` lies in each partition."""
+        """The offset of `start` in each partition."""
         info = self.topic(topic)
         return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
 
@@ -111,11 +117,11 @@ class Client:
         *,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Let a group without members go on from `start` in these partitions (None: all of the topic)."""
+        """Reset a group without members to `start` in these partitions (None: all of the topic)."""
         return group_offsets.reset_offsets(self._cluster, group, topics, start, dry_run=dry_run)
 
     def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set where a group without members goes on, by topic name and partition."""
+        """Set the offsets of a group without members, by topic name and partition."""
         by_topic: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in offsets.items():
             by_topic.setdefault(topic, {})[partition] = offset
@@ -123,18 +129,18 @@ class Client:
         group_offsets.commit_offsets(self._cluster, group, pairs)
 
     def commit_topic(self, group: str, topic: TopicInfo, offsets: Mapping[int, int]) -> None:
-        """The same for one topic, by its id: refused where another has taken its name meanwhile."""
+        """The same for one topic, by its id: refused if another topic has its name now."""
         group_offsets.commit_offsets(self._cluster, group, [(topic, offsets)])
 
     def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
-        """By name, what was in the way; every group that can be deleted is, with its offsets."""
+        """Delete groups with their offsets; returns the error of each, or None."""
         return groups.delete_groups(self._cluster.any(), names)
 
     def users(self) -> list[UserInfo]:
         return users.list_users(self._cluster.any())
 
     def create_user(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
-        """The password does not leave this process."""
+        """Create a user. The password does not leave this process."""
         users.create_user(self._cluster.any(), name, password, iterations=iterations)
 
     def change_password(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
@@ -150,20 +156,20 @@ class Client:
         permissions.add_permissions(self._cluster.any(), added)
 
     def remove_permissions(self, wanted: Sequence[PermissionFilter]) -> list[Permission]:
-        """Those that were removed."""
+        """Remove matching ACLs; returns them."""
         return permissions.remove_permissions(self._cluster.any(), wanted)
 
     def quotas(self) -> dict[QuotaEntity, dict[QuotaName, float]]:
         return quotas.list_quotas(self._cluster.any())
 
     def change_quotas(self, entity: QuotaEntity, changes: Mapping[QuotaName, float | None]) -> None:
-        """None removes one."""
+        """Change quotas; None removes one."""
         quotas.change_quotas(self._cluster.any(), entity, changes)
 
     def producer(
         self, topic: str, *, codec: Codec = Codec.NONE, acks: int = -1, batch_bytes: int = BATCH_BYTES
     ) -> Producer:
-        """The topic is created if it is missing and the broker allows that."""
+        """A producer. The topic is created if it is missing and the broker allows that."""
         info = self.topic(topic, create=True)
         return Producer(self._cluster, info, codec=codec, acks=acks, batch_bytes=batch_bytes)
 
@@ -176,11 +182,36 @@ class Client:
         follow: bool = False,
     ) -> Reading:
         """What was fetched, undecoded: for those who decode by themselves or in bulk."""
-        info = self.topic(topic)
-        positions = first_offsets(
-            self._cluster, info, info.check_partitions(partitions), start, committed=True
-        )
-        return Reading(self._cluster, info, positions, follow=follow)
+        return self.reading_of([topic], start, partitions=partitions, follow=follow)
+
+    def reading_of(
+        self,
+        topics: Iterable[str],
+        start: Start,
+        *,
+        partitions: Iterable[int] | None = None,
+        follow: bool = False,
+    ) -> Reading:
+        """The same of several topics; `partitions` are those to read of each."""
+        chosen = None if partitions is None else list(partitions)
+        infos = [self.topic(name) for name in dict.fromkeys(topics)]
+        positions: dict[TopicPartition, int] = {}
+        for info in infos:
+            indexes = info.check_partitions(chosen)
+            offsets = first_offsets(self._cluster, info, indexes, start, committed=True)
+            positions |= {TopicPartition(info.name, index): offsets[index] for index in indexes}
+        return Reading(self._cluster, infos, positions, follow=follow)
+
+    def group_reading(
+        self,
+        group: str,
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        start: Start | None = None,
+    ) -> GroupReading:
+        """As a member of a group; `start` (the end) is for partitions without a committed offset."""
+        return GroupReading(self._cluster, group, topics=topics, pattern=pattern, start=start or Start.end())
 
     def range_of(
         self,
@@ -192,7 +223,7 @@ class Client:
         committed: bool = True,
         fetch_bytes: int = FETCH_BYTES,
     ) -> RangeReading:
-        """Offsets from `first` to before `end` of one partition, undecoded, over a connection of its own."""
+        """Offsets from `first` to before `end` of one partition, undecoded, over a dedicated connection."""
         return RangeReading(
             self._cluster, info, partition, first, end, committed=committed, fetch_bytes=fetch_bytes
         )
@@ -205,6 +236,6 @@ class Client:
         partitions: Iterable[int] | None = None,
         follow: bool = False,
     ) -> Iterator[Message]:
-        """Every record from `start` (the beginning) on; with `follow` also those that are yet to come."""
+        """Every record from `start` (the beginning) on; with `follow` also future ones."""
         for fetched in self.reading(topic, start or Start.beginning(), partitions=partitions, follow=follow):
             yield from fetched.messages()

@@ -1,4 +1,4 @@
-"""Which brokers and topics there are, and the connections to them."""
+"""Brokers and topics of a cluster, and the connections to them."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class TopicInfo:
     name: str
     id: bytes
     leaders: Sequence[int]
-    """The broker that serves each partition, in the order of partitions."""
+    """The leader of each partition, in the order of partitions."""
     is_internal: bool = False
 
     @property
@@ -39,7 +39,7 @@ class TopicInfo:
         return len(self.leaders)
 
     def check_partitions(self, wanted: Iterable[int] | None) -> list[int]:
-        """`wanted`, or all there are; raises PartitionNotFound."""
+        """`wanted`, or all partitions; raises PartitionNotFound."""
         if wanted is None:
             return list(range(self.partitions))
         chosen = sorted(set(wanted))
@@ -73,7 +73,7 @@ class Cluster:
         self._connections.clear()
 
     def any(self) -> BrokerConnection:
-        """A connection to whichever of the bootstrap addresses answers first, in their order."""
+        """A connection to the first bootstrap address that answers, in their order."""
         for node in self._seeds:
             if node in self._connections:
                 return self._connections[node]
@@ -93,7 +93,7 @@ class Cluster:
         return self._connections.get(node) or self._connect(node)
 
     def open(self, node_id: int) -> BrokerConnection:
-        """A connection that nobody else uses; its owner closes it."""
+        """A dedicated connection; the caller closes it."""
         node = self._nodes.get(node_id) or self.any().node
         return BrokerConnection(node, timeout=self.timeout, authenticator=self._authenticator)
 
@@ -103,7 +103,7 @@ class Cluster:
         return sorted(infos, key=lambda info: info.name)
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """One topic; with `create` the broker makes it if it is missing and its settings allow that."""
+        """One topic; with `create` the broker creates it if it is missing and its settings allow that."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=create)
         deadline = time.monotonic() + self.timeout
         while True:
@@ -113,7 +113,7 @@ class Cluster:
             error = refused(topic.error_code, None, name)
             if not isinstance(error, TopicNotReady) or time.monotonic() > deadline:
                 raise error
-            # Somebody else is creating it right now, and no broker tells when that is done.
+            # Another client is creating it, and no broker tells when that is done.
             time.sleep(_RETRY_SECONDS)
 
     def _connect(self, node: Node) -> BrokerConnection:
@@ -125,7 +125,7 @@ class Cluster:
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         response = self.any().ask(request, MetadataResponse)
         if response.error_code:
-            raise RequestRefused("the broker does not say which topics it has", response.error_code)
+            raise RequestRefused("the broker does not list its topics; look at its log", response.error_code)
         self._nodes = {broker.node_id: Node(broker.host, broker.port) for broker in response.brokers}
         return response
 

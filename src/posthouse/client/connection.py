@@ -1,6 +1,6 @@
 """One connection to one broker: frames, correlation, versions, timeouts, login. Blocking, for one thread.
 
-Requests may be sent ahead of the answers to earlier ones; answers come in the order of requests.
+Requests may be pipelined; answers are in the order of requests.
 """
 
 import socket
@@ -69,12 +69,12 @@ class BrokerConnection:
 
     @property
     def peer(self) -> str:
-        """The address that the name of the node stands for."""
+        """The address that the host name was resolved to."""
         host: str = self._socket.getpeername()[0]
         return host.partition("%")[0]
 
     def ask(self, request: Message, answer: type[T], *, wait: float = 0.0) -> T:
-        """Send and wait for the answer; `wait` is how long the broker may hold it back on purpose."""
+        """Send and wait for the answer; `wait` is how long the broker may delay it on purpose."""
         self.send(request)
         return self.receive(answer, wait=wait)
 
@@ -84,7 +84,7 @@ class BrokerConnection:
         self._send(api, request)
 
     def receive(self, answer: type[T], *, wait: float = 0.0) -> T:
-        """The answer to the oldest request that has none yet."""
+        """The answer to the oldest unanswered request."""
         api, body, start = self._receive(wait)
         try:
             return cast("T", api.decode_response(body, start))
@@ -114,8 +114,8 @@ class BrokerConnection:
             prefix = _read(self._socket, _SIZE.size)
             if prefix.startswith(_TLS_ALERT):
                 raise IncompatibleBroker(
-                    f"the broker at {self.node} wants TLS; say --ca FILE with the authority that signed its "
-                    "certificate, or --tls if the system knows it"
+                    f"the broker at {self.node} requires TLS; give --ca FILE with the authority of its "
+                    "certificate, or --tls if the system trusts it"
                 )
             (size,) = _SIZE.unpack(prefix)
             if not _SIZE.size <= size <= MAX_FRAME:
@@ -142,7 +142,7 @@ class BrokerConnection:
             ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=__version__),
         )
         _, body, start = self._receive(0.0)
-        # A broker that does not know our version answers in the oldest one, with its error code in front.
+        # A broker that does not support our version answers in the oldest one, with the error code first.
         if len(body) >= start + 2 and _ERROR.unpack_from(body, start)[0] == UNSUPPORTED_VERSION:
             raise IncompatibleBroker(
                 f"the broker at {self.node} is too old for this client; use one that speaks Kafka 4.2"
@@ -183,17 +183,19 @@ class BrokerConnection:
         )
 
     def _advice(self) -> str:
-        """For a client that the broker disconnects without an answer."""
+        """Advice for a client that the broker disconnects without an answer."""
         if self._is_stranger and self._versions:
-            return "say --user if it wants you to log in, "
+            return "give --user if it requires a login, "
         if not self._versions and isinstance(self._socket, ssl.SSLSocket):
-            return "show it a certificate that it trusts with --certificate if it wants one, "
+            return "give a certificate that it trusts with --certificate if it requires one, "
+        if not self._versions:
+            return "give --tls or --ca FILE if the address is for TLS, "
         return ""
 
     def _not_kafka(self) -> IncompatibleBroker:
         return IncompatibleBroker(
             f"what answers at {self.node} does not speak the Kafka protocol; "
-            "say another address with --bootstrap"
+            "give another address with --bootstrap"
         )
 
 
@@ -202,11 +204,11 @@ def _connect(node: Node, timeout: float) -> socket.socket:
         connected = socket.create_connection((node.host, node.port), timeout)
     except socket.gaierror:
         raise BrokerUnreachable(
-            f"there is no host {node.host!r}; correct the name, or say another address with --bootstrap"
+            f"there is no host {node.host!r}; correct the name, or give another address with --bootstrap"
         ) from None
     except OSError:
         raise BrokerUnreachable(
-            f"no broker answers at {node}; start one with 'posthouse serve' or say --bootstrap"
+            f"no broker answers at {node}; start one with 'posthouse serve' or give --bootstrap"
         ) from None
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected

@@ -1,13 +1,14 @@
-"""What can go wrong for a client. Every message is one sentence that says what to do.
+"""Errors of the client. Every message is one sentence that says what to do.
 
 ClientError
-├── BadArgument            the caller asked for something that cannot be asked
-├── BrokerUnreachable      nobody answers, or the connection was lost
+├── BadArgument            the caller's arguments are invalid
+├── BrokerUnreachable      no answer, or the connection was lost
 │   └── BrokerSilent       connected, but no answer came in time
-├── IncompatibleBroker     whoever answers does not speak what this client needs
-├── NotTrusted             one side does not believe who the other is
-├── LoginRefused           a wrong name or password, or no such way to log in
-└── RequestRefused         the broker said no; carries Kafka's error code
+├── IncompatibleBroker     the server does not support the protocol or version
+├── NotTrusted             a certificate was rejected
+├── LoginRefused           a wrong name or password, or an unknown mechanism
+├── CallRefused            the JSON API refused; carries the HTTP status
+└── RequestRefused         the broker refused; carries Kafka's error code
     ├── TopicNotFound
     ├── TopicExists
     ├── PartitionNotFound
@@ -15,10 +16,10 @@ ClientError
     ├── MessageTooLarge
     ├── RecordsDamaged
     ├── GroupNotFound
-    ├── GroupActive        it has members, and this is for groups without
+    ├── GroupActive        the group has members
     ├── NotAllowed         the user lacks a permission
     ├── ProducerFenced     another producer has its transactional id, or its transaction took too long
-    └── TopicNotReady      asking again soon may succeed
+    └── TopicNotReady      a retry may succeed
 """
 
 from typing import ClassVar
@@ -28,7 +29,7 @@ UNSUPPORTED_VERSION = 35
 
 
 class ClientError(Exception):
-    """Base of everything this client raises on purpose."""
+    """Base of all errors that this client raises on purpose."""
 
 
 class BadArgument(ClientError):
@@ -55,9 +56,15 @@ class LoginRefused(ClientError):
     pass
 
 
+class CallRefused(ClientError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class RequestRefused(ClientError):
     codes: ClassVar[frozenset[int]] = frozenset()
-    """The protocol's error codes that this class stands for."""
+    """The protocol's error codes for this class."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -93,7 +100,7 @@ class GroupNotFound(RequestRefused):
 
 
 class GroupActive(RequestRefused):
-    # Besides the one that says so, those that a commit gets from whoever is no member.
+    # Besides its own code, those that a commit gets from a client that is not a member.
     codes = frozenset({68, 22, 25, 27, 110, 113})
 
 
@@ -140,15 +147,17 @@ _SENTENCES = {
 }
 _PERMISSIONS = {
     29: "you may not do this to topic {name!r}; ask an administrator for "
-    "'posthouse acl allow YOU read,write topic {name}', or what of it you need",
+    "'posthouse acl allow YOU {needs} topic {name}'",
     30: "you may not use group {name!r}; ask an administrator for "
-    "'posthouse acl allow YOU read group {name}'",
+    "'posthouse acl allow YOU {needs} group {name}'",
     31: "you may not do this to the broker; ask an administrator for "
-    "'posthouse acl allow YOU alter,describe cluster', or what of it you need",
+    "'posthouse acl allow YOU {needs} cluster'",
     53: "you may not use the transactional id {name!r}; ask an administrator for "
-    "'posthouse acl allow YOU write transactional-id {name}'",
+    "'posthouse acl allow YOU {needs} transactional-id {name}'",
 }
-"""What the broker says about these has no name in it, and no way out."""
+"""For these codes the broker's message has neither the name nor advice."""
+_NEEDED = {29: "read,write", 30: "read", 31: "alter,describe", 53: "write"}
+"""The permissions to ask for where the request may need one or the other."""
 _PLAIN_CODES = {
     7: "the broker did not finish in time; try again",
     15: "the broker is starting or stopping; try again in a moment",
@@ -157,15 +166,22 @@ _PLAIN_CODES = {
     48: "the transaction of {name!r} is no longer open; write again from the beginning",
     50: "the broker does not allow transactions to take that long; ask for less, or raise its setting "
     "transaction_max_timeout_ms",
-    51: "the transaction before is just ending; try again in a moment",
+    51: "the previous transaction is ending; try again in a moment",
     56: "the broker's storage does not accept writes; look at its log",
 }
 
 
-def refused(code: int, message: str | None, name: str) -> RequestRefused:
-    """The error for `code` about the topic or group `name`; our sentence where it helps more than theirs."""
+def refused(code: int, message: str | None, name: str, *, needs: str = "") -> RequestRefused:
+    """The error for `code` about the topic or group `name`; our sentence where it helps more than theirs.
+
+    `needs` is the permission that the request asks for, where there is only one.
+    """
     kind = _BY_CODE.get(code, RequestRefused)
-    sentence = _SENTENCES.get(kind) or _PERMISSIONS.get(code) or message or _PLAIN_CODES.get(code)
+    if code in _PERMISSIONS:
+        asked = _PERMISSIONS[code].format(name=name, needs=needs or _NEEDED[code])
+        several = not needs and "," in _NEEDED[code]
+        return kind(f"{asked}, or what of it you need" if several else asked, code)
+    sentence = _SENTENCES.get(kind) or message or _PLAIN_CODES.get(code)
     if sentence is None:
         sentence = f"the broker refused with error {code}; look at its log"
     elif sentence is not message:

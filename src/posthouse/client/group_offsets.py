@@ -1,4 +1,4 @@
-"""How far groups have read, and setting that anew."""
+"""Committed offsets of groups, and resetting them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,22 +21,23 @@ from posthouse.protocols.kafka.codec.generated.offset_fetch import (
 )
 
 _NON_EMPTY = 68
+_NO_MEMBER = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """A partition that a group has read or is to read."""
+    """A partition with a committed offset or a member of the group."""
 
     topic: str
     partition: int
     committed: int | None
     end: int
     member: str | None
-    """Who reads it now."""
+    """The member that reads it now."""
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are still to be read; unknown before the first commit."""
+        """Number of offsets still to be read; unknown before the first commit."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -51,9 +52,9 @@ class OffsetChange:
 def group_offsets(cluster: Cluster, group: GroupInfo) -> list[GroupOffset]:
     """Every partition with a committed offset or a member, in order."""
     topics = {info.name: info for info in cluster.topics()}
-    committed = _committed(cluster, group.name, topics.values())
+    committed = committed_offsets(cluster, group.name, topics.values())
     readers = {place: member.id for member in group.members for place in member.partitions}
-    # What a member was assigned may have been deleted since.
+    # An assigned topic may have been deleted since.
     places = sorted(
         place
         for place in {*committed, *readers}
@@ -83,17 +84,17 @@ def reset_offsets(
     *,
     dry_run: bool = False,
 ) -> list[OffsetChange]:
-    """Let the group go on from `start` in these partitions (None: all of the topic); what changes by that.
+    """Reset the group to `start` in these partitions (None: all of the topic); returns the changes.
 
-    A group that is not there yet begins to exist. Raises GroupActive while it has members: they would
-    commit over it.
+    A group that does not exist is created. Raises GroupActive while it has members: they would overwrite the
+    offsets.
     """
     if not group:
-        # Brokers take it, for clients from before there were groups.
+        # Brokers accept it, for clients older than groups.
         raise BadArgument("the name of the group is empty; give one")
     _check_inactive(cluster, group)
     infos = [cluster.topic(name) for name in topics]
-    committed = _committed(cluster, group, infos)
+    committed = committed_offsets(cluster, group, infos)
     changes = []
     for info in infos:
         partitions = info.check_partitions(topics[info.name])
@@ -119,7 +120,7 @@ def _check_inactive(cluster: Cluster, name: str) -> None:
         raise GroupActive(f"group {name!r} has {count}; stop its consumers and try again", _NON_EMPTY)
 
 
-def _committed(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dict[TopicPartition, int]:
+def committed_offsets(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dict[TopicPartition, int]:
     """Topics are answered by their ids; those that are not among `topics` are left out."""
     names = {info.id: info.name for info in topics}
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)])
@@ -139,17 +140,26 @@ def _committed(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dic
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Iterable[tuple[TopicInfo, Mapping[int, int]]]
+    cluster: Cluster,
+    group: str,
+    offsets: Iterable[tuple[TopicInfo, Mapping[int, int]]],
+    *,
+    member: str = "",
+    epoch: int = _NO_MEMBER,
 ) -> None:
-    """Set where a group without members goes on: the offset by partition, for each topic (by its id).
+    """Set where a group goes on: the offset by partition, for each topic (by its id).
 
-    They are durable when this returns; raises for the first one that the broker refuses.
+    A group with members takes it from one of them only.
+
+    Durable on return; raises for the first offset that the broker refuses.
     """
     topics = {info.id: (info, wanted) for info, wanted in offsets if wanted}
     if not topics:
         return
     request = OffsetCommitRequest(
         group_id=group,
+        member_id=member,
+        generation_id_or_member_epoch=epoch,
         topics=[
             OffsetCommitRequestTopic(
                 topic_id=info.id,

@@ -1,8 +1,8 @@
-"""Groups of consumers: which there are, who is in them, and deleting them.
+"""Consumer groups: list, describe and delete them.
 
-Three protocols exist: in a classic group the members share out the partitions, in a consumer group the broker
-does, in a streams group it assigns the tasks of a Kafka Streams application. A group is described by the API
-of its protocol; here they look the same.
+There are three protocols: in a classic group the members assign the partitions, in a consumer group the
+broker does, in a streams group it assigns the tasks of a Kafka Streams application. A group is described by
+the API of its protocol; here they look the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class GroupProtocol(StrEnum):
 class GroupMember:
     id: str
     instance: str | None
-    """The name that a static member keeps over restarts."""
+    """The instance id that a static member keeps over restarts."""
     client: str
     host: str
     partitions: Sequence[TopicPartition]
@@ -58,10 +58,10 @@ class GroupMember:
 class GroupInfo:
     name: str
     state: str
-    """As Kafka calls it: Empty, Stable and so on."""
+    """Kafka's name: Empty, Stable and so on."""
     protocol: GroupProtocol
     assignor: str
-    """How partitions are shared out; empty where that is not decided."""
+    """The assignor; empty while it is undecided."""
     members: Sequence[GroupMember]
 
 
@@ -76,7 +76,7 @@ def list_groups(connection: BrokerConnection) -> list[GroupInfo]:
     consumers = _consumer_groups(connection, names.get(GroupProtocol.CONSUMER, []))
     classics = _classic_groups(connection, names.get(GroupProtocol.CLASSIC, []))
     streams = _streams_groups(connection, names.get(GroupProtocol.STREAMS, []))
-    # A group that was listed may be gone by the time it is described.
+    # A listed group may be deleted before it is described.
     found = [_consumer_info(each) for each in consumers if not _is_missing(each.error_code)]
     found += [_classic_info(each) for each in classics if not _is_missing(each.error_code)]
     found += [_streams_info(each) for each in streams if not _is_missing(each.error_code)]
@@ -101,10 +101,12 @@ def describe_group(connection: BrokerConnection, name: str) -> GroupInfo:
 
 
 def delete_groups(connection: BrokerConnection, names: Iterable[str]) -> dict[str, RequestRefused | None]:
-    """By name, what was in the way; every group that can be deleted is, with its offsets."""
+    """Delete groups with their offsets; returns the error of each, or None."""
     request = DeleteGroupsRequest(groups_names=list(dict.fromkeys(names)))
     return {
-        result.group_id: refused(result.error_code, None, result.group_id) if result.error_code else None
+        result.group_id: refused(result.error_code, None, result.group_id, needs="delete")
+        if result.error_code
+        else None
         for result in connection.ask(request, DeleteGroupsResponse).results
     }
 

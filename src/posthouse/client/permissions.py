@@ -1,4 +1,4 @@
-"""Permissions of a broker: who may, or may not, do what to what. The numbers are the protocol's."""
+"""ACLs of a broker: allow and deny rules. The numbers are the protocol's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _USER = "User:"
 
 
 class _Spoken(IntEnum):
-    """Written as people type it."""
+    """An enum whose names are written as people type them."""
 
     @property
     def word(self) -> str:
@@ -63,26 +63,26 @@ class AclOperation(_Spoken):
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Permission:
     user: str
-    """Or * for everybody who has logged in."""
+    """A user, or * for every authenticated user."""
     allow: bool = True
     operation: AclOperation
     kind: ResourceKind
     name: str
-    """Or * for all of the kind."""
+    """A name, or * for all of the kind."""
     is_prefix: bool = False
     host: str = ANY_HOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionFilter:
-    """Which permissions are meant: those that are like this in everything that is given."""
+    """Matches ACLs that agree in every field that is not None."""
 
     user: str | None = None
     operation: AclOperation | None = None
     kind: ResourceKind | None = None
     name: str | None = None
     is_prefix: bool | None = None
-    """None: those whose name or pattern fits the name."""
+    """None: ACLs whose name or pattern matches the name."""
     host: str | None = None
 
 
@@ -134,7 +134,7 @@ def list_permissions(connection: BrokerConnection, wanted: PermissionFilter) -> 
 
 
 def remove_permissions(connection: BrokerConnection, wanted: Sequence[PermissionFilter]) -> list[Permission]:
-    """Those that were removed."""
+    """Remove the matching ACLs; returns them."""
     filters = [
         DeleteAclsFilter(
             resource_type_filter=each.kind or _ANY,
@@ -173,16 +173,16 @@ def parse_kind(text: str) -> ResourceKind:
     for kind in ResourceKind:
         if text.lower() == kind.word:
             return kind
-    raise BadArgument(f"{text!r} is nothing to permit something on; use {_words(ResourceKind)}")
+    raise BadArgument(f"{text!r} is not a kind of resource; use {_words(ResourceKind)}")
 
 
 def parse_operations(text: str) -> list[AclOperation]:
-    """Names with commas between."""
+    """Names separated by commas."""
     by_word = {operation.word: operation for operation in AclOperation}
     found = []
     for word in (part.strip().lower() for part in text.split(",")):
         if word not in by_word:
-            raise BadArgument(f"{word!r} is nothing that can be permitted; use {_words(AclOperation)}")
+            raise BadArgument(f"{word!r} is not an operation; use {_words(AclOperation)}")
         found.append(by_word[word])
     return list(dict.fromkeys(found))
 

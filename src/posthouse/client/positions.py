@@ -1,4 +1,4 @@
-"""Places in a log: its two ends, an offset, a time."""
+"""Positions in a log: its two ends, an offset, a time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _OUT_OF_RANGE = 1
 
 
 class PartitionBounds(NamedTuple):
-    """The first offset that can be read, and the one that the next record will get."""
+    """The first readable offset, and the offset of the next record."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class PartitionBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin to read. Made by `beginning`, `end`, `at` and `since`."""
+    """Where to start reading. Created by `beginning`, `end`, `at` and `since`."""
 
     offset: int | None = None
     timestamp: int | None = None
@@ -45,12 +45,12 @@ class Start:
 
     @classmethod
     def at(cls, offset: int) -> "Start":
-        """That offset in every partition; below zero it is counted from the end."""
+        """That offset in every partition; a negative one is counted from the end."""
         return cls(offset=offset)
 
     @classmethod
     def since(cls, timestamp_ms: int) -> "Start":
-        """The first record with that timestamp or a later one; the end where there is none."""
+        """The first record with that timestamp or a later one; the end if there is none."""
         return cls(timestamp=timestamp_ms)
 
 
@@ -61,9 +61,9 @@ def list_offsets(
     *,
     committed: bool = False,
 ) -> dict[tuple[str, int], int]:
-    """The offset for `timestamp` (or LATEST, EARLIEST) by topic and partition; -1 where there is none.
+    """The offset for `timestamp` (or LATEST, EARLIEST) by topic and partition; -1 if there is none.
 
-    With `committed` the log ends before the first transaction that is still open.
+    With `committed` the log ends at the last stable offset.
     """
     isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
     by_leader: dict[int, list[ListOffsetsTopic]] = {}
@@ -93,7 +93,7 @@ def bounds_of(cluster: Cluster, topics: Iterable[TopicInfo]) -> dict[tuple[str, 
 def first_offsets(
     cluster: Cluster, info: TopicInfo, partitions: list[int], start: Start, *, committed: bool = False
 ) -> dict[int, int]:
-    """Where `start` lies in each partition; `committed` as in `list_offsets`."""
+    """The offset of `start` in each partition; `committed` as in `list_offsets`."""
     wanted = [(info, partitions)]
     if start.offset is None:
         assert start.timestamp is not None
@@ -103,7 +103,7 @@ def first_offsets(
             found |= list_offsets(cluster, [(info, missing)], LATEST, committed=committed)
         return {index: found[info.name, index] for index in partitions}
     lows = list_offsets(cluster, wanted, EARLIEST)
-    # An offset that is given may lie in an open transaction; those counted from the end are to be readable.
+    # A given offset may lie in an open transaction; one counted from the end must be readable.
     highs = list_offsets(cluster, wanted, LATEST, committed=committed and start.offset < 0)
     furthest = max(highs.values())
     if start.offset > furthest:

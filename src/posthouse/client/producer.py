@@ -1,7 +1,7 @@
-"""Writing a topic: records gather in one batch per partition, batches go out in few requests.
+"""A producer of one topic: records are gathered in one batch per partition, batches are sent in few requests.
 
-Several requests are under way at once; the broker keeps their order. A failure shows in the next call, at
-the latest in `flush`, and nothing is sent twice.
+Several requests are in flight at once; the broker keeps their order. A failure is raised by the next call, at
+the latest by `flush`, and nothing is sent twice.
 """
 
 import time
@@ -55,12 +55,12 @@ class Producer:
         self._batch_bytes = batch_bytes
         self._open: dict[int, BatchBuilder] = {}
         self._open_bytes = 0
-        # Of its own, because answers are awaited later: nobody else may read them from the same socket.
+        # Dedicated connections: answers are read later, so no other caller may read from the same socket.
         self._connections: dict[int, BrokerConnection] = {}
         self._under_way: deque[_ProduceRequest] = deque()
         self._sticky = time.monotonic_ns() % info.partitions
         self.acknowledged = 0
-        """How many records the broker has confirmed."""
+        """Number of acknowledged records."""
 
     def send(
         self,
@@ -71,7 +71,7 @@ class Producer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> None:
-        """Take a record; it is on its way when its batch is full, or after `flush`."""
+        """Queue a record; it is sent when its batch is full, or by `flush`."""
         if partition is None:
             partition = self._sticky if key is None else partition_of(key, self._info.partitions)
         elif not 0 <= partition < self._info.partitions:
@@ -90,7 +90,7 @@ class Producer:
             self._dispatch()
 
     def flush(self) -> None:
-        """Return when the broker has confirmed everything that was taken; raises what it refused."""
+        """Return when the broker has acknowledged all records; raises the broker's error."""
         if self._open:
             self._dispatch()
         while self._under_way:
@@ -112,7 +112,7 @@ class Producer:
             self.close()
 
     def close(self) -> None:
-        """Give up whatever is not confirmed."""
+        """Close the connections; unacknowledged records are dropped."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -120,10 +120,10 @@ class Producer:
         self._open.clear()
 
     def _dispatch(self) -> None:
-        """Send every open batch: the full one must go, and the others then share its request."""
+        """Send every open batch: one is full, and the others share its request."""
         batches, self._open, self._open_bytes = self._open, {}, 0
-        # Records without keys stay in one partition for a whole batch and then move on: fewer, larger
-        # batches than if each record chose anew.
+        # Records without keys stay in one partition for a whole batch and then move on: fewer, larger batches
+        # than with a new choice per record.
         self._sticky = (self._sticky + 1) % self._info.partitions
         for leader, partitions in self._info.by_leader(batches).items():
             data = [PartitionProduceData(index=index, records=batches[index].build()) for index in partitions]
@@ -152,5 +152,7 @@ class Producer:
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code:
-                    raise refused(partition.error_code, partition.error_message, self._info.name)
+                    raise refused(
+                        partition.error_code, partition.error_message, self._info.name, needs="write"
+                    )
         self.acknowledged += request.records

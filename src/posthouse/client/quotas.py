@@ -1,4 +1,4 @@
-"""Quotas of a broker: how much users and programs may ask for."""
+"""Quotas of a broker: rate limits of users and client ids."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ _CLIENT = "client-id"
 
 
 class QuotaName(StrEnum):
-    """The names are the protocol's."""
+    """The protocol's names."""
 
     WRITE = "producer_byte_rate"
     """Bytes a second."""
     READ = "consumer_byte_rate"
     """Bytes a second."""
     TIME = "request_percentage"
-    """Of the time of one processor."""
+    """Percentage of the time of one processor."""
 
 
 class DefaultEntity(Enum):
-    """Everybody without a quota of their own."""
+    """All users or clients without a quota of their own."""
 
     DEFAULT = "default"
 
@@ -61,7 +61,7 @@ def list_quotas(connection: BrokerConnection) -> dict[QuotaEntity, dict[QuotaNam
     request = DescribeClientQuotasRequest(components=[], strict=False)
     response = connection.ask(request, DescribeClientQuotasResponse)
     if response.error_code:
-        raise refused(response.error_code, response.error_message, "")
+        raise refused(response.error_code, response.error_message, "", needs="describe-configs")
     known = {str(quota) for quota in QuotaName}
     found = {}
     for entry in response.entries or ():
@@ -77,7 +77,7 @@ def list_quotas(connection: BrokerConnection) -> dict[QuotaEntity, dict[QuotaNam
 def change_quotas(
     connection: BrokerConnection, entity: QuotaEntity, changes: Mapping[QuotaName, float | None]
 ) -> None:
-    """None removes one."""
+    """Change quotas; None removes one."""
     operations = [
         OpData(key=quota, value=0.0 if value is None else value, remove=value is None)
         for quota, value in changes.items()
@@ -93,4 +93,4 @@ def change_quotas(
     response = connection.ask(AlterClientQuotasRequest(entries=[entry]), AlterClientQuotasResponse)
     for result in response.entries:
         if result.error_code:
-            raise refused(result.error_code, result.error_message, str(entity))
+            raise refused(result.error_code, result.error_message, str(entity), needs="alter-configs")

@@ -1,6 +1,6 @@
-"""Reading one range of offsets of one partition, as fast as the broker gives it.
+"""Fast reading of one range of offsets of one partition.
 
-The next fetch is under way while the caller works on the last one.
+The next fetch is in flight while the caller processes the last one.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ _CORRUPT = 2
 
 
 class RangeReading:
-    """Offsets from `first` to before `end`. What is not committed is left out, unless it is asked for.
+    """Offsets from `first` to before `end`. Uncommitted records are left out by default.
 
-    Raises OffsetGone where the log begins behind the position, or ends before it.
+    Raises OffsetGone if the log starts behind the position, or ends before it.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class RangeReading:
         self._committed = committed
         self._fetch_bytes = fetch_bytes
         self.position = first
-        """Everything before it has been yielded."""
+        """All offsets before it have been yielded."""
 
     def __iter__(self) -> Iterator[Fetched]:
         if self.position >= self._end:
             return
-        # Of its own, because a request is under way when the caller stops half-way.
+        # A dedicated connection, because a request is in flight if the caller stops half-way.
         connection = self._cluster.open(self.info.leaders[self._partition])
         try:
             yield from self._read(connection)
@@ -111,7 +111,12 @@ class RangeReading:
             AbortedProducer(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         ]
         return Fetched(
-            partition=self._partition, data=answer.records or b"", first=first, end=self._end, aborted=aborted
+            topic=self.info.name,
+            partition=self._partition,
+            data=answer.records or b"",
+            first=first,
+            end=self._end,
+            aborted=aborted,
         )
 
     def _stuck(self) -> RecordsDamaged:

@@ -1,16 +1,16 @@
-"""Reading a topic: fetches that yield the brokers' bytes as they came, decoded only when asked for.
+"""Reading topics: fetches that yield the broker's bytes, decoded on demand.
 
-Reads what is committed: records of aborted transactions are passed over, those of transactions that are
-still open are yet to come.
+Reads committed records: those of aborted transactions are skipped, and reading waits for open transactions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import ClientError, OffsetGone, RecordsDamaged, refused
 from posthouse.client.positions import EARLIEST, LATEST, READ_COMMITTED, list_offsets
+from posthouse.client.topic_partitions import TopicPartition
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
@@ -31,7 +31,7 @@ _FRUITLESS_FETCHES = 3
 
 
 class Message(NamedTuple):
-    """One record and where it lies."""
+    """One record and its position."""
 
     partition: int
     offset: int
@@ -43,9 +43,9 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Whole batches of one partition, still encoded; `first` and `end` are what was asked for of them.
+    """Whole batches of one partition, still encoded; `first` and `end` are the requested offsets.
 
-    Not all of `data` is to be shown: `visible_batches` tells what is, and `messages` asks it.
+    `data` may contain invisible batches: `visible_batches` and `messages` leave them out.
     """
 
     partition: int
@@ -53,9 +53,10 @@ class Fetched:
     first: int
     end: int | None
     aborted: Sequence[AbortedProducer] = ()
+    topic: str = ""
 
     def messages(self) -> Iterator[Message]:
-        """The records from `first` to before `end`; a batch may begin earlier and go on longer."""
+        """The records from `first` to before `end`; the first and the last batch may exceed this range."""
         index, first, end = self.partition, self.first, self.end
         view = memoryview(self.data)
         try:
@@ -76,7 +77,7 @@ class Fetched:
 
 
 def damaged(topic: str, partition: int, first: int, following: int) -> RecordsDamaged:
-    """What a batch stands for that the broker made in place of damaged ones."""
+    """The error for a batch that the broker sends in place of damaged ones."""
     return RecordsDamaged(
         f"offsets {first} to {following - 1} of topic {topic!r}, partition {partition}, are damaged; go on "
         f"with offset {following}, and see 'posthouse log verify' on the broker's data directory for more",
@@ -85,105 +86,137 @@ def damaged(topic: str, partition: int, first: int, following: int) -> RecordsDa
 
 
 class Reading:
-    """Reads partitions of one topic from `positions` on: up to their ends of now, or on and on."""
+    """Reads partitions of topics from `positions` on: up to the ends they have now, or without end."""
 
     def __init__(
         self,
         cluster: Cluster,
-        info: TopicInfo,
-        positions: dict[int, int],
+        infos: Iterable[TopicInfo],
+        positions: Mapping[TopicPartition, int],
         *,
         follow: bool,
         wait: float = 0.5,
     ) -> None:
         self._cluster = cluster
-        self._info = info
+        self._infos = {info.name: info for info in infos}
+        self._names = {info.id: info.name for info in self._infos.values()}
         self._wait = wait
-        self.positions = positions
+        self.positions = dict(positions)
         """The next offset of each partition that is still being read."""
-        self._ends: dict[int, int] | None = None
+        self._ends: dict[TopicPartition, int] | None = None
         if not follow:
-            found = list_offsets(cluster, [(info, list(positions))], LATEST, committed=True)
-            self._ends = {index: found[info.name, index] for index in positions}
+            found = list_offsets(cluster, self._by_topic(), LATEST, committed=True)
+            self._ends = {place: found[place] for place in self.positions}
             self._drop_finished()
 
     def __iter__(self) -> Iterator[Fetched]:
         fruitless = 0
         while self.positions:
             some = False
-            for leader, partitions in self._info.by_leader(self.positions).items():
-                for fetched in self._fetch(leader, partitions):
-                    some = True
-                    yield fetched
-            self._drop_finished()
+            for fetched in self.poll():
+                some = True
+                yield fetched
             fruitless = 0 if some or self._ends is None else fruitless + 1
-            if fruitless == _FRUITLESS_FETCHES:
+            if fruitless == _FRUITLESS_FETCHES and self.positions:
                 raise self._stuck()
 
-    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[Fetched]:
-        wanted = [
-            FetchPartition(
-                partition=index, fetch_offset=self.positions[index], partition_max_bytes=PARTITION_BYTES
-            )
-            for index in partitions
-        ]
+    def poll(self) -> Iterator[Fetched]:
+        """What one round of fetches finds."""
+        for leader, topics in self._by_leader().items():
+            yield from self._fetch(leader, topics)
+        self._drop_finished()
+
+    def _by_topic(self) -> list[tuple[TopicInfo, list[int]]]:
+        grouped: dict[str, list[int]] = {}
+        for place in self.positions:
+            grouped.setdefault(place.topic, []).append(place.partition)
+        return [(self._infos[name], indexes) for name, indexes in grouped.items()]
+
+    def _by_leader(self) -> dict[int, list[tuple[TopicInfo, list[int]]]]:
+        grouped: dict[int, list[tuple[TopicInfo, list[int]]]] = {}
+        for info, indexes in self._by_topic():
+            for leader, led in info.by_leader(indexes).items():
+                grouped.setdefault(leader, []).append((info, led))
+        return grouped
+
+    def _fetch(self, leader: int, topics: list[tuple[TopicInfo, list[int]]]) -> Iterator[Fetched]:
         request = FetchRequest(
             max_wait_ms=int(self._wait * 1000),
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             isolation_level=READ_COMMITTED,
-            topics=[FetchTopic(topic_id=self._info.id, partitions=wanted)],
+            topics=[self._wanted(info, indexes) for info, indexes in topics],
         )
         response = self._cluster.broker(leader).ask(request, FetchResponse, wait=self._wait)
         if response.error_code:
-            raise refused(response.error_code, None, self._info.name)
+            raise refused(response.error_code, None, topics[0][0].name)
         for topic in response.responses:
             for partition in topic.partitions:
-                fetched = self._taken(partition)
+                place = TopicPartition(self._names[topic.topic_id], partition.partition_index)
+                fetched = self._taken(place, partition)
                 if fetched is not None:
                     yield fetched
 
-    def _taken(self, answer: PartitionData) -> Fetched | None:
-        index = answer.partition_index
-        first = self.positions[index]
+    def _wanted(self, info: TopicInfo, indexes: Iterable[int]) -> FetchTopic:
+        partitions = [
+            FetchPartition(
+                partition=index,
+                fetch_offset=self.positions[TopicPartition(info.name, index)],
+                partition_max_bytes=PARTITION_BYTES,
+            )
+            for index in indexes
+        ]
+        return FetchTopic(topic_id=info.id, partitions=partitions)
+
+    def _taken(self, place: TopicPartition, answer: PartitionData) -> Fetched | None:
+        first = self.positions[place]
         if answer.error_code:
-            self._recover(index, answer)
+            self._recover(place, answer)
             return None
         if not answer.records:
             return None
-        # The next offset comes from the headers alone, so that nobody has to decode what is passed on.
+        # The next offset comes from the headers alone: records are decoded only by those who need them.
         following = first
         for _, header in iter_headers(answer.records):
             if header.is_damage:
-                raise damaged(self._info.name, index, max(header.base_offset, first), header.next_offset)
+                start = max(header.base_offset, first)
+                raise damaged(place.topic, place.partition, start, header.next_offset)
             following = max(following, header.next_offset)
-        self.positions[index] = following
-        end = None if self._ends is None else self._ends[index]
+        self.positions[place] = following
+        end = None if self._ends is None else self._ends[place]
         aborted = [
             AbortedProducer(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         ]
-        return Fetched(partition=index, data=answer.records, first=first, end=end, aborted=aborted)
+        return Fetched(
+            topic=place.topic,
+            partition=place.partition,
+            data=answer.records,
+            first=first,
+            end=end,
+            aborted=aborted,
+        )
 
-    def _recover(self, index: int, answer: PartitionData) -> None:
-        """Records may be let go while we read: go on with the first that is left."""
-        error = refused(answer.error_code, None, self._info.name)
+    def _recover(self, place: TopicPartition, answer: PartitionData) -> None:
+        """Records may be deleted while we read: continue with the first that is left."""
+        error = refused(answer.error_code, None, place.topic, needs="read")
         if not isinstance(error, OffsetGone):
             raise error
-        place = (self._info.name, index)
-        start = list_offsets(self._cluster, [(self._info, [index])], EARLIEST)[place]
-        if start <= self.positions[index]:
+        info = self._infos[place.topic]
+        start = list_offsets(self._cluster, [(info, [place.partition])], EARLIEST)[place]
+        if start <= self.positions[place]:
             raise error
-        self.positions[index] = start
+        self.positions[place] = start
 
     def _drop_finished(self) -> None:
         if self._ends is not None:
             ends = self._ends
-            self.positions = {index: at for index, at in self.positions.items() if at < ends[index]}
+            self.positions = {place: at for place, at in self.positions.items() if at < ends[place]}
 
     def _stuck(self) -> ClientError:
-        index, offset = next(iter(self.positions.items()))
+        place, offset = next(iter(self.positions.items()))
         return RecordsDamaged(
-            f"the broker gives no records of partition {index} from offset {offset} on, though it has some; "
-            "find out more with 'posthouse log verify' on its data directory",
+            f"the broker gives no records of partition {place.partition} of topic {place.topic!r} from "
+            f"offset {offset} on, though it has some; find out more with 'posthouse log verify' on its data "
+            "directory",
             _CORRUPT,
         )

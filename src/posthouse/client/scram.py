@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802, 7677), the client's side: how a password is proved without telling it. Sans-IO.
+"""SCRAM (RFC 5802, 7677), the client's side: proves a password without sending it. Sans-IO.
 
-The broker proves in return that it knows the user. What it asks for is bounded: one that is not what it
-seems must not keep us computing for hours, nor get a proof that is easily guessed from.
+The broker proves in return that it knows the user. Its iteration count is bounded: a malicious server must
+not keep the client computing for hours, nor get a proof that is easy to crack.
 """
 
 import hmac
@@ -31,7 +31,7 @@ _FINAL = re.compile(rb"v=(?P<signature>[^,]+)(?:,.*)?")
 
 
 class Proof:
-    """One login: `first` is sent, `final` is the answer to what comes, `check` looks at what comes last."""
+    """One login: send `first`, answer the challenge with `final`, verify the last answer with `check`."""
 
     def __init__(
         self, mechanism: Mechanism, user: str, password: str, random: RandomBytes = os.urandom
@@ -47,7 +47,7 @@ class Proof:
         return _NO_CHANNEL_BINDING + self._bare
 
     def final(self, answer: bytes) -> bytes:
-        """Raises LoginRefused. Slow on purpose."""
+        """The answer to the broker's challenge. Slow on purpose. Raises LoginRefused."""
         found = _FIRST.fullmatch(answer)
         if found is None or not found["nonce"].startswith(self._nonce) or found["nonce"] == self._nonce:
             raise LoginRefused("the broker's part of the login cannot be read; is it the right address?")
@@ -68,7 +68,7 @@ class Proof:
         return without_proof + b",p=" + b64encode(proof)
 
     def check(self, answer: bytes) -> None:
-        """Raises LoginRefused where the broker does not know the user's password itself."""
+        """Raises LoginRefused if the broker does not prove that it knows the user's verifier."""
         found = _FINAL.fullmatch(answer)
         if (
             found is None
@@ -76,7 +76,7 @@ class Proof:
             or not hmac.compare_digest(_decoded(found["signature"]), self._signature)
         ):
             raise LoginRefused(
-                "whoever answers does not know your password and is not your broker; check the address"
+                "the server does not know your password and is not your broker; check the address"
             )
 
 

@@ -1,7 +1,7 @@
-"""How to come to a broker: encrypted or not, and as whom.
+"""Security settings of a connection: TLS and login.
 
-Nothing here has a default that gives a secret away. Certificates are always checked, and so is the name in
-them; there is no switch for it.
+All defaults are safe. Certificates are always verified, and so is the host name in them; there is no switch
+to disable this.
 """
 
 import os
@@ -18,7 +18,8 @@ _PRIVATE = 0o077
 
 
 class SaslMechanism(StrEnum):
-    """How a password is proved. With SCRAM it never leaves this process; with PLAIN it is sent as it is."""
+    """SASL mechanism. With SCRAM the password never leaves this process; with PLAIN it is sent in the
+    clear."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
@@ -29,36 +30,36 @@ class SaslMechanism(StrEnum):
         try:
             return cls(text.strip().upper())
         except ValueError:
-            raise BadArgument(f"{text!r} is no way to log in; use one of {', '.join(cls)}") from None
+            raise BadArgument(f"{text!r} is not a SASL mechanism; use one of {', '.join(cls)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Raises BadArgument where it makes no sense. Naming an authority or a certificate means TLS."""
+    """Raises BadArgument for contradictory settings. An authority or a certificate implies TLS."""
 
     tls: bool = False
     ca: Path | None = None
-    """Authorities, in PEM, whose certificates of brokers are believed; None: those of the system."""
+    """Trusted certificate authorities, in PEM; None: those of the system."""
     certificate: Path | None = None
-    """Our own, in PEM, for brokers that know their clients by it; the key may be in the same file."""
+    """The client certificate, in PEM, for brokers that require one; the key may be in the same file."""
     key: Path | None = None
     user: str | None = None
-    """None: nobody logs in."""
+    """None: no login."""
     password: str = field(default="", repr=False)
     mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_256
     allow_cleartext_password: bool = False
-    """Let PLAIN send the password without TLS, also beyond this machine."""
+    """Allow PLAIN without TLS, also beyond this machine."""
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise BadArgument("a key is nothing without its certificate; name both")
+            raise BadArgument("a key needs its certificate; name both")
         if self.user is not None and not self.password:
             raise BadArgument(
                 f"the password of {self.user!r} is missing; name a file that holds it with --password-file, "
                 "or set POSTHOUSE_PASSWORD"
             )
         if self.password and not self.user:
-            raise BadArgument("there is a password, but not whose; say --user or set POSTHOUSE_USER")
+            raise BadArgument("there is a password but no user; give --user or set POSTHOUSE_USER")
 
     @property
     def is_encrypted(self) -> bool:
@@ -66,7 +67,7 @@ class Security:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """As the variables POSTHOUSE_USER, …_PASSWORD_FILE or …_PASSWORD, …_CA and so on say."""
+        """From the variables POSTHOUSE_USER, …_PASSWORD_FILE or …_PASSWORD, …_CA and so on."""
         text = {name: environment.get(f"POSTHOUSE_{name}", "") for name in _VARIABLES}
         return cls(
             tls=text["TLS"].lower() in ("1", "true", "yes"),
@@ -79,7 +80,7 @@ class Security:
         )
 
     def environment(self) -> dict[str, str]:
-        """The variables that `from_environment` makes the same of, for other processes."""
+        """The variables from which `from_environment` restores this, for other processes."""
         given = {
             "TLS": "true" if self.tls else "",
             "CA": str(self.ca or ""),
@@ -95,16 +96,16 @@ class Security:
 _VARIABLES = ("TLS", "CA", "CERTIFICATE", "KEY", "USER", "PASSWORD", "PASSWORD_FILE", "MECHANISM")
 
 OPEN = Security()
-"""Not encrypted, and nobody logs in: enough for a broker on this machine that asks for neither."""
+"""No TLS and no login: enough for a broker on this machine that requires neither."""
 
 
 def password_in(file: Path) -> str:
-    """The first line of the file. Raises BadArgument where others can read it, too."""
+    """The first line of the file. Raises BadArgument if other users can read the file."""
     try:
         status = file.stat()
-        # A pipe belongs to whoever opened it, whatever its mode says.
+        # A pipe can be read only by the process that opened it, whatever its mode is.
         if S_ISREG(status.st_mode) and status.st_mode & _PRIVATE:
-            raise BadArgument(f"others can read the password in {file}; say: chmod 600 {file}")
+            raise BadArgument(f"other users can read the password file {file}; run: chmod 600 {file}")
         with file.open(encoding="utf-8") as lines:
             password = lines.readline().rstrip("\r\n")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""TLS to a broker: the certificates of both sides, the handshake, and sentences for what fails there."""
+"""TLS to a broker: certificates, the handshake, and messages for its failures."""
 
 import socket
 import ssl
@@ -14,13 +14,13 @@ from posthouse.client.errors import (
 )
 from posthouse.client.security import Security
 
-_EXPIRED = "the certificate of the broker at {node} has expired; ask whoever runs it for a new one"
+_EXPIRED = "the certificate of the broker at {node} has expired; ask its operator for a new one"
 _OTHER_NAME = (
     "the certificate of the broker at {node} is for another name than {host!r}; reach it by a name that the "
     "certificate is for"
 )
 _NO_AUTHORITY = (
-    "nobody you trust has signed the certificate of the broker at {node}; name the authority that did with "
+    "no trusted authority has signed the certificate of the broker at {node}; name its authority with "
     "--ca FILE"
 )
 _BY_VERIFY_CODE = {
@@ -37,13 +37,13 @@ _BY_REASON = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker at {node} wants to see your certificate; name it with "
     "--certificate FILE and --key FILE",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "your certificate has expired; ask for a new one",
-    "TLSV1_ALERT_UNKNOWN_CA": "the broker at {node} does not trust whoever signed your certificate; "
+    "TLSV1_ALERT_UNKNOWN_CA": "the broker at {node} does not trust the authority of your certificate; "
     "use another one",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the broker at {node} does not accept your certificate; use another one",
 }
 _BY_REASON["SSLV3_ALERT_CERTIFICATE_UNKNOWN"] = _BY_REASON["SSLV3_ALERT_BAD_CERTIFICATE"]
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
-"""What TLS makes of bytes that are something else."""
+"""OpenSSL's errors for bytes that are not TLS."""
 
 
 def tls_context(security: Security) -> ssl.SSLContext:
@@ -58,7 +58,7 @@ def tls_context(security: Security) -> ssl.SSLContext:
         return context
     key = security.key or security.certificate
     try:
-        # Without a password for the key: OpenSSL would ask the terminal, and wait.
+        # With an empty password for the key: otherwise OpenSSL would prompt on the terminal, and wait.
         context.load_cert_chain(security.certificate, key, password="")
     except ssl.SSLError:
         raise BadArgument(
@@ -70,7 +70,7 @@ def tls_context(security: Security) -> ssl.SSLContext:
 
 
 def encrypted(connected: socket.socket, tls: ssl.SSLContext, node: Node) -> ssl.SSLSocket:
-    """The socket after its TLS handshake; the given one is closed where that fails."""
+    """The socket after its TLS handshake; on failure the given one is closed."""
     try:
         return tls.wrap_socket(connected, server_hostname=node.host)
     except TimeoutError:
@@ -87,11 +87,11 @@ def encrypted(connected: socket.socket, tls: ssl.SSLContext, node: Node) -> ssl.
 
 
 def refusal(error: Exception, node: Node) -> ClientError | None:
-    """The error for what TLS complains of, where it is known."""
+    """The client error for a known TLS error."""
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
         return IncompatibleBroker(
-            f"what answers at {node} does not speak TLS; say the address that does, or come without --tls, "
-            "--ca and --certificate"
+            f"what answers at {node} does not speak TLS; give the address of a TLS listener, or leave "
+            "out --tls, --ca and --certificate"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         sentence = _BY_VERIFY_CODE.get(error.verify_code)

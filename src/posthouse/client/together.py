@@ -1,6 +1,7 @@
-"""Ending the transactions of several producers in one step, with a number that is remembered with them.
+"""Ends the transactions of several producers in one step, with a stored sequence number.
 
-The calls may be repeated, and are while the broker cannot be reached: a commit that was done answers so.
+The calls are idempotent, and are retried while the broker cannot be reached: a repeated commit is answered as
+done.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from posthouse.protocols.kafka.codec.own.end_together import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMember:
-    """One producer's open transaction. Its id is that of the name, a slash and a number."""
+    """One producer's open transaction. Its id is the name, a slash and a number."""
 
     transactional_id: str
     producer_id: int
@@ -32,9 +33,9 @@ class CommitMember:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     is_new: bool
-    """False: this or a later number was committed before, and what the members wrote is given up."""
+    """False: this or a later number was committed before, and the members' records are aborted."""
     sequence: int | None
-    """The highest number of the name."""
+    """The highest committed number of the name."""
 
 
 def commit_together(
@@ -45,7 +46,7 @@ def commit_together(
     *,
     patience: float = RETRY_SECONDS,
 ) -> Committed:
-    """All of the members' transactions and the number, or nothing."""
+    """Commit all of the members' transactions and the number, or nothing."""
     request = EndTogetherRequest(
         action=COMMIT,
         name=name,
@@ -64,7 +65,7 @@ def abort_together(
     *,
     patience: float = RETRY_SECONDS,
 ) -> None:
-    """Give up those that are still open; None: whatever is open, unless the number was committed."""
+    """Abort those that are still open; None: all open ones, unless the number was committed."""
     request = EndTogetherRequest(
         action=ABORT,
         name=name,

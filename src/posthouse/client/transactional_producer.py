@@ -1,8 +1,8 @@
-"""Writing in a transaction: ready-made batches that become visible when the transaction is committed.
+"""A transactional producer: ready-made batches that become visible when the transaction is committed.
 
-The batches carry the producer, its epoch and their place in the sequence of their partition; whoever makes
-them asks for those here. Partitions join the transaction by being written to. Committing is left to others,
-who may commit several producers' transactions at once (see `together`).
+The batches carry the producer id, the epoch and the sequence of their partition, which callers get here.
+Writing to a partition adds it to the transaction. The caller commits with `together`, which can end several
+producers' transactions at once.
 """
 
 from types import TracebackType
@@ -24,7 +24,7 @@ _SEQUENCES = 2**31
 
 
 class TransactionalProducer:
-    """Belongs to one thread. Whoever used the transactional id before is fenced by `begin`."""
+    """Belongs to one thread. `begin` fences earlier producers with the transactional id."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class TransactionalProducer:
         self.epoch = -1
 
     def begin(self) -> CommitMember:
-        """Become the producer of the transactional id, with nothing written yet."""
+        """Get a producer id and epoch for the transactional id; nothing is written yet."""
         response = ask_persistently(
             self._cluster,
             InitProducerIdRequest(
@@ -60,15 +60,15 @@ class TransactionalProducer:
 
     @property
     def member(self) -> CommitMember:
-        """What a commit has to know of it."""
+        """The transaction's identity, for a commit."""
         return CommitMember(transactional_id=self._id, producer_id=self.producer_id, epoch=self.epoch)
 
     def next_sequence(self, info: TopicInfo, partition: int) -> int:
-        """What the next batch for the partition must carry."""
+        """The sequence of the partition's next batch."""
         return self._sequences.get((info.id, partition), 0)
 
     def send(self, info: TopicInfo, partition: int, batch: Buffer, records: int) -> None:
-        """Take a batch; a failure shows in a later call, at the latest in `flush`."""
+        """Queue a batch; a failure is raised by a later call, at the latest by `flush`."""
         if self.producer_id < 0:
             raise BadArgument("the producer has not begun; call begin() first")
         place = (info.id, partition)
@@ -76,11 +76,11 @@ class TransactionalProducer:
         self._sender.send(info, partition, batch)
 
     def flush(self) -> None:
-        """Return when everything is durable; raises ProducerFenced where somebody else has taken over."""
+        """Return when all batches are durable; raises ProducerFenced if another producer has the id."""
         self._sender.flush()
 
     def abort(self, *, patience: float | None = None) -> None:
-        """Give up what was written. The producer has to begin anew."""
+        """Abort the transaction. The producer has to `begin` again."""
         self._sender.close()
         if self.producer_id >= 0:
             ask_persistently(
@@ -98,7 +98,7 @@ class TransactionalProducer:
         self.producer_id = self.epoch = -1
 
     def close(self) -> None:
-        """Let go of the connections. What was flushed waits to be committed, or for its timeout."""
+        """Close the connections. Flushed batches wait for a commit, or for the transaction timeout."""
         self._sender.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Users of a broker and their passwords, which are salted here: the broker never sees one."""
+"""Users of a broker. Passwords are salted in the client: the broker never sees one."""
 
 import os
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class UserExists(RequestRefused):
 class UserInfo:
     name: str
     iterations: Mapping[Mechanism, int]
-    """How hard the password is to guess from what the broker keeps, by how it can be proved."""
+    """SCRAM iterations by mechanism: more make the stored verifier harder to crack."""
 
 
 def list_users(connection: BrokerConnection) -> list[UserInfo]:
@@ -59,14 +59,14 @@ def create_user(connection: BrokerConnection, name: str, password: str, *, itera
 
 
 def change_password(connection: BrokerConnection, name: str, password: str, *, iterations: int) -> None:
-    """Raises UserNotFound. Connections of the user end."""
+    """Change the password; closes the user's connections. Raises UserNotFound."""
     if not _described(connection, name):
         raise UserNotFound(name)
     _set_password(connection, name, password, iterations)
 
 
 def delete_user(connection: BrokerConnection, name: str) -> None:
-    """Raises UserNotFound. Connections of the user end; permissions stay."""
+    """Delete the user; closes its connections and keeps its ACLs. Raises UserNotFound."""
     known = _described(connection, name)
     if not known:
         raise UserNotFound(name)
@@ -86,7 +86,7 @@ def delete_user(connection: BrokerConnection, name: str) -> None:
 def _set_password(
     connection: BrokerConnection, name: str, password: str, iterations: int, random: RandomBytes = os.urandom
 ) -> None:
-    """For both mechanisms, so that clients can choose."""
+    """Set the password for both mechanisms, so that clients can choose."""
     upsertions = []
     for mechanism, code in _CODES.items():
         salt = random(SALT_BYTES)
@@ -106,7 +106,7 @@ def _alter(connection: BrokerConnection, request: AlterUserScramCredentialsReque
 
 
 def _described(connection: BrokerConnection, name: str | None) -> list[UserInfo]:
-    """All, or the one of that name; nobody where there is none."""
+    """All users, or the one of that name; empty if it does not exist."""
     request = DescribeUserScramCredentialsRequest(users=None if name is None else [UserName(name=name)])
     response = connection.ask(request, DescribeUserScramCredentialsResponse)
     if response.error_code:

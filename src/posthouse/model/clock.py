@@ -1,4 +1,4 @@
-"""Time is passed in, so that tests can stop it, move it, and make it jump."""
+"""Clocks. Time is passed in, so that tests can stop it, move it, and make it jump."""
 
 import time
 from typing import Protocol
@@ -6,10 +6,10 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch: what records are stamped with."""
+        """Wall-clock milliseconds since the epoch, for timestamps of records."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back: what deadlines are measured with."""
+        """Monotonic seconds, for deadlines."""
 
 
 class SystemClock:
@@ -21,7 +21,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

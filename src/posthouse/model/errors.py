@@ -12,7 +12,7 @@ PosthouseError
 │   │   └── MissingKeys        records without a key, on a compacted topic
 │   ├── InvalidTimestamp
 │   ├── RecordTooLarge
-│   │   └── Inflated           small as it came, and too much when it is decompressed
+│   │   └── Inflated           small on the wire, but too large when decompressed
 │   ├── UnsupportedFormat      an older batch format or an unknown compression
 │   ├── OutOfOrderSequence     a producer's batch that does not follow its last one
 │   ├── ProducerFenced         a newer producer has taken this one's place
@@ -22,19 +22,19 @@ PosthouseError
 │   ├── OffsetOutOfRange
 │   ├── NotLeased              an acknowledgement by a member that does not hold the record
 │   ├── InvalidTopology        a Kafka Streams application whose topics cannot be made to fit
-│   ├── TooEarly               asked again before it is time
-│   ├── InvalidDefinition      a queue or an exchange that makes no sense
-│   ├── DefinitionMismatch     it is there already, and different
-│   ├── AccessRefused          not for clients
+│   ├── TooEarly               the client repeats a request before its interval is over
+│   ├── InvalidDefinition      an invalid definition of a queue or an exchange
+│   ├── DefinitionMismatch     it exists with another definition
+│   ├── AccessRefused          clients may not use or change it
 │   ├── QueueLocked            exclusive to another session
 │   ├── InUse                  it has consumers or bindings
 │   ├── NotEmpty
 │   ├── InvalidCredential      a user name, password or verifier that must not be kept
 │   ├── InvalidAcl
 │   ├── InvalidQuota
-│   ├── LoginFailed            not who they say they are, or one too many
+│   ├── LoginFailed            wrong credentials, or too many connections
 │   └── QueueFull              the queue takes no more messages
-│       └── QueueBlocked       until there is room; the publisher is to wait
+│       └── QueueBlocked       the publisher has to wait for room
 ├── NotFound
 │   ├── UnknownTopic
 │   ├── UnknownPartition
@@ -44,12 +44,12 @@ PosthouseError
 │   ├── UnknownExchange
 │   ├── UnknownUser
 │   └── UnknownQueue
-└── Unavailable                the broker is at fault, or busy; it may be different in a moment
-    ├── ConcurrentTransaction  the one before is just ending
+└── Unavailable                the broker is at fault, or busy; a retry may succeed
+    ├── ConcurrentTransaction  the previous transaction is ending
     ├── StorageFull            no space left; heals by itself
     ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
     ├── StorageClosed
-    ├── GroupsClosed           the broker stops and leads groups no longer
+    ├── GroupsClosed           the broker is stopping
     └── DataDamaged            bytes on disk that cannot be trusted
 """
 
@@ -59,7 +59,7 @@ from posthouse.model.ids import MemberId
 
 
 class PosthouseError(Exception):
-    """Base of everything the broker raises on purpose."""
+    """Base of all errors that the broker raises on purpose."""
 
 
 class BadRequest(PosthouseError):
@@ -98,7 +98,7 @@ class MissingKeys(InvalidRecord):
     def __init__(self, positions: Sequence[int]) -> None:
         super().__init__("a record of the batch has no key; the topic is compacted")
         self.positions = positions
-        """Where the records without a key are in the batch, counted from 0; the first thousand of them."""
+        """Positions of the records without a key in the batch, counted from 0; at most a thousand."""
 
 
 class InvalidTimestamp(BadRequest):
@@ -170,7 +170,7 @@ class InvalidTopology(BadRequest):
 
 
 class TooEarly(BadRequest):
-    """Asked again before it is time."""
+    """The client repeats a request before its interval is over."""
 
 
 class GroupFull(BadRequest):
@@ -232,7 +232,7 @@ class InvalidQuota(BadRequest):
 
 
 class LoginFailed(BadRequest):
-    """Its text must not help those who guess."""
+    """Its text must not help a client that guesses passwords."""
 
 
 class QueueFull(BadRequest):
@@ -240,15 +240,15 @@ class QueueFull(BadRequest):
 
 
 class QueueBlocked(QueueFull):
-    """Whoever publishes has to wait until there is room."""
+    """The publisher has to wait until there is room."""
 
     def __init__(self, queue: object) -> None:
-        super().__init__("the queue is full; publishing goes on when there is room")
+        super().__init__("the queue is full; publishing continues when there is room")
         self.queue = queue
 
 
 class NotFound(PosthouseError):
-    """The thing named does not exist."""
+    """The named object does not exist."""
 
 
 class UnknownTopic(NotFound):
@@ -288,7 +288,7 @@ class UnknownQueue(NotFound):
 
 
 class MembershipError(PosthouseError):
-    """The caller and its group disagree about who is in it."""
+    """The caller's view of its membership differs from the group's."""
 
 
 class UnknownMember(MembershipError):
@@ -357,4 +357,4 @@ class DataDamaged(Unavailable):
     def __init__(self, message: str, next_offset: int | None = None) -> None:
         super().__init__(message)
         self.next_offset = next_offset
-        """Of a partition that is being read: the first offset that may be read again, if that is known."""
+        """For a partition that is being read: the next readable offset, if it is known."""

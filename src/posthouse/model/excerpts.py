@@ -1,22 +1,22 @@
-"""Text that a client made up, on its way into a log: short, and without characters that do something.
+"""Text of clients for log lines: shortened, and without control characters.
 
-Names in requests may have tens of thousands of characters, and may hold line breaks, terminal escapes or
-marks that turn the direction of writing around.
+Names in requests may have tens of thousands of characters, and may contain line breaks, terminal escapes or
+marks that change the direction of writing.
 """
 
 EXCERPT_LENGTH = 256
-"""Characters of a name that a log shows."""
+"""Maximum number of characters of a name in a log line."""
 
 
 def excerpt(text: str, limit: int = EXCERPT_LENGTH) -> str:
-    """The text, or its beginning and how long it is."""
+    """The text, or its beginning and its length."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text)} characters)"
 
 
 def printable(text: str) -> str:
-    """The text with everything that is no visible character escaped as Python escapes it."""
+    """The text with all invisible characters escaped, in Python's notation."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)

@@ -5,24 +5,24 @@ from dataclasses import dataclass
 from typing import NewType
 
 TopicId = NewType("TopicId", bytes)
-"""Sixteen random bytes that stay with a topic for its whole life; a re-created topic gets new ones."""
+"""Sixteen random bytes that identify a topic for its whole life; a re-created topic gets new ones."""
 
 TOPIC_ID_BYTES = 16
 
 Offset = NewType("Offset", int)
-"""A record's place in its partition."""
+"""A record's position in its partition."""
 
 GroupId = NewType("GroupId", str)
-"""The name of a stream subscription."""
+"""The name of a consumer group."""
 
 ARCHIVE_GROUP = GroupId("posthouse.archive")
-"""Its committed offsets say how far each partition is archived; nothing else commits them."""
+"""Its committed offsets are the archived ends of partitions; nothing else commits them."""
 
 MemberId = NewType("MemberId", str)
-"""One member of a group, for as long as it stays."""
+"""One member of a group, while it is a member."""
 
 InstanceId = NewType("InstanceId", str)
-"""A name that a static member keeps over restarts; its member id changes under it."""
+"""A name that a static member keeps over restarts; its member id changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Topic settings of Kafka's that change nothing here.
+"""Kafka's topic settings that have no effect here.
 
-They are checked, kept and shown, so that a tool that sets them on every Kafka finds what it has set. The
-defaults are Kafka's. The text of each says why it has no effect.
+They are validated, stored and shown, so that tools which set them on every Kafka read them back. The defaults
+are Kafka's. The text of each says why it has no effect.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Memory that was freed, and that the C library keeps for later."""
+"""Freed memory that the C library still holds."""
 
 import ctypes
 from collections.abc import Callable
@@ -8,7 +8,7 @@ def _trim() -> Callable[[int], int] | None:
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):
-        return None  # another C library than glibc, which does as it likes
+        return None  # not glibc: another C library decides by itself
     trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
     return trim
 
@@ -17,6 +17,7 @@ _TRIM = _trim()
 
 
 def give_back() -> None:
-    """Return it to the system. Takes a millisecond or so: for when much was used that is not needed again."""
+    """Return freed memory to the system. Takes about a millisecond: for use after a large temporary
+    allocation."""
     if _TRIM is not None:
         _TRIM(0)

@@ -1,10 +1,10 @@
-"""SCRAM's keys (RFC 5802, 7677): what a password becomes. Pure; both sides of a login derive the same ones.
+"""SCRAM's keys (RFC 5802, 7677), derived from a password. Pure; both sides of a login derive the same keys.
 
     salted password ─┬─ client key ─── stored key
                      └─ server key
 
-A client proves that it has the client key, a broker that it has the server key. A broker keeps stored key and
-server key: they are enough to check the proof, and not to make it.
+A client proves that it has the client key, a broker that it has the server key. A broker stores the stored
+key and the server key: they are enough to verify the proof, but not to create it.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from enum import StrEnum
 DEFAULT_ITERATIONS = 16_384
 SALT_BYTES = 24
 NONCE_BYTES = 24
-"""Each side's part of it."""
+"""Bytes of each side's part of the nonce."""
 
 RandomBytes = Callable[[int], bytes]
 
@@ -55,5 +55,5 @@ def signature(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
 
 
 def masked(key: bytes, signature: bytes) -> bytes:
-    """A proof of a client key, or the client key of a proof: one undoes the other."""
+    """A proof from a client key, or the client key from a proof: the operation is its own inverse."""
     return bytes(a ^ b for a, b in zip(key, signature, strict=True))

@@ -1,7 +1,7 @@
-"""The types of settings: which texts are values, and which values.
+"""Types of settings: parsing, limits and normal form.
 
-Texts are read as Kafka reads them: without the space around them, numbers in ASCII digits, booleans in upper
-or lower case.
+Texts are parsed as in Kafka: without surrounding space, numbers in ASCII digits, booleans in upper or lower
+case.
 """
 
 import re
@@ -31,10 +31,10 @@ class ValueKind(Enum):
 class ValueType:
     kind: ValueKind
     parse: Callable[[str], Any]
-    """Raises ValueError for a text that is no value."""
+    """Raises ValueError for an invalid text."""
 
     def normalized(self, text: str) -> str:
-        """The text as it is shown, which has the same value. A list keeps its order."""
+        """The text as it is shown, with the same value. A list keeps its order."""
         if self.kind is ValueKind.LIST:
             return ",".join(items(text))
         return written(self.parse(text))
@@ -45,7 +45,7 @@ def written(value: object) -> str:
 
 
 def items(text: str) -> list[str]:
-    """Of a list with commas; the empty text is the empty list."""
+    """The items of a list with commas; the empty text is the empty list."""
     return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
@@ -54,7 +54,7 @@ def int64(low: int) -> ValueType:
 
 
 def int32(low: int, high: int = INT32_MAX, *, or_else: int | None = None) -> ValueType:
-    """`or_else` is a value that has a meaning of its own outside the range."""
+    """`or_else` is a special value outside the range."""
 
     def parse(text: str) -> int:
         return or_else if or_else is not None and text.strip() == str(or_else) else _in_range(text, low, high)

@@ -1,4 +1,4 @@
-"""What can be set on a topic: each key declared once, with its type, default, limits and meaning."""
+"""The settings of a topic: each key declared once, with its type, default, limits and meaning."""
 
 import logging
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Durability(StrEnum):
 
 class CleanupPolicy(StrEnum):
     DELETE = "delete"
-    """Forget records that are too old or too many."""
+    """Remove records that exceed the retention time or size."""
     COMPACT = "compact"
     """Keep the latest record of each key."""
 
@@ -186,8 +186,8 @@ class TopicConfig:
         return config
 
     def with_stored(self, overrides: Mapping[str, str], topic: str) -> "TopicConfig":
-        """The same with settings that were accepted once. The rules may have changed since, or the broker's
-        own settings: a topic must not be lost for that."""
+        """The same with stored overrides. The rules or the broker's settings may have changed since: an
+        invalid override must not cost the topic."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, text in overrides.items():
             try:
@@ -214,11 +214,11 @@ class TopicConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether records that are too old or too many are forgotten."""
+        """Whether retention removes records by age or size."""
         return CleanupPolicy.DELETE in self.cleanup_policy
 
     def text(self, name: str) -> str:
-        """The value of the dotted `name`, as it would be written in a command or a file."""
+        """The value of the dotted `name`, as written in a command or a file."""
         return written(getattr(self, CONFIG_KEYS[name].attribute))
 
 
@@ -259,6 +259,6 @@ def _check_flushing(overrides: Mapping[str, str]) -> None:
         text = overrides.get(name, INERT_SETTINGS[name].default)
         if INERT_SETTINGS[name].type.normalized(text) != INERT_SETTINGS[name].default:
             raise InvalidConfig(
-                f"{name}={text} is not kept with durability=os, where the system decides when records are "
-                "on disk; set durability=fsync"
+                f"{name}={text} has no effect with durability=os, because the system decides when records "
+                "are on disk; set durability=fsync"
             )

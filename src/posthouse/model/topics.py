@@ -10,7 +10,7 @@ from posthouse.model.topic_config import TopicConfig
 
 MAX_NAME_LENGTH = 249
 INTERNAL_PREFIX = ":"
-"""Topics of the broker's own begin with this, which no client's topic can."""
+"""Prefix of the broker's own topics, which clients cannot use."""
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
@@ -20,7 +20,7 @@ class Topic:
     name: str
     partitions: int
     overrides: Mapping[str, str] = field(default_factory=dict)
-    """What was set on this topic itself, by dotted name; everything else follows the broker's defaults."""
+    """Overrides of this topic, by dotted name; all other settings follow the broker's defaults."""
     config: TopicConfig = field(default_factory=TopicConfig)
     """The broker's defaults with the overrides applied."""
 

@@ -1,9 +1,8 @@
-"""Login of one connection, for any protocol: from credentials to a principal, and to the guard that says what
-it may do.
+"""Login of one connection, for any protocol: from credentials to a principal and its guard.
 
-A protocol reads the credentials from the wire and asks `verify_password`, `scram` or the certificate in
-`PeerIdentity`. With the principal it calls `admit`, which counts the connection among those of its user, and
-`record` writes the outcome to the audit log. Where logins are not required, `admit_anonymous` is enough.
+A protocol reads the credentials from the wire and calls `verify_password`, `scram` or uses the certificate in
+`PeerIdentity`. With the principal it calls `admit`, which counts the connection for its user, and `record`
+writes the outcome to the audit log. If login is not required, `admit_anonymous` is enough.
 """
 
 import asyncio
@@ -26,9 +25,9 @@ class PeerIdentity:
     """What is known of a client before it has sent anything."""
 
     peer: str
-    """Its address and port."""
+    """Address and port of the client."""
     certified: str | None = None
-    """The name in its certificate, which was verified."""
+    """The name in the client's verified certificate."""
     may_send_password: bool = True
     """The connection is private (TLS, or this machine), or passwords in cleartext are allowed."""
 
@@ -56,8 +55,7 @@ class Authenticator:
         revoked: Callable[[], None],
     ) -> None:
         """`admitted` is called once, with the guard of the connection. `revoked` is called when the user is
-        deleted or gets another password.
-        """
+        deleted or its password changes."""
         self._access = access
         self._protocol = protocol
         self._admitted = admitted
@@ -73,35 +71,36 @@ class Authenticator:
 
     @property
     def user(self) -> str | None:
-        """Who is logged in."""
+        """The authenticated user."""
         return None if self._entered is None else self._entered[0]
 
     def admit_anonymous(self) -> None:
         self._open(None)
 
     async def verify_password(self, user: str, password: str) -> Principal:
-        """Raises LoginFailed."""
+        """Check a plain password. Raises LoginFailed."""
         return await self._access.log_in(user, password, self.identity.peer)
 
     def scram(self, mechanism: Mechanism) -> ScramServer:
         return self._access.scram(mechanism)
 
     def admit(self, principal: Principal) -> None:
-        """Raises LoginFailed where the user has too many connections, or the connection another user."""
+        """Raises LoginFailed if the user has too many connections, or the connection belongs to another
+        user."""
         if self._entered is not None:
             if self._entered[0] != principal.name:
-                raise LoginFailed("this connection belongs to somebody else")
+                raise LoginFailed("this connection belongs to another user")
             return
         number = self._access.sessions.enter(principal.name, self._revoke)
         self._entered = (principal.name, number)
         self._open(principal)
 
     def record(self, user: str, mechanism: str, failure: LoginFailed | None = None) -> None:
-        """In the audit log."""
+        """Write the outcome of a login to the audit log."""
         self._access.record_login(user, self.identity.peer, self._protocol, mechanism, failure)
 
     def close(self) -> None:
-        """The connection is lost. Nothing here refers to it any more."""
+        """The connection is lost: drop all references to it."""
         self._admitted = self._revoked = noop
         if self._entered is not None:
             self._access.sessions.exit(*self._entered)

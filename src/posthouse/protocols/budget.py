@@ -1,8 +1,8 @@
-"""The memory that all connections together may take: for requests not yet answered, and answers not taken.
+"""The memory budget of all connections: for unanswered requests and unsent responses.
 
-Each connection has an *account*, and keeps it up to date. While the budget is spent, connections that hold
-memory are not read from (back-pressure), so that the sum can only shrink. Where it does not, because clients
-sent half of a frame or do not read their answers, the largest of the stalled connections is closed.
+Each connection has an *account*, and keeps it up to date. While the budget is spent, reading pauses on
+connections that hold memory (back-pressure), so that the sum can only shrink. If it does not, because clients
+sent half a frame or do not read their responses, the largest stalled connection is closed.
 """
 
 import logging
@@ -13,7 +13,7 @@ from posthouse.protocols.noop import noop
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 5
-"""A connection that frees no memory for that long is stalled."""
+"""A connection that frees no memory for this time is stalled."""
 SMALL = 64 * 1024
 """Connections that hold at most this are exempt from the budget: a short request always passes."""
 FAIR = 256 * 1024
@@ -38,7 +38,7 @@ class Account:
         self.stuck_seconds = 0
 
     def set(self, held: int) -> None:
-        """The bytes that the connection holds now."""
+        """Set the bytes that the connection holds now."""
         if held <= SMALL:
             held = 0
         change = held - self.held
@@ -72,7 +72,7 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.room = limit
-        """Bytes that are left. Below 0 the budget is spent: the last request or answer may exceed it."""
+        """Free bytes. Below 0 the budget is spent: the last request or response may exceed it."""
         self._holders: dict[Account, None] = {}
         self._waiting: dict[Account, None] = {}
 

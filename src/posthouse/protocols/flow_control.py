@@ -1,4 +1,4 @@
-"""Flow control of one connection: what it holds of the memory budget, and when its socket is read from.
+"""Flow control of one connection: its share of the memory budget, and when its socket is read from.
 
 It knows no protocol. Reading pauses, which is back-pressure on the client, while
 
@@ -8,8 +8,8 @@ It knows no protocol. Reading pauses, which is back-pressure on the client, whil
 - the budget of all connections is spent, and this one holds a part of it;
 - the protocol has a reason of its own: `regulate(held_back=True)`.
 
-Writing goes through the `outbox`, whose high watermark is `limit`, too. A protocol decides by itself what it
-does to a congested client, because some clients write without reading.
+Writes go through the `outbox`, whose high watermark is `limit`, too. Each protocol decides how to treat a
+congested client, because some clients write without reading.
 """
 
 import asyncio
@@ -49,11 +49,10 @@ class FlowControl:
         go_on: Callable[[], None],
         abort: Callable[[], None],
     ) -> None:
-        """`held` says how many bytes the protocol holds beyond those in flight: frames that are not complete,
-        and responses that are not finished. `go_on` is called when a throttle is over or the budget has room
-        again: the protocol goes on with what it held back, and calls `regulate`. `abort` closes the
-        connection if it holds memory that others need, and does not move.
-        """
+        """`held` returns the bytes that the protocol holds beyond those in flight: incomplete frames and
+        unfinished responses. `go_on` is called when a throttle is over or the budget has room again: the
+        protocol resumes what it held back, and calls `regulate`. `abort` closes the connection if it is
+        stalled and holds memory that others need."""
         self._transport = transport
         self._limit = limit
         self._is_behind = is_behind
@@ -62,14 +61,14 @@ class FlowControl:
         self.outbox = Outbox(loop, transport, limit, self.account, self.count)
         self.throttle = ThrottleTimer(loop, go_on)
         self.pace = Pace()
-        """The protocol counts the bytes that it receives."""
+        """Receive rate; the protocol counts the bytes."""
         self.in_flight = 0
-        """Bytes; the protocol keeps it up to date."""
+        """Bytes in flight; the protocol keeps it up to date."""
         self.is_paused = False
-        """Whether the socket is not read from."""
+        """Whether reading is paused."""
 
     def count(self) -> None:
-        """Tell the budget what the connection holds now."""
+        """Report the bytes that the connection holds to the budget."""
         unsent = self.outbox.unsent
         if unsent > SMALL:
             unsent += PARTLY_SENT
@@ -94,17 +93,18 @@ class FlowControl:
             self.resume()
 
     def resume(self) -> None:
-        """Read again, whatever the reasons not to: of a client that is leaving nothing is kept."""
+        """Resume reading regardless of the limits: bytes of a closing client are discarded."""
         if self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()
 
     def is_too_slow(self, *, in_frame: bool) -> bool:
-        """Whether the client sends the rest of a frame too slowly (slow loris). To be asked once a second."""
+        """Whether the client sends the rest of a frame too slowly (slow loris). To be called once a
+        second."""
         return self.pace.is_too_slow(waits_for_rest=in_frame and not self.is_paused)
 
     def close(self) -> None:
-        """The connection is lost. Nothing here refers to it any more."""
+        """The connection is lost: drop all references to it."""
         self.account.close()
         self.outbox.close()
         self.throttle.close()

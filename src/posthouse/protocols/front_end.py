@@ -1,4 +1,4 @@
-"""One protocol that clients are served in: all that the broker has to know to open, limit and name it."""
+"""A front end: one protocol, with all that the broker needs to open, limit and name its listeners."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,22 +10,26 @@ from posthouse.protocols.budget import Budget
 from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.loop_delay import LoopDelay
+from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
 from posthouse.protocols.share_members import ShareMemberships
 from posthouse.settings import Settings
 
 ConnectionFactory = Callable[[Listener], asyncio.BaseProtocol]
-"""Makes one connection that a listener has accepted; it must also be a `listener.Connection`."""
+"""Creates the connection that a listener has accepted; it must also be a `listener.Connection`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What front ends are built on."""
+    """The parts that front ends use."""
 
     broker: Broker
     settings: Settings
     budget: Budget
     gate: Gate
+    requests: RequestMetrics
+    loop_delay: LoopDelay
     direct_channels: DirectChannels
     """For front ends that change queues and exchanges without a session of their own."""
     listeners: ServedListeners
@@ -38,6 +42,6 @@ class FrontEnd:
     protocol: WireProtocol
     """Its listeners are those that the settings declare for this protocol."""
     connect: Callable[[Backend], Callable[[ListenerSettings], ConnectionFactory]]
-    """Called once. What it returns is called for each listener: all of them share what `connect` built."""
+    """Called once. Its result is called for each listener: all of them share what `connect` built."""
     describe: Callable[[Address, Settings], str]
-    """Says who connects where, for people: "Kafka clients on 127.0.0.1:9092"."""
+    """Describes a listener for people: "Kafka clients on 127.0.0.1:9092"."""

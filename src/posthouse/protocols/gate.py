@@ -1,4 +1,4 @@
-"""Connection limits: how many in all, from one address, and of those that have not proven themselves yet.
+"""Connection limits: in total, per address, and for connections that have not proven themselves yet.
 
 A *visitor* is a connection, also before its protocol has begun. It has proven itself when it has logged in
 or, where logins are not required, made its first request. Until then it has little time, and is the first to
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 SECONDS_TO_PROVE = 10.0
 SECONDS_TO_WAIT = 1.0
 OFFENDERS_AT_ONCE = 32
-"""Visitors of an address that has to wait, who have not proven themselves."""
+"""Maximum number of unproven visitors of a delayed address."""
 SECONDS_TO_BEGIN = 1.0
-"""Of those, for each after its waiting, while others of its address want its place."""
+"""Time for each of those after its delay, while others of its address wait for its place."""
 _UNPROVEN_SHARE = 10
 _UNPROVEN_AT_LEAST = 64
 _CROWD_SHARE = 4
-"""An address with that part of all who are unproven is a crowd, and makes room for its own."""
+"""An address with this fraction of all unproven visitors is a crowd, and loses its own visitors first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,12 +35,12 @@ class Visitor:
     peer: str
     send_away: Callable[[], object]
     owner: str = field(init=False)
-    """What counts as its address."""
+    """The owner of the visitor's address."""
     since: float = field(default=0.0, init=False)
     has_joined: bool = field(default=False, init=False)
-    """Its connection is there, and tells when it is gone."""
+    """The connection exists, and reports when it is lost."""
     is_unwanted: bool = field(default=False, init=False)
-    """It was sent away before its connection was there."""
+    """It was closed before its connection existed."""
 
     def __post_init__(self) -> None:
         self.owner = owner_of(self.host)
@@ -50,7 +50,18 @@ class Visitor:
 class _Address:
     visitors: int = 0
     unproven: dict[Visitor, None] = field(default_factory=dict)
-    """In the order in which they came."""
+    """In order of arrival."""
+
+
+@dataclass(slots=True)
+class GateCounters:
+    """Since the broker started."""
+
+    accepted: int = 0
+    refused: int = 0
+    sent_away: int = 0
+    """Closed because they had not proven themselves, or others needed their place."""
+    offences: int = 0
 
 
 class Gate:
@@ -76,7 +87,8 @@ class Gate:
         self._addresses: dict[str, _Address] = {}
         self._count = 0
         self._sent_away = 0
-        """Since the last sweep."""
+        """Visitors closed since the last sweep."""
+        self.counters = GateCounters()
 
     def __len__(self) -> int:
         return self._count
@@ -92,7 +104,15 @@ class Gate:
         return len(self._unproven)
 
     def enter(self, visitor: Visitor) -> str | None:
-        """The reason why there is no room for it, None if there is."""
+        """The reason for which the visitor is refused, None if it is admitted."""
+        refusal = self._admit(visitor)
+        if refusal is None:
+            self.counters.accepted += 1
+        else:
+            self.counters.refused += 1
+        return refusal
+
+    def _admit(self, visitor: Visitor) -> str | None:
         now = self._clock.monotonic()
         address = self._addresses.get(visitor.owner) or _Address()
         if self._per_address and address.visitors >= self._per_address:
@@ -117,7 +137,7 @@ class Gate:
         return None
 
     def _make_room(self, address: _Address) -> None:
-        """Close the oldest unproven visitor: of this address, where it floods the gate."""
+        """Close the oldest unproven visitor: of this address, if the address is a crowd."""
         reason = "others wait, and it has not logged in or made a request"
         if len(address.unproven) > self._most_unproven // _CROWD_SHARE:
             oldest = next(iter(address.unproven))
@@ -132,18 +152,19 @@ class Gate:
             self._send_away(next(iter(self._unproven)), "the system is out of descriptors or memory")
 
     def wait(self, visitor: Visitor) -> float:
-        """Seconds until it is listened to."""
+        """Delay in seconds before the visitor is read from."""
         return self._offences.wait(visitor.owner)
 
     def offended(self, visitor: Visitor) -> float:
-        """It did what no client does, or not again and again. How long its address has to wait."""
+        """Count an offence of the visitor; returns the delay of its address."""
+        self.counters.offences += 1
         return self._offences.add(visitor.owner)
 
     def prove(self, visitor: Visitor) -> None:
         self._take_from_unproven(visitor)
 
     def _take_from_unproven(self, visitor: Visitor) -> bool:
-        """Whether it was one of them."""
+        """Whether it was unproven."""
         if visitor not in self._unproven:
             return False
         del self._unproven[visitor]
@@ -174,9 +195,10 @@ class Gate:
 
     def _send_away(self, visitor: Visitor, reason: str) -> None:
         self._take_from_unproven(visitor)
-        if not self._sent_away:  # one line for the first; a flood of them is counted
+        if not self._sent_away:  # one line for the first; further ones are counted
             log.info("closing the connection from %s: %s", visitor.peer, reason)
         self._sent_away += 1
+        self.counters.sent_away += 1
         visitor.send_away()
 
 

@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 _ACCEPTED_AT_ONCE = 2
-"""In one turn of the loop: existing connections do not wait for a flood of new ones."""
+"""Per iteration of the event loop: existing connections do not wait for a flood of new ones."""
 _UNWELCOME_AT_ONCE = 4
 _UNWELCOME_REST_SECONDS = 0.002
-"""Clients that are refused and try again at once must not take the loop's time from connected ones."""
+"""Pause after a refusal, so that clients that reconnect at once do not take the loop's time."""
 _SEND_BUFFER = 256 * 1024
-"""Bytes that the system buffers for a client that does not read. Its own default is megabytes."""
+"""Send buffer in the kernel for a client that does not read. The system's default is megabytes."""
 PARTLY_SENT = 2 * _SEND_BUFFER
-"""Bytes of an answer that may have been sent, and stay in memory until its last byte is sent."""
+"""Bytes of a response that may have been sent, but stay in memory until its last byte is sent."""
 _SWEPT_AT_ONCE = 500
 _REST_SECONDS = 0.5
 _OUT_OF_SOMETHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -40,7 +40,7 @@ _BIND_ERRORS = {
 
 
 class Connection(Protocol):
-    """What a listener asks of the connections that it made."""
+    """The interface of connections for their listener."""
 
     @property
     def peer(self) -> str: ...
@@ -50,13 +50,13 @@ class Connection(Protocol):
         """For people who look at connections."""
 
     def finish(self) -> None:
-        """Take no more requests, answer those in flight, then close."""
+        """Accept no more requests, answer those in flight, then close."""
 
     def abort(self) -> None:
-        """Close now."""
+        """Close immediately."""
 
     def tick(self) -> bool:
-        """Called once a second. Whether the client is too slow with the rest of a frame: see `pace`."""
+        """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
 
 
 class Listener:
@@ -75,13 +75,13 @@ class Listener:
         self.address: Address | None = None
         """Where clients connect, while it is open."""
         self._refused = 0
-        """Since the last sweep."""
+        """Connections refused since the last sweep."""
         self._failed = 0
-        """Calls of accept, since there was none for a second."""
+        """Failed calls of accept, until none fails for a second."""
         self._failed_before = 0
 
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
-        """Bind; returns the address that clients can really use, where port 0 was given."""
+        """Bind; returns the actual address, with the port that the system chose for port 0."""
         self._loop = asyncio.get_running_loop()
         self._tls = tls
         try:
@@ -128,19 +128,19 @@ class Listener:
             self._rest(listening, _UNWELCOME_REST_SECONDS)
 
     def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
-        """The system is out of something, or tells what became of a connection that waited.
+        """accept failed: the system is out of a resource, or a waiting connection failed.
 
-        The event loop would ask again at once, for ever.
+        Pause, because the event loop would call accept again at once.
         """
         if error.errno in _OUT_OF_SOMETHING:
             self._gate.relieve()
-        if not self._failed:  # one line for the first; they are counted
+        if not self._failed:  # one line for the first; further ones are counted
             log.error("listener %s: cannot accept connections, retrying: %s", self._name, error.strerror)
         self._failed += 1
         self._rest(listening, _REST_SECONDS)
 
     def _rest(self, listening: socket.socket, seconds: float) -> None:
-        """New connections wait in the system's queue."""
+        """Stop accepting for a moment; new connections wait in the system's queue."""
         self._loop.remove_reader(listening)
         self._loop.call_later(seconds, self._accept_again, listening)
 
@@ -149,7 +149,7 @@ class Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _welcome(self, accepted: socket.socket, peer: Address) -> bool:
-        """Whether it is accepted without a delay."""
+        """Accept a connection; returns whether there was no delay."""
         visitor = Visitor(peer.host, str(peer), accepted.close)
         if not self._enter(visitor):
             accepted.close()
@@ -185,8 +185,8 @@ class Listener:
             )
         except BaseException:
             if self._tls is None and arriving:
-                # Its transport has the socket now: it must not be closed under it, and `join` says no. Some
-                # event loops do not even ask, so it is forgotten after that.
+                # The transport owns the socket now, so it must not be closed here: `join` refuses the
+                # connection. Some event loops do not call it, so the visitor is removed afterwards.
                 visitor.is_unwanted = True
                 for each in arriving:
                     self._loop.call_soon(self._arriving.pop, each, None)
@@ -200,24 +200,28 @@ class Listener:
         visitor = self._shaking_hands.pop(task)
         if not visitor.has_joined:
             self._gate.leave(visitor)
-            # A task that never began holds the socket by its failure, and the visitor holds the task.
+            # A task that never started keeps the socket alive through its exception, and the visitor keeps
+            # the task.
             visitor.send_away = noop
         if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, ConnectionError):  # probes go away like that
+            reason = str(error) or repr(error)
+            if not isinstance(error, ConnectionError):  # probes disconnect like that
                 self._gate.offended(visitor)
-            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, error)
+            elif not str(error):
+                reason = "the client closed it before the TLS handshake was done"
+            log.warning("listener %s: connection from %s failed: %s", self._name, visitor.peer, reason)
 
     def _enter(self, visitor: Visitor) -> bool:
         reason = self._gate.enter(visitor)
         if reason is None:
             return True
-        if not self._refused:  # one line for the first; a flood of them is counted
+        if not self._refused:  # one line for the first; further ones are counted
             log.warning("listener %s: refusing the connection from %s: %s", self._name, visitor.peer, reason)
         self._refused += 1
         return False
 
     def join(self, connection: Connection) -> bool:
-        """Whether there is room. A connection that gets none must close."""
+        """Register a connection; returns whether there is room. A connection without room must close."""
         visitor = self._arriving.pop(connection, None)
         if visitor is None:
             host = connection.peer.rpartition(":")[0]
@@ -232,13 +236,13 @@ class Listener:
         return True
 
     def prove(self, connection: Connection) -> None:
-        """It has logged in, or made a request where logins are not required."""
+        """The connection has logged in, or sent a request if login is not required."""
         visitor = self._visitors.get(connection)
         if visitor is not None:
             self._gate.prove(visitor)
 
     def offended(self, connection: Connection) -> float:
-        """It sent what clients do not send. How long it is delayed, as new connections of its address are."""
+        """Count an offence; returns the delay of the connection, and of new ones from its address."""
         visitor = self._visitors.get(connection)
         return 0.0 if visitor is None else self._gate.offended(visitor)
 
@@ -250,7 +254,7 @@ class Listener:
             self._emptied.set()
 
     def sweep(self) -> None:
-        """Once a second. Thousands of connections are not looked at in one turn of the loop."""
+        """Once a second. Thousands of connections are spread over several iterations of the loop."""
         if self._refused > 1:
             log.warning("listener %s: refused %d connections within a second", self._name, self._refused)
         self._refused = 0
@@ -294,7 +298,7 @@ class Listener:
         self.address = None
 
     async def drained(self, seconds: float) -> None:
-        """Wait until the last connection is closed; after `seconds` they are aborted."""
+        """Wait until the last connection is closed; after `seconds` abort the rest."""
         if await self._wait_until_empty(seconds):
             return
         log.warning(
@@ -316,7 +320,8 @@ class Listener:
 
 
 def _turn_away(visitor: Visitor, task: "asyncio.Task[None]") -> None:
-    """Before its connection is there. The task may be done already: then `join` comes next, and says no."""
+    """Close a visitor before its connection exists. If the task is done already, `join` refuses the
+    connection."""
     visitor.is_unwanted = True
     task.cancel()
 

@@ -1,4 +1,4 @@
-"""What goes to a client: gathered during one turn of the event loop, and written with one system call."""
+"""Outgoing frames of a connection, gathered during one iteration of the event loop and written at once."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -11,17 +11,17 @@ from posthouse.protocols.noop import noop
 Chunk: TypeAlias = bytes | bytearray | memoryview
 
 _FLUSH_BYTES = 64 * 1024
-"""More than this is written without waiting for the end of the turn."""
+"""More than this is written without waiting for the end of the iteration."""
 _LARGE = 16 * 1024
-"""Frames that are not worth copying once more."""
+"""Frames of this size are not copied into one buffer."""
 
 
 class Outbox:
-    """Frames leave in the order in which they came here.
+    """Frames are sent in order.
 
-    While more than `high_watermark` bytes are written and not taken by the client, the connection is
-    *congested*; it is again uncongested at the transport's low watermark. What a protocol still sends to a
-    congested client is *owed*: beyond the high watermark of that the outbox is *overfull*.
+    While more than `high_watermark` bytes are written and not read by the client, the connection is
+    *congested*, until the transport's low watermark. Bytes that a protocol still sends to a congested client
+    are *owed*: if they exceed the high watermark as well, the outbox is *overfull*.
     """
 
     def __init__(
@@ -32,7 +32,8 @@ class Outbox:
         account: Account,
         written: Callable[[], None],
     ) -> None:
-        """`written` is called when much was written, or while the account holds anything: it counts again."""
+        """`written` is called after a large write, or while the account holds anything, to update the
+        account."""
         self._loop = loop
         self._transport = transport
         self._high_watermark = high_watermark
@@ -44,15 +45,15 @@ class Outbox:
         self._owed = 0
         """Bytes sent since the client is congested."""
         self._written = 0
-        """Bytes that the transport was given so far."""
+        """Bytes given to the transport so far."""
         self._taken = 0
-        """How many of these had left when that was last looked at."""
+        """Bytes of these that had been sent at the last check."""
         self._untaken_seconds = 0
         self._is_gathering = False
         self.is_congested = False
         self.is_closed = False
         self.was_used = False
-        """Whether anything was written since a heartbeat last looked."""
+        """Whether anything was written since the last heartbeat check."""
         transport.set_write_buffer_limits(high=high_watermark)
 
     @property
@@ -66,7 +67,8 @@ class Outbox:
 
     @property
     def takes_deliveries(self) -> bool:
-        """Whether messages may be pushed. Where memory is short, a client that takes nothing gets nothing."""
+        """Whether messages may be delivered. While memory is short, a client that reads nothing gets
+        nothing."""
         if self.is_congested:
             return False
         return self._budget.room >= 0 or self.unsent <= SMALL
@@ -76,7 +78,8 @@ class Outbox:
         return self._size + self._transport.get_write_buffer_size()
 
     def untaken_seconds(self) -> int:
-        """For how long the client has taken nothing of what waits for it. To be asked once a second."""
+        """For how many seconds the client has read nothing of its waiting bytes. To be called once a
+        second."""
         waiting = self._transport.get_write_buffer_size()
         taken = self._written - waiting
         is_untaken = waiting > 0 and taken == self._taken
@@ -100,7 +103,7 @@ class Outbox:
             self.flush()
 
     def send_all(self, frames: Sequence[Chunk]) -> None:
-        """Frames that were made together: deliveries, or the parts of one response."""
+        """Send frames that belong together: deliveries, or the parts of one response."""
         if not self._frames:
             self._loop.call_soon(self.flush)
         self._frames += frames
@@ -110,7 +113,7 @@ class Outbox:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """What is sent in here leaves together, but for what is too much to be kept."""
+        """Frames sent in this context are written together, up to a limit."""
         self._is_gathering = True
         try:
             yield
@@ -149,7 +152,7 @@ class Outbox:
         self._owed = 0
 
     def close(self) -> None:
-        """What is sent from now on goes nowhere."""
+        """Discard everything that is sent from now on."""
         self.is_closed = True
         self._counted = noop
         self._frames = []

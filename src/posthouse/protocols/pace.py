@@ -9,12 +9,12 @@ class Pace:
 
     def __init__(self) -> None:
         self.received = 0
-        """Bytes; the connection counts them."""
+        """Bytes received; the connection counts them."""
         self._before = 0
         self._slow_seconds = 0
 
     def is_too_slow(self, *, waits_for_rest: bool) -> bool:
-        """To be asked once a second. `waits_for_rest`: a frame has begun, and its rest is read for."""
+        """To be called once a second. `waits_for_rest`: a frame is incomplete, and reading is not paused."""
         came, self._before = self.received - self._before, self.received
         if not waits_for_rest or came >= LEAST_BYTES_A_SECOND:
             self._slow_seconds = 0

@@ -1,6 +1,6 @@
-"""PLAIN (RFC 4616): a login in one message, with the password as it is.
+"""PLAIN (RFC 4616): a login in one message, with the password in the clear.
 
-Whom to act as, who it is, and the password, each behind a NUL but the first.
+The message is: authorization id, NUL, user name, NUL, password.
 """
 
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlainLogin:
-    """Bytes, because protocols differ in what they do where these are not UTF-8.
+    """Bytes, because protocols differ in their handling of invalid UTF-8.
 
-    Has no repr that could end up in a log.
+    Has no repr, so that it cannot get into a log.
     """
 
     as_whom: bytes
@@ -19,6 +19,6 @@ class PlainLogin:
 
 
 def parse_plain(message: bytes) -> PlainLogin | None:
-    """None where the message cannot be read."""
+    """None if the message is malformed."""
     parts = message.split(b"\0")
     return PlainLogin(*parts) if len(parts) == 3 else None

@@ -14,12 +14,12 @@ _MAX_TOKEN_BYTES = 16 * 1024
 
 
 class SaslExchange(Protocol):
-    """One mechanism at work."""
+    """One exchange with a mechanism."""
 
     user: str
 
     async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
-        """The answer, and who it is once that is known. Raises LoginFailed."""
+        """The answer, and the principal once it is authenticated. Raises LoginFailed."""
 
 
 class PlainTokens:
@@ -37,7 +37,7 @@ class PlainTokens:
         except UnicodeDecodeError:
             raise LoginFailed("a PLAIN token that is not UTF-8") from None
         if as_whom not in ("", self.user):
-            raise LoginFailed("a login in the name of somebody else")
+            raise LoginFailed("a login in the name of another user")
         return b"", await self._authenticator.verify_password(self.user, password)
 
 
@@ -57,7 +57,7 @@ class ScramTokens:
 
 
 class SaslLogin:
-    """Of one connection."""
+    """The SASL login of one connection."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
@@ -70,11 +70,11 @@ class SaslLogin:
 
     @property
     def mechanisms(self) -> list[str]:
-        """What is offered: PLAIN only where others cannot read the password on its way."""
+        """The offered mechanisms: PLAIN only on private connections."""
         return [*([PLAIN] if self._authenticator.identity.may_send_password else []), *Mechanism]
 
     def begin(self, mechanism: str) -> bool:
-        """Whether the mechanism is offered."""
+        """Select the mechanism; returns whether it is offered."""
         if mechanism not in self.mechanisms:
             return False
         self._mechanism = mechanism
@@ -85,10 +85,10 @@ class SaslLogin:
         return True
 
     async def take(self, token: bytes) -> bytes:
-        """The answer to a token. Raises LoginFailed, and then the connection must be closed."""
+        """The answer to a token. Raises LoginFailed; then the connection must be closed."""
         exchange = self._exchange
         if exchange is None or len(token) > _MAX_TOKEN_BYTES:
-            raise LoginFailed("a token that nobody asked for")
+            raise LoginFailed("a token before a mechanism was chosen")
         try:
             answer, principal = await exchange.take(token)
             if principal is not None:

@@ -1,4 +1,4 @@
-"""The time that the event loop works for one client."""
+"""Time that the event loop spends on one client."""
 
 import time
 from collections.abc import Coroutine, Generator
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Stopwatch:
-    """Runs while it is entered. Waiting costs nothing, and neither does what other threads do."""
+    """Runs while it is entered. Waiting and work on other threads do not count."""
 
     __slots__ = ("_since", "seconds")
 
@@ -30,7 +30,7 @@ class Stopwatch:
 
 
 class Timed(Coroutine[Any, Any, T]):
-    """A coroutine whose steps are timed, for a task of its own: whoever awaits it takes the steps itself."""
+    """A coroutine whose steps are timed. It needs a task of its own: awaiting it would not time its steps."""
 
     def __init__(self, inner: Coroutine[Any, Any, T], stopwatch: Stopwatch) -> None:
         self._inner = inner
@@ -48,4 +48,4 @@ class Timed(Coroutine[Any, Any, T]):
         self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
-        raise TypeError("make a task of it")
+        raise TypeError("create a task of it instead of awaiting it")

@@ -1,4 +1,4 @@
-"""For how long a connection is throttled: it is in debt with a quota, or took more than its share."""
+"""Throttling of a connection that exceeded a quota or its share of the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class ThrottleTimer:
         self.is_on = False
 
     def extend(self, seconds: float) -> None:
-        """To at least `seconds` from now."""
+        """Extend the throttle to at least `seconds` from now."""
         if seconds <= 0:
             return
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Encrypted connections: the broker's certificate, and what the certificates of clients say."""
+"""TLS: the broker's certificate, and names in client certificates."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _VERIFY = {
 
 
 class Certificates:
-    """`context` is another one after a change: for connections that begin from then on."""
+    """`context` is replaced after a change; existing connections keep the old one."""
 
     def __init__(self, certificate: Path, key: Path, clients: ClientCertificates, ca: Path | None) -> None:
         self._certificate = certificate
@@ -42,19 +42,21 @@ class Certificates:
         )
 
     async def follow(self, seconds: float) -> None:
-        """Load what has changed, for ever."""
+        """Check for changes periodically, until cancelled."""
         while True:
             await asyncio.sleep(seconds)
             await asyncio.to_thread(self.reload_changed)
 
     def reload_changed(self) -> bool:
-        """Whether there was something new. What cannot be used is said in the log, and the old one stays."""
+        """Reload changed files; returns whether there were any. An invalid certificate is logged, and the old
+        one stays."""
         try:
             versions = self._versions()
             if versions == self._loaded:
                 return False
             self._loaded = versions
-            # Not the one in use is changed: a handshake would find the new certificate and the old key.
+            # A new context, not a change of the one in use: a handshake could get the new certificate and the
+            # old key.
             self.context = self._made()
         except InvalidConfig as error:
             log.error(
@@ -95,7 +97,7 @@ def _no_password() -> str:
 
 
 def name_of(transport: asyncio.BaseTransport) -> str | None:
-    """The common name in the certificate that a client has shown, and that was found to be good."""
+    """The common name in the verified certificate of a client."""
     certificate: dict[str, Any] | None = transport.get_extra_info("peercert")
     for part in (certificate or {}).get("subject", ()):
         for key, value in part:

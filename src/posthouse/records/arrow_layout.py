@@ -1,4 +1,4 @@
-"""Columns in Arrow's memory layout, without Arrow: plain buffers that a reader or a writer wraps for free.
+"""Columns in Arrow's memory layout, without Arrow: plain buffers that Arrow can wrap without a copy.
 
     binary column   offsets    one more than rows; row i is data[offsets[i] : offsets[i + 1]]
                     data       all rows one after another
@@ -14,13 +14,13 @@ from posthouse.records.batch import Readable
 
 
 class BinaryColumn(NamedTuple):
-    """Strings or bytes. A tuple, because the compiled kernel takes it apart as one."""
+    """Strings or bytes. A tuple, because the compiled kernel unpacks it."""
 
     offsets: Readable
     data: Readable
     validity: Readable | None = None
     start: int = 0
-    """The row in these buffers that counts as the first, for a slice of a longer column."""
+    """The first row in these buffers, for a slice of a longer column."""
     wide: bool = False
     """Offsets of 64 bits instead of 32."""
 
@@ -37,7 +37,7 @@ class HeaderColumn(NamedTuple):
 
 
 class DecodedColumns(NamedTuple):
-    """What was read. Columns that were not asked for are None."""
+    """Decoded columns. Columns that were not requested are None."""
 
     rows: int
     key: BinaryColumn | None
@@ -49,11 +49,11 @@ class DecodedColumns(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """What is to be written."""
+    """Columns to encode."""
 
     rows: int
     key: BinaryColumn | None
     value: BinaryColumn | None
     timestamps: Readable
-    """In µs since 1970, 64 bits each; records hold whole ms, so the rest is cut off."""
+    """In µs since 1970, 64 bits each; records hold whole ms, so the remainder is cut off."""
     headers: HeaderColumn | None = None

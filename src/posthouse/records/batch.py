@@ -74,7 +74,7 @@ TRANSACTIONAL_BIT = 1 << 4
 CONTROL_BIT = 1 << 5
 DELETE_HORIZON_BIT = 1 << 6
 DAMAGE_BIT = 1 << 8
-"""One that Kafka does not use, and its clients ignore."""
+"""A bit that Kafka does not use and its clients ignore."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -82,7 +82,7 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 LEADER_EPOCH = 0
-"""There is one writer of a partition for all its life, so its epoch never changes."""
+"""A partition has one writer for all its life, so its epoch never changes."""
 
 HEADER = Struct(">qiibIhiqqqhii")
 _INT64 = Struct(">q")
@@ -123,7 +123,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises UnsupportedFormat for a number that no codec has."""
+        """Raises UnsupportedFormat for an unknown codec number."""
         codec = _CODECS.get(self.attributes & CODEC_MASK)
         if codec is None:
             raise UnsupportedFormat(f"unknown compression codec {self.attributes & CODEC_MASK}")
@@ -139,7 +139,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_damage(self) -> bool:
-        """It stands for offsets whose records are damaged."""
+        """Whether it stands for offsets whose records are damaged."""
         return self.attributes & DAMAGE_BIT != 0
 
     @property
@@ -148,7 +148,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp says when compaction may remove the batch's tombstones, or the marker it is."""
+        """The base timestamp is the time from which compaction may remove the batch's tombstones, or the
+        marker."""
         return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
@@ -164,8 +165,8 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(buf: Readable, pos: int = 0) -> BatchHeader:
-    """The header at `pos`. Neither the checksum nor the presence of the records is looked at."""
-    # Spelt out instead of `_make` and `*rest`: this runs for every batch and costs less than half.
+    """The header at `pos`. Checks neither the checksum nor the presence of the records."""
+    # Written out instead of `_make` and `*rest`: this runs for every batch and costs less than half.
     try:
         offset, length, epoch, magic, crc, attrs, delta, base, top, pid, pepoch, seq, count = _unpack(
             buf, pos
@@ -184,8 +185,8 @@ def parse_header(buf: Readable, pos: int = 0) -> BatchHeader:
 
 
 def _unparsable(buf: Readable, pos: int) -> CorruptBatch | UnsupportedFormat:
-    # Messages of the older formats may be smaller than a header of this one; the version byte has
-    # the same place in all of them.
+    # Messages of older formats may be smaller than this header; the version byte has the same position in all
+    # formats.
     remaining = len(buf) - pos
     if remaining > MAGIC_AT and buf[pos + MAGIC_AT] != MAGIC:
         return UnsupportedFormat(f"record format version {buf[pos + MAGIC_AT]}; only {MAGIC} is stored")
@@ -202,9 +203,9 @@ def verify_crc(buf: Readable, pos: int, length: int) -> bool:
 
 
 def validate_produced(buf: Readable, *, max_bytes: int) -> BatchHeader:
-    """The header of the one batch that a producer sent for one partition, if the log may take it.
+    """The header of the one batch that a producer sent for one partition, if the log may store it.
 
-    The records themselves stay opaque: only what the header says is checked, and the checksum.
+    Only the header and the checksum are checked; the records stay opaque.
     """
     size = len(buf)
     if not size:
@@ -235,7 +236,7 @@ def _check_count(header: BatchHeader) -> None:
     if count * SMALLEST_RECORD > size and (
         not header.attributes & CODEC_MASK or count * SMALLEST_RECORD > output_limit(size)
     ):
-        # A count is an appointment with everybody who walks over offsets: queues, share groups, clients.
+        # Queues, share groups and clients iterate over offsets, so they rely on the count.
         raise Malformed(f"{count} records cannot be in {size} bytes")
 
 
@@ -265,10 +266,10 @@ def _check_timestamp_values(header: BatchHeader) -> None:
 
 
 def check_timestamps(header: BatchHeader, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """Raises InvalidTimestamp when the batch lies outside the window around `now_ms`.
+    """Raises InvalidTimestamp if the batch lies outside the window around `now_ms`.
 
-    A batch without timestamps passes. Only the first and the greatest timestamp are known from the
-    header, so an older record in the middle of a batch is not seen.
+    A batch without timestamps passes. The header has only the first and the greatest timestamp, so an older
+    record in the middle of a batch is not detected.
     """
     latest = now_ms + after_max_ms
     if header.max_timestamp > latest:
@@ -280,13 +281,13 @@ def check_timestamps(header: BatchHeader, *, now_ms: int, before_max_ms: int, af
 
 
 def stamp(batch: Writable, base_offset: int, leader_epoch: int) -> None:
-    """Gives the batch its place in the log, in place; the checksum does not cover it."""
+    """Write the offset and epoch into the batch, in place; the checksum does not cover them."""
     _INT64.pack_into(batch, BASE_OFFSET_AT, base_offset)
     _INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
 
 
 def stamp_log_append_time(batch: Writable, timestamp_ms: int) -> None:
-    """Makes `timestamp_ms` every record's timestamp, in place; the records' bytes stay as they are."""
+    """Set every record's timestamp to `timestamp_ms`, in place; the records' bytes stay unchanged."""
     attributes: int = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0]
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     _INT64.pack_into(batch, MAX_TIMESTAMP_AT, timestamp_ms)
@@ -295,7 +296,7 @@ def stamp_log_append_time(batch: Writable, timestamp_ms: int) -> None:
 
 
 def iter_headers(buf: Readable) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch; ends quietly before a batch that is cut off."""
+    """Position and header of every whole batch; stops silently before a truncated batch."""
     pos, size = 0, len(buf)
     while size - pos >= HEADER_SIZE:
         header = parse_header(buf, pos)

@@ -1,4 +1,4 @@
-"""Packs messages into one batch."""
+"""Builds a batch from messages."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ from posthouse.records.varint import write_varint
 _MAX_INT32 = (1 << 31) - 1
 _MAX_INT64 = (1 << 63) - 1
 
-# Encoded forms of the numbers that nearly every record uses; a lookup beats encoding by far.
+# Encoded forms of small numbers, which nearly every record uses: a lookup is much faster than encoding.
 _SMALL_LIMIT = 4096
 _SMALL = tuple(write_varint(value) for value in range(_SMALL_LIMIT))
 _NULL = write_varint(-1)
@@ -37,7 +37,7 @@ _NO_HEADERS = write_varint(0)
 
 
 class BatchBuilder:
-    """Collects records; what `add` is given is copied, so the caller may reuse its buffers."""
+    """Collects records; `add` copies its arguments, so the caller may reuse its buffers."""
 
     __slots__ = (
         "_attributes",
@@ -72,13 +72,13 @@ class BatchBuilder:
         self._base_sequence = base_sequence
         self._base_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP
-        # The header's place is kept free, so that an uncompressed batch is built by one copy.
+        # Room for the header, so that an uncompressed batch is built with one copy.
         self._records = bytearray(HEADER_SIZE)
         self.count = 0
 
     @property
     def size_estimate(self) -> int:
-        """The batch's size without compression; the exact size when there is none."""
+        """The batch's size without compression; exact for an uncompressed batch."""
         return len(self._records)
 
     def add(
@@ -88,7 +88,7 @@ class BatchBuilder:
         headers: Iterable[tuple[str, Readable | None]] = (),
         timestamp: int = NO_TIMESTAMP,
     ) -> None:
-        """Appends a record. Either all of it is added or, on an error, nothing."""
+        """Append a record. On an error nothing is added."""
         count = self.count
         base = self._base_timestamp if count else timestamp
         if not NO_TIMESTAMP <= timestamp <= _MAX_INT64:
@@ -103,8 +103,8 @@ class BatchBuilder:
         self.count = count + 1
 
     def add_raw(self, key: Readable, value: Readable, headers: bytes, timestamp: int) -> None:
-        """The same with headers that are encoded already. For brokers that pack what others publish."""
-        # In line, because this runs for every message of every queue.
+        """The same with encoded headers, for the broker's own batches of published messages."""
+        # Inlined, because this runs for every message of every queue.
         count, small, limit = self.count, _SMALL, _SMALL_LIMIT
         if not count:
             self._base_timestamp = timestamp
@@ -129,7 +129,7 @@ class BatchBuilder:
         self.count = count + 1
 
     def build(self, base_offset: int = 0) -> bytearray:
-        """The batch, valid and with its checksum. The builder keeps its records and may be used on."""
+        """The valid batch with its checksum. The builder keeps its records and can be used further."""
         if not self.count:
             raise InvalidRecord("a batch needs a record")
         if self._codec is Codec.NONE:
@@ -178,7 +178,7 @@ def write_header(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """Fills the room for the header at the front of `batch`, checksum and all; the records lie behind it."""
+    """Write the header, with the checksum, into the room at the front of `batch`."""
     size = len(batch)
     if size > _MAX_INT32:
         raise RecordTooLarge(f"batch of {size} bytes")
@@ -210,7 +210,7 @@ def encode_record(
     value: Readable | None,
     headers: Iterable[tuple[str, Readable | None]],
 ) -> bytes:
-    """One record without the length that goes before it."""
+    """One record without its length prefix."""
     return b"".join(
         (
             b"\x00",

@@ -1,4 +1,4 @@
-"""Columns to batches: rows of Arrow buffers become record batches without an object per row."""
+"""Encodes columns to batches: rows of Arrow buffers become record batches without an object per row."""
 
 from array import array
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class EncodedBatch(NamedTuple):
     batch: bytearray
     count: int  # type: ignore[assignment]  # hides tuple.count, which a batch has no use for
     next_sequence: int
-    """The base sequence of the batch that follows this one."""
+    """The base sequence of the next batch."""
 
 
 def encode_batches(
@@ -41,7 +41,7 @@ def encode_batches(
 ) -> Iterator[EncodedBatch]:
     """Batches of the rows whose numbers (32 bits each) are in `rows`, in that order; None: of all rows.
 
-    No batch is larger than `max_bytes` before compression, unless one record alone is.
+    No batch is larger than `max_bytes` before compression, except for a single larger record.
     """
     if rows is None:
         rows = array("i", range(columns.rows)).tobytes()
@@ -74,12 +74,13 @@ def encode_batches(
 
 
 def group_rows(numbers: Readable, groups: int, kernel: Kernel = KERNEL) -> list[Readable]:
-    """For each group the rows (32 bits each) whose number in `numbers` (32 bits each) it is, in order."""
+    """The rows (32 bits each) of each group, in order; `numbers` (32 bits each) has the group of every
+    row."""
     return kernel.group(numbers, groups)
 
 
 def partitions_of(
     keys: BinaryColumn, rows: int, partitions: int, keyless: int, kernel: Kernel = KERNEL
 ) -> Readable:
-    """The partition of each of the first `rows` keys, 32 bits each; `keyless` where there is no key."""
+    """The partition of each of the first `rows` keys, 32 bits each; `keyless` for null keys."""
     return kernel.partitions(keys, rows, partitions, keyless)

@@ -1,8 +1,7 @@
-"""Batches to columns in bulk: many batches go in, one set of Arrow buffers comes out.
+"""Decodes batches to columns in bulk: many batches become one set of Arrow buffers.
 
 A record of a hundred bytes takes Python some microseconds and the compiled kernel less than a tenth of one.
-So `_columns` does the work where it could be compiled, and `columns_pure` where not or where
-POSTHOUSE_PURE=1 asks for it.
+So `_columns` is used if it could be compiled, otherwise, or with POSTHOUSE_PURE=1, `columns_pure`.
 """
 
 import os
@@ -24,7 +23,7 @@ _Taken = tuple[int, _Binary | None, _Binary | None, Readable | None, Readable | 
 
 
 class Wanted(Flag):
-    """The columns to build; what is not wanted is stepped over."""
+    """The columns to build; others are skipped."""
 
     KEY = columns_pure.KEY
     VALUE = columns_pure.VALUE
@@ -43,7 +42,7 @@ class RowDecoder(Protocol):
 
 
 class Kernel(Protocol):
-    """What `_columns` and `columns_pure` both offer."""
+    """The interface of `_columns` and `columns_pure`."""
 
     def Decoder(self, wanted: int, /) -> RowDecoder: ...  # a class in both
     def encode(
@@ -62,7 +61,7 @@ class Kernel(Protocol):
 
 
 def compiled_kernel() -> Kernel | None:
-    """The compiled kernel, or None where there is none or POSTHOUSE_PURE asks for Python."""
+    """The compiled kernel, or None if there is none or POSTHOUSE_PURE is set."""
     if os.environ.get("POSTHOUSE_PURE") == "1":
         return None
     try:
@@ -77,7 +76,7 @@ KERNEL: Kernel = COMPILED or columns_pure
 
 
 class ColumnBuffers:
-    """Growing columns. They hold 2 GiB of data at most, so take them long before that."""
+    """Growing columns. They hold at most 2 GiB of data: take them long before that."""
 
     __slots__ = ("_decoder",)
 
@@ -90,7 +89,7 @@ class ColumnBuffers:
 
     @property
     def bytes(self) -> int:
-        """The size of the keys, values and headers collected."""
+        """The size of the collected keys, values and headers."""
         return self._decoder.bytes
 
     def append(
@@ -102,9 +101,10 @@ class ColumnBuffers:
         *,
         max_output: int = MAX_OUTPUT,
     ) -> None:
-        """The records of one whole batch with first <= offset < end; all of them or, on an error, none.
+        """Append the records of one whole batch with first <= offset < end; all of them or, on an error,
+        none.
 
-        Every record of the batch is checked, also those outside the range. The checksum is not.
+        Every record of the batch is validated, also those outside the range. The checksum is not.
         """
         if header.base_offset + header.last_offset_delta > _MAX_INT64:
             raise CorruptBatch(f"offsets from {header.base_offset} on exceed 64 bits")
@@ -112,7 +112,7 @@ class ColumnBuffers:
         self._decoder.append(body, header, first, _MAX_INT64 if end is None else end)
 
     def take(self) -> DecodedColumns:
-        """What was collected; then the columns are empty."""
+        """The collected columns; afterwards they are empty."""
         rows, key, value, offsets, timestamps, headers = self._decoder.take()
         return DecodedColumns(
             rows,

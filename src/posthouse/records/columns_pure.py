@@ -1,4 +1,4 @@
-"""The kernel in Python: what `_columns` does, for machines where that could not be compiled.
+"""The kernel in Python: the same as `_columns`, for machines without a compiler.
 
 Other modules call `columns` and `column_batches`.
 """
@@ -42,8 +42,8 @@ class Decoder:
         self._headers: list[Headers] = []
 
     def append(self, body: Readable, header: BatchHeader, first: int, end: int) -> None:
-        """The records of one decompressed batch with first <= offset < end; all of them or, on an error,
-        none."""
+        """Append the records of one decompressed batch with first <= offset < end; all of them or, on an
+        error, none."""
         if self.bytes + len(body) > _MAX_INT32:
             raise OverflowError("the columns are full; take them before you append more")
         records = [record for record in iter_body(bytes(body), header) if first <= record.offset < end]
@@ -83,7 +83,7 @@ class Decoder:
 
 
 def _microseconds(ms: int) -> int:
-    # Nothing stops a producer from writing a time that µs cannot hold; it must not make a batch unreadable.
+    # A producer may write a time that µs cannot hold; it must not make a batch unreadable.
     return max(_MIN_INT64, min(_MAX_INT64, ms * 1000))
 
 
@@ -114,8 +114,8 @@ def encode(
 ) -> tuple[bytearray, int, int, int]:
     """The records of the rows from rows[at] on, with room for a batch's header before them.
 
-    Stops before the batch would exceed `max_bytes`, but takes one record at least. Also returns where in
-    `rows` to go on, and the first and the latest timestamp in ms.
+    Stops before the batch would exceed `max_bytes`, but takes at least one record. Also returns the next
+    position in `rows`, and the first and the latest timestamp in ms.
     """
     numbers, times = memoryview(rows).cast("B").cast("i"), memoryview(timestamps).cast("B").cast("q")
     key_of, value_of, headers_of = _rows_of(key), _rows_of(value), _headers_of(headers)
@@ -142,7 +142,7 @@ def encode(
 
 
 def partitions(keys: BinaryColumn, rows: int, partitions: int, keyless: int) -> Readable:
-    """The partition of each of the first `rows` keys, 32 bits each; `keyless` where there is no key."""
+    """The partition of each of the first `rows` keys, 32 bits each; `keyless` for null keys."""
     if partitions < 1:
         raise ValueError("a topic has one partition at least")
     key_of = _rows_of(keys)
@@ -153,7 +153,7 @@ def partitions(keys: BinaryColumn, rows: int, partitions: int, keyless: int) -> 
 
 
 def group(numbers: Readable, groups: int) -> list[Readable]:
-    """For each group its rows, 32 bits each, in order; `numbers` says of every row which group it is in."""
+    """The rows of each group, 32 bits each, in order; `numbers` has the group of every row."""
     rows = [array("i") for _ in range(groups)]
     for row, number in enumerate(memoryview(numbers).cast("B").cast("i")):
         if not 0 <= number < groups:

@@ -1,7 +1,7 @@
-"""The four codecs that clients use, with a hard cap on what decompressing may produce.
+"""The four codecs that clients use, with a hard limit on decompressed output.
 
-Sizes that the compressed bytes declare are never trusted: output grows step by step, so a bomb costs at most
-the cap, and a few bytes that promise gigabytes cost nothing.
+Declared sizes are never trusted: output grows step by step, so a decompression bomb costs at most the limit,
+and a few bytes that declare gigabytes cost nothing.
 """
 
 import zlib
@@ -21,7 +21,7 @@ _Data: TypeAlias = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
-    """The numbers are those in a batch's attributes."""
+    """The numbers in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -31,21 +31,21 @@ class Codec(IntEnum):
 
 
 MAX_OUTPUT: Final = 128 * 1024 * 1024
-"""What one batch may become in the hands of somebody who asked for it."""
+"""Decompression limit of one batch for a reader that asked for it."""
 
-# What a stranger's batch may become in the broker. Most real batches shrink to a tenth at best, and a batch
-# whose records fit the first number may be as repetitive as it likes; one of 1 MiB, the usual largest size,
-# gets to 20 MiB.
+# Decompression limit in the broker, for batches of any client. Most real batches shrink to a tenth at best. A
+# batch whose records fit the first number may be as repetitive as it likes; a batch of 1 MiB, the usual
+# maximum, may become 20 MiB.
 _ALWAYS_ALLOWED: Final = 16 * 1024 * 1024
 _MAX_RATIO: Final = 20
 
-# Output is first asked for in this size, which then doubles up to the other one: small batches allocate
-# little, and large ones never much at once.
+# First output buffer; it doubles up to the second size: small batches allocate little, and large ones never
+# much at once.
 _FIRST_STEP = 64 * 1024
 _LARGEST_STEP = 1024 * 1024
 
-# `unused_data` copies what is left of the input, once per gzip member; small slices keep a batch of
-# many tiny members from costing the square of its size.
+# `unused_data` copies the remaining input, once per gzip member; small slices keep a batch of many tiny
+# members from costing the square of its size.
 _GZIP_INPUT_STEP = 16 * 1024
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 
@@ -53,7 +53,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 * 1024
 _UINT32 = Struct(">I")
-# Three bytes of a raw block become 64 at most, so a block that declares more than that lies.
+# Three bytes of a raw block become at most 64, so a block that declares more is invalid.
 _SNAPPY_RATIO = 22
 
 _LEVELS = {Codec.GZIP: range(1, 10), Codec.LZ4: range(18), Codec.ZSTD: range(-131072, 23)}
@@ -61,7 +61,7 @@ _DEFAULT_LEVEL = {Codec.GZIP: 6, Codec.LZ4: 0, Codec.ZSTD: 3}
 
 
 def compress(codec: Codec, data: _Data, level: int | None = None) -> bytes:
-    """Codecs without levels ignore `level`; a level outside the codec's range is InvalidConfig."""
+    """Codecs without levels ignore `level`; raises InvalidConfig for a level outside the codec's range."""
     if level is None:
         level = _DEFAULT_LEVEL.get(codec, 0)
     elif codec in _LEVELS and level not in _LEVELS[codec]:
@@ -70,19 +70,18 @@ def compress(codec: Codec, data: _Data, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: _Data, *, max_output: int) -> bytes:
-    """Raises CorruptBatch for bytes that are not exactly what the codec writes, Inflated when the
-    output would exceed `max_output`."""
+    """Raises CorruptBatch for invalid bytes, Inflated if the output would exceed `max_output`."""
     return _DECOMPRESS[codec](memoryview(data), max_output)
 
 
 def output_limit(size: int) -> int:
-    """What `size` compressed bytes may become where the broker unpacks them without having been asked to."""
+    """The limit for `size` compressed bytes that the broker decompresses by itself."""
     return min(max(_ALWAYS_ALLOWED, size * _MAX_RATIO), MAX_OUTPUT)
 
 
 class _Output:
-    """Pieces, joined at the end: a buffer that grows is copied on its way, also for what turns out to be too
-    much."""
+    """Chunks, joined at the end: a growing buffer would be copied repeatedly, also for output beyond the
+    limit."""
 
     __slots__ = ("_max", "_pieces", "_room", "_step")
 
@@ -93,12 +92,12 @@ class _Output:
 
     @property
     def next_step(self) -> int:
-        """How much to ask for: one byte more than fits tells "full" from "too much"."""
+        """Size of the next chunk: one byte more than allowed distinguishes "full" from "too much"."""
         return min(self._step, self._room + 1)
 
     @property
     def largest_step(self) -> int:
-        """The same for those who allocate only what they need of it."""
+        """The same for codecs that allocate only what they need of it."""
         return min(_LARGEST_STEP, self._room + 1)
 
     def add(self, chunk: bytes) -> None:
@@ -149,7 +148,7 @@ def _decompress_gzip(data: memoryview, max_output: int) -> bytes:
 
 
 def _inflate(member: "zlib._Decompress", step: memoryview, output: _Output) -> None:
-    """All that `step` gives. A full chunk may not be all of it, even where no input is left."""
+    """Decompress all of `step`. There may be more output after a full chunk, even without input left."""
     left: memoryview | bytes = step
     is_full = True
     while is_full and not member.eof:
@@ -161,7 +160,7 @@ def _inflate(member: "zlib._Decompress", step: memoryview, output: _Output) -> N
 
 
 def _compress_snappy(data: _Data, level: int) -> bytes:
-    """Xerial framing, which every client reads: 16-byte header, then blocks with a length before each."""
+    """Xerial framing, which every client reads: 16-byte header, then blocks with a length prefix."""
     view = memoryview(data)
     parts: list[bytes] = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -176,7 +175,7 @@ def _decompress_snappy(data: memoryview, max_output: int) -> bytes:
     output = _Output(max_output)
     pos, end = 0, len(data)
     while pos < end:
-        # Streams may be concatenated; no block is as long as the magic would be when read as a length.
+        # Streams may be concatenated; read as a length, the magic is larger than any block.
         if data[pos : pos + 8] == _XERIAL_MAGIC:
             pos += len(_XERIAL_HEADER)
             if pos > end:
@@ -205,7 +204,7 @@ def _decompress_snappy_block(block: memoryview, max_output: int) -> bytes:
 
 
 def _compress_lz4(data: _Data, level: int) -> bytes:
-    # The Java client reads neither linked blocks nor, in older versions, the content size.
+    # The Java client supports neither linked blocks nor, in older versions, the content size.
     out: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False, store_size=False)
     return out
 
@@ -231,8 +230,8 @@ def _compress_zstd(data: _Data, level: int) -> bytes:
 
 
 def _decompress_zstd(data: memoryview, max_output: int) -> bytes:
-    # The reader takes the end of its input for the end of the stream, so a frame that is cut off has to
-    # be found beforehand.
+    # The reader takes the end of its input for the end of the stream, so a truncated frame has to be detected
+    # beforehand.
     if not are_whole_frames(data):
         raise CorruptBatch("zstd: not a whole number of frames")
     output = _Output(max_output)

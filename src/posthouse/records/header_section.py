@@ -1,4 +1,4 @@
-"""The headers of one record as they lie in a batch: a varint count, then names and values. See `record`."""
+"""The encoded headers of one record: a varint count, then names and values. See `record`."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -26,7 +26,7 @@ def _size(value: int) -> bytes:
 
 
 def decode_section(section: bytes, at_most: int | None = None) -> list[tuple[bytes, bytes | None]]:
-    """Names and values, of all or of the first. CorruptBatch for what cannot be in a batch."""
+    """Names and values of all or the first headers. Raises CorruptBatch for invalid bytes."""
     headers: list[tuple[bytes, bytes | None]] = []
     try:
         count, pos = read_varint(section, 0)

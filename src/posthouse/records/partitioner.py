@@ -1,7 +1,7 @@
-"""The partitioner: which partition the records of a key belong to.
+"""The partitioner: maps a key to a partition.
 
 Every producer of a topic has to make the same choice, or the records of a key lose their order. Kafka's
-clients make it with MurmurHash2 and a seed of their own, so the broker, its client and Spark do the same.
+clients use MurmurHash2 with their own seed, so the broker, its client and Spark do the same.
 """
 
 from struct import Struct

@@ -1,4 +1,4 @@
-"""Records whose headers stay encoded: for those who pass them on as they are."""
+"""Records whose headers stay encoded, for callers that pass them on unchanged."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,20 +17,20 @@ _new = tuple.__new__
 
 
 class RawRecord(NamedTuple):
-    """A tuple, because queues build one per message."""
+    """A tuple, because queues create one per message."""
 
     offset: int
     timestamp: int
     key: bytes | None
     value: bytes
-    """Empty where the record has none."""
+    """Empty for a record without a value."""
     headers: bytes
     """As in the batch: a varint count, then names and values."""
 
 
 def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator[RawRecord]:
     """The records with offsets from `first` to before `end` in `data`, the body of a batch with `header`."""
-    # Numbers are read in line through tables: this runs for every message that a queue hands out.
+    # Numbers are decoded inline through tables: this runs for every message that a queue delivers.
     small, wide, base_offset, base_timestamp = (
         _ONE_BYTE,
         _TWO_BYTES,
@@ -49,7 +49,7 @@ def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator
             else:
                 length, pos = read_varint(data, pos)
             record_end, pos = pos + length, pos + 1
-            # Whoever steps over records must not be led back.
+            # A record must not end before its own fields: positions only grow.
             if pos > record_end or record_end > size:
                 raise CorruptBatch(f"a record of {length} bytes")
             if (timestamp := small[data[pos]]) is None:

@@ -1,4 +1,4 @@
-"""A batch in another codec, for topics that store all of theirs in one."""
+"""Recompression of a batch, for topics with a codec of their own."""
 
 from collections.abc import Mapping
 
@@ -26,15 +26,15 @@ STORED_CODEC: Mapping[CompressionType, Codec] = {
     CompressionType.LZ4: Codec.LZ4,
     CompressionType.ZSTD: Codec.ZSTD,
 }
-"""What a topic's setting asks for; 'producer' asks for nothing."""
+"""The codec of each setting; 'producer' has none."""
 
 
 _LZ4_FAST = 9
-"""Kafka's default, for which it takes the fast compressor, and not the slow one of that level."""
+"""Kafka's default, for which it uses the fast compressor, and not the slow one of that level."""
 
 
 def level_of(config: TopicConfig, codec: Codec) -> int | None:
-    """What the topic says of how hard the codec is to try; None for the usual."""
+    """The topic's compression level for the codec; None for the default."""
     if codec is Codec.GZIP:
         return config.compression_gzip_level if config.compression_gzip_level > 0 else None
     if codec is Codec.LZ4:
@@ -45,12 +45,12 @@ def level_of(config: TopicConfig, codec: Codec) -> int | None:
 def recompressed(
     batch: Readable, header: BatchHeader, codec: Codec, *, max_bytes: int, level: int | None = None
 ) -> bytearray:
-    """The same records in `codec`; all that the header says of them stays true.
+    """The same records in `codec`; the header's other fields stay valid.
 
-    Raises RecordTooLarge where the result would exceed `max_bytes`, and CorruptBatch where the records
-    cannot be decompressed.
+    Raises RecordTooLarge if the result would exceed `max_bytes`, and CorruptBatch if the records cannot be
+    decompressed.
     """
-    # What is to be stored uncompressed need not be unpacked beyond what may be stored.
+    # A batch that is stored uncompressed need not be decompressed beyond its size limit.
     max_output = max_bytes if codec is Codec.NONE else None
     body = compress(codec, body_of(batch, header, max_output=max_output), level)
     size = HEADER_SIZE + len(body)

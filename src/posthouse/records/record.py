@@ -32,7 +32,7 @@ _new = tuple.__new__
 
 
 class Record(NamedTuple):
-    """A tuple, because readers build one per message and a tuple is the cheapest value to build."""
+    """A tuple, the cheapest value to create: readers create one per message."""
 
     offset: int
     timestamp: int
@@ -57,9 +57,9 @@ def body_of(batch: Readable, header: BatchHeader, *, max_output: int | None = No
 
 
 def body_in(batch: Readable, header: BatchHeader, *, max_output: int | None = None) -> bytes | memoryview:
-    """The same without a copy: where nothing was compressed, it is the place in `batch`.
+    """The same without a copy: for an uncompressed batch a view of `batch`.
 
-    Raises RecordTooLarge beyond `max_output`, by default what the broker allows a stranger (`output_limit`).
+    Raises RecordTooLarge beyond `max_output`, by default the limit for any client (`output_limit`).
     """
     if header.length > len(batch):
         raise CorruptBatch(f"batch of {header.length} bytes is cut off after {len(batch)}")
@@ -67,7 +67,7 @@ def body_in(batch: Readable, header: BatchHeader, *, max_output: int | None = No
     if header.codec is Codec.NONE:
         return body
     if header.count == 0 and not body:
-        # Compaction may leave a batch without records; then there is nothing that was compressed.
+        # Compaction may leave a batch without records; then there is nothing to decompress.
         return b""
     return decompress(
         header.codec, body, max_output=output_limit(len(body)) if max_output is None else max_output
@@ -77,9 +77,9 @@ def body_in(batch: Readable, header: BatchHeader, *, max_output: int | None = No
 def decode_batches(
     buf: Readable, *, include_control: bool = False, max_output: int | None = None
 ) -> Iterator[Record]:
-    """The records of consecutive batches; ends quietly before a batch that is cut off.
+    """The records of consecutive batches; stops silently before a truncated batch.
 
-    `max_output` caps each batch. Records of control batches are transaction markers, not messages.
+    `max_output` limits each batch. Records of control batches are transaction markers, not messages.
     """
     view = memoryview(buf)
     for pos, header in iter_headers(view):
@@ -88,9 +88,9 @@ def decode_batches(
 
 
 def iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in `data`, which is the body of the batch with `header`."""
-    # One-byte numbers are read in line through a table, and a record's rules are checked together at its
-    # end: positions only grow, so whatever overran shows there. A quarter faster than a call per number.
+    """The records in `data`, the body of the batch with `header`."""
+    # One-byte numbers are decoded inline through a table, and a record's rules are checked together at its
+    # end: positions only grow, so any overrun shows there. A quarter faster than a call per number.
     small, base_offset, base_timestamp = _ONE_BYTE, header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
     pos, size, next_delta, last_delta = 0, len(data), 0, header.last_offset_delta
@@ -126,7 +126,7 @@ def iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _read_bytes(data: bytes, pos: int) -> tuple[bytes | None, int]:
-    """Bytes that say their length first. The end may lie beyond `data`; the caller compares it."""
+    """Bytes with a length prefix. The end may lie beyond `data`; the caller checks it."""
     if (length := _ONE_BYTE[data[pos]]) is None:
         length, pos = read_varint(data, pos)
     else:
@@ -141,7 +141,7 @@ def _read_bytes(data: bytes, pos: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, pos: int, end: int) -> tuple[Headers, int]:
     count, pos = read_varint(data, pos)
-    # A header takes two bytes at least, so no count can make the loop outlast the data.
+    # A header takes at least two bytes, so no count can make the loop outlast the data.
     if count < 0 or count > (end - pos) >> 1:
         raise CorruptBatch(f"{count} headers in {end - pos} bytes")
     headers = []
@@ -150,6 +150,6 @@ def _read_headers(data: bytes, pos: int, end: int) -> tuple[Headers, int]:
         if key is None:
             raise CorruptBatch("header without a key")
         value, pos = _read_bytes(data, pos)
-        # Some producers put other bytes than UTF-8 here; one odd name must not make a batch unreadable.
+        # Some producers write other bytes than UTF-8; one invalid name must not make a batch unreadable.
         headers.append((key.decode(errors="replace"), value))
     return tuple(headers), pos

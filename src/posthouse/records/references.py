@@ -1,4 +1,4 @@
-"""References: what a queue's own log holds instead of messages.
+"""References: the entries of a queue's own log, which point to messages in topics.
 
 A reference log is a log of batches as any other. Each of its batches has one record, whose value is runs of
 references, big-endian, one after the other:
@@ -59,7 +59,7 @@ class Reference(NamedTuple):
 
 
 def build_references(references: Sequence[Reference]) -> bytearray:
-    """One batch with a place for each record referred to."""
+    """One batch with an offset for each referenced record."""
     value = b"".join(
         _RUN.pack(
             each.partition.topic, each.partition.index, each.first, each.count, each.expires_ms, each.size

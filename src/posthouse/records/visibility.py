@@ -1,12 +1,12 @@
-"""Which batches of a read-committed fetch a reader is shown.
+"""Which batches of a read-committed fetch are visible.
 
-A read returns whole batches, those of aborted transactions too; besides, (producer id, first offset) of the
-aborted transactions is known. Batches are walked in the order of the log: from an aborted transaction's first
-offset on, transactional batches of its producer are skipped, until the marker that says the abort. The
-producer's next transaction begins behind it. Markers themselves are never shown.
+A read returns whole batches, also those of aborted transactions, with a list of (producer id, first offset)
+of the aborted transactions. Batches are walked in log order: from an aborted transaction's first offset on,
+transactional batches of its producer are skipped, up to the abort marker. The producer's next transaction
+begins behind it. Markers themselves are never shown.
 
-Every answer lists all aborted transactions that reach into its data, so nothing is carried from one fetch to
-the next. It works on headers alone: only markers are decoded.
+Every answer lists all aborted transactions that overlap its data, so there is no state between fetches. Only
+headers are parsed, and markers decoded.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ from posthouse.records.control import is_commit
 
 
 class AbortedProducer(NamedTuple):
-    """A transaction that was aborted: whose, and where its first record lies."""
+    """An aborted transaction: its producer and its first offset."""
 
     producer_id: int
     first_offset: int
 
 
 def visible_batches(data: Readable, aborted: Iterable[AbortedProducer]) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch in `data` that is to be shown."""
+    """Position and header of every visible whole batch in `data`."""
     ahead = deque(sorted(aborted, key=lambda each: each.first_offset))
     begun: set[int] = set()
     for position, header in iter_headers(data):

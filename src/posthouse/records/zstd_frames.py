@@ -1,4 +1,4 @@
-"""Where zstd frames end (RFC 8878), told from their headers without decompressing.
+"""The ends of zstd frames (RFC 8878), found from their headers without decompressing.
 
 frame      magic FD2FB528 (little-endian), header, blocks, 4-byte checksum if the header says so
 header     descriptor (bits 0-1 dictionary id size, 2 checksum, 3 reserved, 5 single segment,

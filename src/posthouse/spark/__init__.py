@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("posthouse")` known, where Spark has not found it by itself.
+    """Register `format("posthouse")`, if Spark has not found it by itself.
 
-    It looks for modules named `pyspark_…` in the Python that its workers run, and so finds ours if it is
+    Spark looks for modules named `pyspark_…` in the Python of its workers, and so finds ours if it is
     installed there.
     """
     worker = os.environ.get("PYSPARK_PYTHON", "python3")

@@ -1,4 +1,4 @@
-"""The wire client of a Spark process: kept from task to task, and opened anew when the broker was away."""
+"""The wire client of a Spark process: kept from task to task, and reopened after a failure."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,13 +12,13 @@ from posthouse.spark.options import SourceOptions
 T = TypeVar("T")
 
 _clients: dict[tuple[str, Security], Client] = {}
-"""By bootstrap address and who asks. Spark runs one task at a time in a Python process."""
+"""By bootstrap address and security. Spark runs one task at a time in a Python process."""
 
 
 class Access:
-    """Calls that go on trying for `patience` seconds while the broker cannot be reached.
+    """Calls with retries for `patience` seconds while the broker cannot be reached.
 
-    What is called must be safe to call again.
+    The calls must be idempotent.
     """
 
     def __init__(self, bootstrap: str, *, timeout: float, patience: float, security: Security = OPEN) -> None:

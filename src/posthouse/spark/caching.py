@@ -1,4 +1,4 @@
-"""A directory of the user's for what can be made again at any time."""
+"""A cache directory of the user."""
 
 import os
 import tempfile
@@ -9,11 +9,11 @@ from posthouse.spark.errors import SparkError
 
 
 class NoCache(SparkError):
-    """There is no place that is ours."""
+    """There is no private cache directory."""
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's, or where that cannot be written, one that only we can write among the temporary files."""
+    """The user's cache directory or, if it is not writable, a private one among the temporary files."""
     wanted = environment.get("XDG_CACHE_HOME")
     place = Path(wanted) if wanted else Path(environment.get("HOME") or "/nonexistent") / ".cache"
     try:
@@ -27,5 +27,5 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     spare.mkdir(mode=0o700, exist_ok=True)
     status = spare.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise NoCache(f"{spare} belongs to somebody else; set XDG_CACHE_HOME to a directory of your own")
+        raise NoCache(f"{spare} belongs to another user; set XDG_CACHE_HOME to a directory of your own")
     return spare

@@ -1,7 +1,7 @@
-"""Batches to Arrow record batches for Spark, without an object per row.
+"""Decodes batches to Arrow record batches for Spark, without an object per row.
 
-The kernel collects the columns that differ from record to record; what is the same for a whole batch is
-repeated here. The buffers become Arrow arrays as they are, nothing is copied.
+The kernel collects the columns that differ between records; values of a whole batch are repeated here. The
+buffers become Arrow arrays without a copy.
 """
 
 from array import array
@@ -47,14 +47,14 @@ _WANTED = {
 
 
 class _Run(NamedTuple):
-    """Rows that one batch gave."""
+    """The rows of one batch."""
 
     rows: int
     header: BatchHeader
 
 
 class BatchDecoder:
-    """Record batches of one partition, with the columns that `schema` names, in its order."""
+    """Record batches of one partition, with the columns of `schema`, in its order."""
 
     def __init__(
         self,
@@ -88,13 +88,13 @@ class BatchDecoder:
 
     @property
     def rows(self) -> int:
-        """How many rows there have been, those still to be given out too."""
+        """Number of rows so far, including those not yet returned."""
         return self._taken_rows + self._buffers.rows
 
     def add(
         self, batch: Readable, header: BatchHeader, first: int = 0, end: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Takes one whole batch, and gives record batches when there is enough for them."""
+        """Add one whole batch; yields record batches when they are full."""
         buffers = self._buffers
         if buffers.rows + header.count > self._max_rows or buffers.bytes + header.length > self._max_bytes:
             yield from self.finish()
@@ -106,7 +106,7 @@ class BatchDecoder:
             yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left."""
+        """The remaining rows."""
         size = self._buffers.bytes
         columns = self._buffers.take()
         if not columns.rows:
@@ -115,7 +115,7 @@ class BatchDecoder:
         self._taken_rows += columns.rows
         arrays = [self._array(field.name, columns, runs) for field in self._schema]
         whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        # One batch of the log may be many record batches; slices of about the same size share its memory.
+        # One batch of the log may become many record batches; slices of about equal size share its memory.
         pieces = max(-(-columns.rows // self._max_rows), -(-size // self._max_bytes))
         step = -(-columns.rows // max(1, min(pieces, columns.rows)))
         for start in range(0, columns.rows, step):
@@ -146,7 +146,7 @@ class BatchDecoder:
                 return _headers(rows, columns.headers)
 
     def _topics(self, rows: int) -> pa.Array:
-        # Built once and cut to length: repeating a string takes Arrow longer than decoding the records.
+        # Built once and sliced: repeating a string takes Arrow longer than decoding the records.
         if len(self._topic_column) < rows:
             size = len(self._topic)
             offsets = array("i", range(0, rows * size + 1, size)) if size else bytes(4 * rows + 4)
@@ -167,7 +167,7 @@ def _binary(kind: pa.DataType, rows: int, column: BinaryColumn | None) -> pa.Arr
 
 
 def _headers(rows: int, column: HeaderColumn | None) -> pa.Array:
-    """Null where a record has none, as Spark's Kafka source has it."""
+    """Null for a record without headers, as in Spark's Kafka source."""
     assert column is not None, "the kernel builds what the schema names"
     count = len(column.keys.offsets) // 4 - 1
     pairs = [_binary(pa.string(), count, column.keys), _binary(pa.binary(), count, column.values)]
@@ -185,7 +185,8 @@ def _repeated(kind: pa.DataType, form: Struct, runs: list[_Run], values: list[in
 
 
 def _sequences(offsets: pa.Array, runs: list[_Run]) -> pa.Array:
-    """A record's sequence is as far from the batch's as its offset is; sequences wrap from 2³¹-1 to 0."""
+    """A record's sequence has the same distance to the batch's as its offset; sequences wrap from 2³¹-1 to
+    0."""
     parts, start = [], 0
     for rows, header in runs:
         if header.base_sequence == NO_SEQUENCE:

@@ -1,12 +1,11 @@
-"""The process that Spark's Python workers are forked from, with everything that they need already imported.
+"""The process from which Spark's Python workers are forked, with all modules imported.
 
 Spark starts a new Python process for each step of a micro-batch that runs on the driver (planning a read,
-committing a write), and each would import PyArrow and this package again. A child of this process has
-them when it is born; frozen, because a garbage collection would copy pages that are shared otherwise.
+committing a write), and each would import PyArrow and this package again. A child of this process inherits
+them; the objects are frozen, because a garbage collection would copy shared pages.
 
-PySpark imports nothing before the fork because libraries may start threads. The two that PyArrow starts
-are its allocator's and one that waits; both survive a fork that happens while they are idle, and here
-nothing else runs.
+PySpark imports nothing before the fork because libraries may start threads. PyArrow starts two: its
+allocator's and one that waits; both survive a fork while they are idle, and here nothing else runs.
 """
 
 import gc

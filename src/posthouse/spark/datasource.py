@@ -23,7 +23,7 @@ class PosthouseDataSource(DataSource):
         return "posthouse"
 
     def schema(self) -> StructType:
-        """Asked for before it is known whether the query streams; names can be checked already."""
+        """Called before it is known whether the query streams; option names can be checked already."""
         check_names(self.options)
         return source_schema(include_headers=self.options.get("includeHeaders", "false").lower() == "true")
 

@@ -1,21 +1,21 @@
-"""What can go wrong between Spark and the log."""
+"""Errors of the Spark source and sink."""
 
 
 class SparkError(Exception):
-    """The root of them. Every message is one sentence that says what to do."""
+    """Base of these errors. Every message is one sentence that says what to do."""
 
 
 class WrongOption(SparkError):
-    """An option that does not exist, or with a value that it cannot have."""
+    """An unknown option, or an invalid value."""
 
 
 class WrongSchema(SparkError):
-    """Columns that the source does not have, or that the sink does not take."""
+    """Columns that the source does not have, or that the sink does not accept."""
 
 
 class DataLoss(SparkError):
-    """Records that should be read are gone."""
+    """Records that should be read were deleted."""
 
 
 class StaleEpoch(SparkError):
-    """An epoch to be written after a later one was committed."""
+    """An epoch older than the last committed one."""

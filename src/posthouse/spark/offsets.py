@@ -1,6 +1,6 @@
-"""Offsets by topic and partition, as Spark keeps them in its checkpoint: {"orders": {"0": 17, "1": 4}}.
+"""Offsets by topic and partition, in the format of Spark's checkpoint: {"orders": {"0": 17, "1": 4}}.
 
-It is the form of Spark's own Kafka source, so the checkpoint of a query that moves here can be read on.
+It is the format of Spark's Kafka source, so a query that moves here can keep its checkpoint.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Offsets = dict[TopicPartition, int]
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """In one order always: Spark compares the text, and a different one would look like new data."""
+    """Always in the same order: Spark compares the text, and a different one would look like new data."""
     found: Json = {}
     for topic, partition in sorted(offsets):
         found.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]

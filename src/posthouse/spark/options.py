@@ -1,6 +1,6 @@
 """The options of the source. Names and meanings are those of Spark's Kafka source.
 
-Whatever is wrong is said when the query is planned, in a sentence that names the right option.
+Errors are raised when the query is planned, with a message that names the right option.
 """
 
 import json
@@ -61,7 +61,7 @@ _WITHOUT_COUNTERPART = (
     "kafka.heartbeat.interval.ms",
     "kafka.receive.buffer.bytes",
 )
-"""What jobs set to tune the Java consumer. There is none here to tune, and the result is the same."""
+"""Tuning options of the Java consumer, accepted without effect."""
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "kafka.group.id")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _SECURITY = re.compile(r"kafka\.(ssl|sasl)\.", re.IGNORECASE)
@@ -99,7 +99,7 @@ class SourceOptions:
     starting: Position | None
     ending: Position | None
     missing_time_is_end: bool
-    """Where no record is as young as a starting time, begin at the end instead of failing."""
+    """If no record is as recent as a starting time, start at the end instead of failing."""
     fail_on_data_loss: bool
     min_partitions: int
     max_records_per_partition: int | None
@@ -110,16 +110,16 @@ class SourceOptions:
     group: str | None
     is_committed: bool
     timeout: float
-    """How long a broker may take to answer."""
+    """Timeout of a request."""
     patience: float
-    """How long to go on trying to reach one that is away."""
+    """How long to retry while the broker cannot be reached."""
     security: Security
     fetch_bytes: int
     archive: str | None
 
 
 class Options:
-    """The text that was given, by case-insensitive name."""
+    """The given texts, by case-insensitive name."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._known = {name.lower(): name for name in known}
@@ -215,7 +215,7 @@ class Options:
 
 
 def check_names(given: Mapping[str, str]) -> None:
-    """Raises where an option of the source does not exist."""
+    """Raises if an option of the source does not exist."""
     Options(given, _SOURCE + _WITHOUT_COUNTERPART)
 
 
@@ -259,7 +259,7 @@ def _topics(options: Options) -> TopicSelection:
     if len(given) != 1:
         said = " and ".join(map(repr, given)) or "none"
         raise WrongOption(
-            f"exactly one of 'subscribe', 'subscribePattern' and 'assign' says what to read, not {said}"
+            f"exactly one of 'subscribe', 'subscribePattern' and 'assign' must be set, not {said}"
         )
     text = options.text(given[0]) or ""
     if given[0] == "subscribe":
@@ -317,7 +317,7 @@ def _ending(options: Options) -> Position | None:
 
 
 def _position(options: Options, side: str) -> Position | None:
-    """A time goes before times by partition, and those before offsets, as Spark has it."""
+    """A time takes precedence over times by partition, and these over offsets, as in Spark."""
     if (timestamp := options.number(f"{side}Timestamp", least=0)) is not None:
         return Position(timestamp=timestamp)
     if f"{side}OffsetsByTimestamp" in options:

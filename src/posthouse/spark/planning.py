@@ -1,4 +1,4 @@
-"""Which offsets are read, in how many pieces. Arithmetic only."""
+"""Planning of a read: offsets and pieces. Arithmetic only."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class OffsetRange:
         return self.end - self.first
 
     def pieces(self, count: int) -> "list[OffsetRange]":
-        """As equal as can be; none is empty."""
+        """Pieces of about equal size; none is empty."""
         count = min(count, self.size)
         cuts = [self.first + self.size * number // count for number in range(count + 1)]
         return [replace(self, first=first, end=end) for first, end in pairwise(cuts)]
@@ -30,7 +30,7 @@ class OffsetRange:
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """What lies between two sets of offsets, without partitions that have nothing."""
+    """The ranges between two sets of offsets, without empty ones."""
     found = [OffsetRange(place, start[place], end[place]) for place in sorted(end) if place in start]
     return [each for each in found if each.size > 0]
 
@@ -38,7 +38,7 @@ def ranges_between(
 def split(
     ranges: Iterable[OffsetRange], *, at_least: int = 0, largest: int | None = None
 ) -> list[OffsetRange]:
-    """Cut into pieces of `largest` offsets at most, and into about `at_least` pieces if there are fewer."""
+    """Split into pieces of at most `largest` offsets, and into about `at_least` pieces if there are fewer."""
     pieces = [piece for each in ranges for piece in each.pieces(_parts(each.size, largest))]
     total = sum(piece.size for piece in pieces)
     if len(pieces) >= at_least or not total:
@@ -51,9 +51,10 @@ def _parts(size: int, largest: int | None) -> int:
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """How far to go so that about `most` offsets are read: every partition in proportion to what it has.
+    """End offsets for a read of about `most` offsets: every partition in proportion to its backlog.
 
-    Each that has something goes on by one at least, or a small one would wait behind large ones for ever.
+    Each partition with a backlog advances by at least one, so that a small one does not starve behind large
+    ones.
     """
     waiting = {each.place: each.size for each in ranges_between(start, end)}
     total = sum(waiting.values())

@@ -1,8 +1,8 @@
 """The batch reader: `spark.read.format("posthouse")`.
 
-It has no `pushFilters`. Spark 4.2 and 4.3 keep the planned partitions with the DataFrame: what one query
-pushed down would also cut the rows of the next query on the same frame, and of the other side of a union or
-a join with itself. Options of the source say what to read instead.
+It has no `pushFilters`. Spark 4.2 and 4.3 keep the planned partitions with the DataFrame: a filter pushed
+down by one query would also apply to the next query on the same frame, and to the other side of a union or a
+join with itself. Options of the source select records instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ class BatchReader(DataSourceReader):
         start: Offsets,
         end: Offsets,
     ) -> tuple[Offsets, Offsets]:
-        """What was asked for, as far as the log has it."""
+        """The requested offsets, as far as the log has them."""
         first, last = survey.starts(topics, places), survey.ends(topics, places)
         for place in places:
             name = f"topic {place.topic!r}, partition {place.partition}"

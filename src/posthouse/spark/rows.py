@@ -1,4 +1,4 @@
-"""Rows that Spark hands over, as the columns that the encoder takes, and the partitions they go to."""
+"""Converts Spark's rows to the encoder's columns, and finds their partitions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,11 +33,11 @@ def place_rows(
     partitions: Callable[[str], int],
     keyless: Callable[[str], int],
 ) -> dict[tuple[str, int], Readable]:
-    """Which rows go to which topic and partition, each group in the order of the rows.
+    """The rows of each topic and partition, in their order.
 
-    The topic is `topic`, or else what the column topic says. The partition is what the column partition
-    says, where it is null or missing that of the key, and without a key that of `keyless`. `partitions`
-    says how many partitions a topic has.
+    The topic is `topic`, or the column topic. The partition is that of the column partition; if that is null
+    or missing, the partition of the key; without a key, that of `keyless`. `partitions` returns the number of
+    partitions of a topic.
     """
     placed: dict[tuple[str, int], Readable] = {}
     for name, rows in _by_topic(batch, topic):
@@ -100,7 +100,7 @@ def _chosen(rows: pa.Array, group: Readable) -> Readable:
 
 
 def _column(batch: pa.RecordBatch, name: str, rows: pa.Array | None = None) -> Any:
-    """The column of that name, or of it only `rows`; None where there is none."""
+    """The column of that name, optionally only `rows` of it; None if it does not exist."""
     at = batch.schema.get_field_index(name)
     if at < 0:
         return None
@@ -115,7 +115,7 @@ def _binary(name: str, column: Any) -> BinaryColumn:
         raise InvalidRecord(f"column {name!r} is {kind}; cast it to binary or string")
     validity, offsets, data = column.buffers()
     return BinaryColumn(
-        # An empty column may come without buffers.
+        # An empty column may have no buffers.
         memoryview(offsets) if offsets is not None else bytes(8),
         memoryview(data) if data is not None else b"",
         memoryview(validity) if validity is not None and column.null_count else None,

@@ -34,7 +34,7 @@ _ON_REQUEST: dict[str, DataType] = {
     "producerEpoch": ShortType(),
     "sequence": IntegerType(),
 }
-"""Only there when they are asked for: headers by an option, all of them by a schema."""
+"""Present only on request: headers by an option, all of them by a schema."""
 
 
 def source_schema(*, include_headers: bool) -> StructType:
@@ -45,7 +45,7 @@ def source_schema(*, include_headers: bool) -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """A schema given by the user may leave columns out and reorder them, no more."""
+    """A user's schema may omit and reorder columns, nothing else."""
     known = _COLUMNS | _ON_REQUEST
     for field in schema:
         if field.name not in known:
@@ -60,5 +60,5 @@ def check_schema(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark compares every record batch with."""
+    """The schema that Spark compares every record batch with."""
     return to_arrow_schema(schema, timezone="UTC")

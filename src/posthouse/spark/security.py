@@ -1,7 +1,7 @@
-"""The options that say how to come to the broker. Names are those of Spark's Kafka source, or librdkafka's.
+"""The security options. Names are those of Spark's Kafka source, or librdkafka's.
 
-Without any of them the environment of the driver counts (POSTHOUSE_USER and so on), which has an advantage:
-Spark shows options in plans and logs, and knows nothing of the environment. No sentence here repeats a value.
+Without any of them the environment of the driver is used (POSTHOUSE_USER and so on). That is safer: Spark
+shows options in plans and logs, but not the environment. No message here repeats a value.
 """
 
 import re
@@ -50,7 +50,7 @@ Text = Callable[[str], str | None]
 
 
 def parse_security(text: Text) -> Security:
-    """`text` gives the value of an option, or None. Raises WrongOption."""
+    """`text` returns the value of an option, or None. Raises WrongOption."""
     given = {name for name in SECURITY if text(name) is not None}
     try:
         if not given:
@@ -76,12 +76,12 @@ def parse_security(text: Text) -> Security:
 
 
 def _check_fit(protocol: str, given: set[str]) -> None:
-    """What would not be used is a mistake, and one about security is not passed over."""
+    """Raises for options that would have no effect: an ignored security option is an error."""
     for name in sorted(given):
         needs = "SSL" if name.startswith("kafka.ssl.") else "SASL" if name.startswith("kafka.sasl.") else ""
         if needs not in protocol:
             raise WrongOption(
-                f"the option {name!r} says nothing with {PROTOCOL} {protocol}; set that to "
+                f"the option {name!r} has no effect with {PROTOCOL} {protocol}; set that to "
                 f"{'SSL or SASL_SSL' if needs == 'SSL' else 'SASL_SSL or SASL_PLAINTEXT'}, or remove it"
             )
 

@@ -1,9 +1,9 @@
-"""A SparkSession that is ready for Posthouse: Java found, Python workers like this one, settings that matter.
+"""A SparkSession for Posthouse: finds Java, uses this Python for workers, and sets the needed options.
 
     spark = session("orders")                                   # on this machine, all cores
     spark = session("orders", master="spark://host:7077")       # the same on a cluster
 
-Whoever makes the session in another way takes `recommended_settings` and `posthouse.spark.register`.
+A session made in another way needs `recommended_settings` and `posthouse.spark.register`.
 """
 
 import os
@@ -19,28 +19,29 @@ from posthouse.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A task whose Python worker dies is tried again; with plain local[*] the query would fail.
+# A task whose Python worker dies is retried; with plain local[*] the query would fail.
 DEFAULT_MASTER = "local[*,4]"
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Otherwise Spark measures every row on its way to Python, which costs more than sending it. Batches are
-    # limited by their rows instead (spark.sql.execution.arrow.maxRecordsPerBatch).
+    # Otherwise Spark measures every row that it sends to Python, which costs more than sending it. Batches
+    # are limited by rows instead (spark.sql.execution.arrow.maxRecordsPerBatch).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# Only where driver and executors are on this machine, run this very Python and see this very disk.
+# Only if driver and executors are on this machine, with the same Python and disk.
 _LOCAL = {
-    # The path of such a socket may have some 100 characters, which temporary directories of clusters exceed.
+    # The path of such a socket is limited to about 100 characters, which temporary directories of clusters
+    # exceed.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "posthouse.spark.daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
 # Checkpoints on a local disk: plain files and rename, without a second file for checksums and without
-# starting a program for permissions. What is elsewhere (s3a://, hdfs://) keeps Spark's own choice.
+# starting a program for permissions. Other locations (s3a://, hdfs://) keep Spark's default.
 _LOCAL_CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -50,18 +51,18 @@ _LOCAL_CHECKPOINTS = {
 
 
 def is_local(master: str) -> bool:
-    """Do the executors run on this machine?"""
+    """Whether the executors run on this machine."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def recommended_settings(
     master: str = DEFAULT_MASTER, *, local_checkpoints: bool | None = None
 ) -> dict[str, str]:
-    """The settings for a master. Checkpoints are taken to be local if the master is, unless it is said."""
+    """The settings for a master. Checkpoints are assumed to be local if the master is, unless given."""
     settings = dict(_ALWAYS)
     if is_local(master):
         settings |= _LOCAL
-        # 200, the default, are for a cluster: each is a task and a few files in every micro-batch.
+        # The default of 200 is for a cluster: each is a task and a few files in every micro-batch.
         settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
     if is_local(master) if local_checkpoints is None else local_checkpoints:
         settings |= _LOCAL_CHECKPOINTS
@@ -75,10 +76,10 @@ def session(
     conf: Mapping[str, str] | None = None,
     local_checkpoints: bool | None = None,
 ) -> "SparkSession":
-    """The session of this process, made if there is none; `format("posthouse")` is known to it.
+    """The session of this process, created if there is none; `format("posthouse")` is registered.
 
-    `conf` wins over our settings. Without a master it is the one that spark-submit was given, or this
-    machine. Sets JAVA_HOME and PYSPARK_PYTHON of this process where they are needed and missing.
+    `conf` overrides our settings. The default master is that of spark-submit, or this machine. Sets JAVA_HOME
+    and PYSPARK_PYTHON of this process if they are needed and missing.
     """
     from pyspark.sql import SparkSession
 
@@ -91,7 +92,7 @@ def session(
     if not submitted:
         _prepare_process(chosen)
         options = {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"}
-        # Whoever has a directory of settings decides there what is logged.
+        # A user's directory of settings decides about logging.
         if not options & set(given) and "SPARK_CONF_DIR" not in os.environ:
             settings["spark.driver.extraJavaOptions"] = quiet_logging()
     builder = SparkSession.builder.appName(name)
@@ -106,10 +107,10 @@ def session(
 
 @contextmanager
 def logging_into(file: Path) -> Iterator[None]:
-    """Whatever Spark says from its start on goes to `file`, if it is started inside the block.
+    """Redirect Spark's output to `file`, if Spark is started inside the block.
 
-    The JVM and every Python process that it starts inherit where stderr leads. PySpark's workers write
-    tracebacks there even when all is well, for example when a query is stopped.
+    The JVM and every Python process that it starts inherit stderr. PySpark's workers write tracebacks there
+    even without an error, for example when a query is stopped.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
@@ -125,7 +126,7 @@ def logging_into(file: Path) -> Iterator[None]:
 
 
 def _prepare_process(master: str) -> None:
-    """What the JVM and the workers inherit; nothing of it matters once the JVM runs."""
+    """Set what the JVM and the workers inherit; it has no effect once the JVM runs."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is None:
@@ -139,5 +140,5 @@ def _prepare_process(master: str) -> None:
 
 
 def quiet_logging() -> str:
-    """The option for Java that makes Spark say only what matters."""
+    """The Java option that reduces Spark's log output to warnings that matter."""
     return f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"

@@ -1,10 +1,10 @@
 """The writers behind `df.write` and `df.writeStream`: tasks write in transactions, the driver commits them.
 
-The commit is one call, which the broker makes durable in one step together with the number of the epoch.
-There is no moment at which half of an epoch is visible, or at which it is visible and could be written again.
+The commit is one call, which the broker makes durable in one step together with the epoch number. At no time
+is half of an epoch visible, or a visible epoch written again.
 
-Spark pickles these objects to its executors and makes new ones on the driver for every epoch: they hold
-options and nothing else.
+Spark pickles these objects to its executors and creates new ones on the driver for every epoch: they hold
+only options.
 """
 
 import logging
@@ -70,16 +70,14 @@ class StreamSink(DataSourceStreamArrowWriter):
         context = _context()
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if query is None or epoch is None:
-            raise SparkError(
-                "Spark does not say which epoch this is; write with writeStream, not by other ways"
-            )
+            raise SparkError("Spark has not set the epoch; write with writeStream")
         return _write(self._options, self._options.name or query, int(epoch), iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
         _commit(self._options, batchId, messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        # If no task has come to an end, nobody knows the query's id here; its next epoch clears up then.
+        # If no task has finished, the query's id is unknown here; its next epoch cleans up then.
         _abort(self._options, self._options.name or _name_of(_written(messages)), batchId)
 
 
@@ -111,14 +109,15 @@ def _commit(options: SinkOptions, sequence: int | None, messages: Messages) -> N
 
 
 def _abort(options: SinkOptions, name: str | None, sequence: int | None) -> None:
-    """All that is open, and not only what tasks told of: also what was killed holds back readers."""
+    """Abort all open transactions, not only those of reported tasks: killed tasks hold back readers as
+    well."""
     if name is not None and options.is_exactly_once:
         with closing(options.cluster()) as cluster:
             abort_together(cluster, name, sequence, None, patience=options.patience)
 
 
 def _written(messages: Messages) -> list[TaskCommit]:
-    """A task that has failed left no message."""
+    """The reported commits; a failed task has none."""
     return [message for message in messages if isinstance(message, TaskCommit)]
 
 

@@ -1,6 +1,6 @@
 """The options of the sink. Names are those of Spark's Kafka sink where it has the same.
 
-Whatever is wrong is said when the query is planned, in a sentence that names the right option.
+Errors are raised when the query is planned, with a message that names the right option.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _SINK = (
     "kafka.transaction.timeout.ms",
 )
 _OF_SPARK = ("checkpointLocation", "path", "queryName", "outputMode")
-"""What Spark itself looks at and hands on."""
+"""Spark's own options, which it passes on."""
 _WITHOUT_COUNTERPART = (
     "includeHeaders",
     "kafka.buffer.memory",
@@ -46,7 +46,7 @@ _WITHOUT_COUNTERPART = (
     "kafka.retry.backoff.ms",
     "kafka.send.buffer.bytes",
 )
-"""What jobs set to tune the Java producer. There is none here to tune, and the result is the same."""
+"""Tuning options of the Java producer, accepted without effect."""
 _CODECS = tuple(codec.name.lower() for codec in Codec)
 _LONGEST_NAME = 200
 _DEFAULT_TRANSACTION_MS = 15 * 60_000
@@ -58,19 +58,19 @@ _DEFAULT_BATCH = 1_000_000
 class SinkOptions:
     bootstrap: str
     topic: str | None
-    """For all rows; None: the column topic says it row by row."""
+    """For all rows; None: the column topic has the topic of each row."""
     name: str | None
-    """Under which committed epochs are remembered; None: the id of the streaming query."""
+    """The name under which committed epochs are stored; None: the id of the streaming query."""
     batch_id: int | None
-    """For a batch write that may be repeated: its number under the name."""
+    """For a repeatable batch write: its number under the name."""
     delivery: str
     transaction_timeout_ms: int
     codec: Codec
     batch_bytes: int
     timeout: float
-    """How long a broker may take to answer."""
+    """Timeout of a request."""
     patience: float
-    """How long to go on trying to reach one that is away."""
+    """How long to retry while the broker cannot be reached."""
     security: Security
 
     def cluster(self) -> Cluster:

@@ -1,4 +1,4 @@
-"""The columns that the sink takes."""
+"""The columns that the sink accepts."""
 
 from difflib import get_close_matches
 
@@ -26,7 +26,7 @@ _COLUMNS: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
     "headers": ("array<struct<key: string, value: binary>>", (ArrayType, NullType)),
 }
 _OF_THE_SOURCE = ("offset", "timestampType")
-"""Columns of what was read from a topic, which say nothing to a writer."""
+"""Columns of the source, which have no meaning for a writer."""
 
 
 def check_schema(schema: StructType, *, topic: str | None) -> None:
@@ -46,13 +46,11 @@ def check_schema(schema: StructType, *, topic: str | None) -> None:
     if "value" not in names:
         raise WrongSchema("the rows have no column 'value'; select one of type binary or string")
     if topic is None and "topic" not in names:
-        raise WrongSchema(
-            "nothing says which topic the rows go to; set .option('topic', …) or select a column topic"
-        )
+        raise WrongSchema("the rows have no topic; set .option('topic', …) or select a column topic")
 
 
 def _are_headers(kind: DataType) -> bool:
-    """Whether a list, if it is one, is of headers."""
+    """Whether the type is headers, if it is a list."""
     if not isinstance(kind, ArrayType):
         return True
     pair = kind.elementType

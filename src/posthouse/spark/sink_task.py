@@ -1,8 +1,7 @@
-"""What an executor does for the sink: rows of one Spark partition become batches in the log.
+"""The executor's part of the sink: writes the rows of one Spark partition to the log.
 
-Exactly once: the batches are part of a transaction that only the driver's commit ends. Whoever writes an
-epoch that was committed already stops before it has written anything, and whoever is late is fenced by the
-commit.
+Exactly once: the batches are part of a transaction that only the driver's commit ends. A task of an epoch
+that was committed already stops before it writes anything, and the commit fences late tasks.
 """
 
 import logging
@@ -28,15 +27,15 @@ from posthouse.spark.sink_options import SinkOptions
 log = logging.getLogger(__name__)
 
 _FAREWELL_SECONDS = 5.0
-"""How long a task that has failed tries to give up its transaction; the next commit does it otherwise."""
+"""How long a failed task tries to abort its transaction; otherwise the next commit does it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's message to the driver."""
 
     name: str | None = None
-    """Under which the driver commits; None: there is nothing to commit."""
+    """The name for the driver's commit; None: there is nothing to commit."""
     member: CommitMember | None = None
     """The transaction with the task's rows, if it had any."""
     rows: int = 0
@@ -46,7 +45,7 @@ class TaskCommit(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWriter:
-    """Who writes: one attempt of one task of one epoch."""
+    """The identity of a writer: one attempt of one task of one epoch."""
 
     name: str
     sequence: int | None
@@ -55,22 +54,22 @@ class TaskWriter:
 
     @property
     def transactional_id(self) -> str:
-        """Of each attempt its own: two at once, as with speculative tasks, do not stop each other."""
+        """Unique per attempt: two attempts at once, as with speculative tasks, do not fence each other."""
         return f"{self.name}/{self.partition}.{self.attempt}"
 
 
 def check_epoch(name: str, epoch: int, committed: int | None) -> None:
-    """Raises where later epochs were committed: Spark repeats none but the last."""
+    """Raises if later epochs were committed: Spark repeats only the last one."""
     if committed is not None and committed > epoch:
         raise StaleEpoch(
             f"epoch {epoch} of {name!r} is to be written, but {committed} was committed already: its "
             "checkpoint was deleted, is an old copy, or is used by two queries; choose another 'appId' to "
-            "begin anew"
+            "start again"
         )
 
 
 def write_plainly(options: SinkOptions, partition: int, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
-    """At least once: visible as soon as it is there, and again if the task is."""
+    """At least once: rows are visible immediately, and duplicated if the task is retried."""
     with _cluster(options) as cluster, closing(_sender(cluster, options)) as sender:
         placing = _Placing(cluster, options, partition)
         rows = 0
@@ -104,7 +103,8 @@ def write_in_transaction(
         )
         with producer, _given_up_on_failure(producer, writer.transactional_id, options):
             member = producer.begin()
-            # Asked again: a commit fences whoever has begun before it, but not whoever begins after it.
+            # Checked again: a commit fences producers that began before it, but not those that begin after
+            # it.
             if _was_committed(cluster, options, writer):
                 producer.abort()
                 return TaskCommit(name=writer.name, was_committed=True)
@@ -148,7 +148,7 @@ def _was_committed(cluster: Cluster, options: SinkOptions, writer: TaskWriter) -
 def _given_up_on_failure(
     producer: TransactionalProducer, transactional_id: str, options: SinkOptions
 ) -> Iterator[None]:
-    """Readers need not wait for a timeout where the task itself can still say that it has failed."""
+    """Abort on failure, so that readers need not wait for the transaction timeout."""
     try:
         yield
     except BaseException:
@@ -166,14 +166,14 @@ def _given_up_on_failure(
 
 
 class _Placing:
-    """Where rows go: the topics and their partitions, and whose turn it is to take rows without a key."""
+    """Placement of rows: topics and their partitions, and the partition for rows without a key."""
 
     def __init__(self, cluster: Cluster, options: SinkOptions, first: int) -> None:
         self._cluster = cluster
         self._options = options
         self._topics: dict[str, TopicInfo] = {}
         # Tasks begin at different partitions, and move on with every Arrow batch: few, large batches in the
-        # log, and over time the same in every partition.
+        # log, and over time an even distribution.
         self._turn = first
 
     def place(self, batch: pa.RecordBatch) -> "dict[tuple[str, int], memoryview | bytes | bytearray]":
@@ -186,7 +186,7 @@ class _Placing:
         )
 
     def topic(self, name: str) -> TopicInfo:
-        """Made by the broker if it is missing and its settings allow that."""
+        """The topic; the broker creates it if it is missing and its settings allow that."""
         info = self._topics.get(name)
         if info is None:
             info = self._topics[name] = self._find(name)

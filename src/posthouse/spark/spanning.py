@@ -1,7 +1,7 @@
-"""One log out of two: what the archive answers for is read from it, the rest from the broker.
+"""Archive and log as one: archived offsets are read from the archive, the rest from the broker.
 
-Which of them has an offset may change while a query runs, because the broker lets go of what is archived. A
-task that finds its records gone looks into the archive once more.
+The broker may delete archived records while a query runs. A task whose records are deleted looks into the
+archive again.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,20 +19,20 @@ from posthouse.spark.planning import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class ArchivePiece(InputPartition):
-    """Something to be read from the archive."""
+    """A slice to read from the archive."""
 
     slice: ArchiveSlice
 
 
 class Archive:
-    """What an archive has of the topics that are read, as its manifest said when this was made."""
+    """The archived part of the topics, as of the manifest when this was created."""
 
     def __init__(self, url: str, topics: Mapping[str, TopicInfo]) -> None:
         self._plan = ArchivePlan.open(url)
         self._ids = {name: info.id for name, info in topics.items()}
 
     def starts(self, live: Mapping[TopicPartition, int]) -> Offsets:
-        """Where the whole begins, from where the broker's part does."""
+        """The first offsets of archive and log together; `live` are the log starts."""
         found = dict(live)
         for place in live:
             for covered in self._covered(place):
@@ -40,7 +40,7 @@ class Archive:
         return found
 
     def since(self, timestamp: int, places: Collection[TopicPartition]) -> Offsets:
-        """The first archived offset of that time or later, where there is one."""
+        """The first archived offset at or after the time, for partitions that have one."""
         offsets = {
             place: self._plan.offset_since(self._ids[place.topic], place.partition, timestamp)
             for place in places
@@ -75,7 +75,7 @@ class Archive:
 def read_archived(
     url: str, info: TopicInfo, wanted: OffsetRange, schema: pa.Schema
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """The offset that the archive reaches from the range's first on, and the records up to there."""
+    """The offset up to which the archive covers the range, and the records up to there."""
     archive = Archive(url, {info.name: info})
     part, is_archived = next(archive.divided(wanted))
     if not is_archived:

@@ -1,7 +1,7 @@
 """The stream reader: `spark.readStream.format("posthouse")`.
 
 Spark's checkpoint owns the offsets. The reader lives as long as the query, in one process on the driver;
-tasks get nothing from it but the range they are to read.
+tasks get only their ranges.
 """
 
 import time
@@ -36,9 +36,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = arrow_schema(schema)
         self._survey = OffsetResolver(options)
         self._topic_ids: dict[str, bytes] = {}
-        """By name, to notice a topic that was deleted and made anew."""
+        """By name, to detect a topic that was deleted and re-created."""
         self._target: Offsets | None = None
-        """Where a query that reads what is available now is to stop."""
+        """The end offsets of a query that reads only what is available now."""
         self._last_advance = time.monotonic()
 
     def initialOffset(self) -> Json:
@@ -56,7 +56,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         begun = from_json(start)
-        # What is gone stays in the offsets, or it would be read from its start if it came back.
+        # Deleted partitions stay in the offsets; otherwise they would be read from the start if they came
+        # back.
         ends = begun | self._checked(begun, self._ends() if self._target is None else dict(self._target))
         known = self._beginnings(begun, ends)
         if self._waits_for_more(known, ends):
@@ -90,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_piece(self._options, self._schema, partition)
 
     def commit(self, end: Json) -> None:
-        """What is before `end` will not be asked for again: a good moment to show the progress outside."""
+        """Records before `end` will not be requested again: commit the progress to the group."""
         group = self._options.group
         if group is not None:
             topics = self._topics()
@@ -111,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = self._survey.topics()
         for name, info in topics.items():
             if self._topic_ids.setdefault(name, info.id) != info.id:
-                lost(self._options, f"topic {name!r} was deleted and made anew")
+                lost(self._options, f"topic {name!r} was deleted and created again")
                 self._topic_ids[name] = info.id
         self._survey.open_archive(topics)
         return topics
@@ -121,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._survey.ends(topics, self._survey.places(topics))
 
     def _beginnings(self, begun: Offsets, ends: Offsets) -> Offsets:
-        """Partitions that came later, or were made anew, are read from their beginning."""
+        """Partitions that were added or re-created are read from their start."""
         fresh = [place for place in ends if place not in begun or ends[place] < begun[place]]
         if not fresh:
             return begun
@@ -130,12 +131,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begun | self._survey.starts(topics, [place for place in fresh if place in there])
 
     def _checked(self, begun: Offsets, ends: Offsets) -> Offsets:
-        """The ends, of which none is before what was reached unless the partition was made anew."""
+        """The ends, none of them before the reached offset unless the partition was re-created."""
         for place in sorted(begun.keys() - ends.keys()):
-            lost(self._options, f"{_name(place)} is gone, though offset {begun[place]} was reached")
+            lost(self._options, f"{_name(place)} was deleted, though offset {begun[place]} was reached")
         behind = [place for place in ends if ends[place] < begun.get(place, 0)]
         if behind:
-            # Perhaps only because transactions are open there: then it has just nothing new.
+            # Perhaps only because transactions are open there: then there is nothing new.
             whole = self._survey.ends(self._topics(), behind, committed=False)
             ends |= {place: begun[place] for place in behind if whole[place] >= begun[place]}
         for place in behind:

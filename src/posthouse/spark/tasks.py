@@ -40,4 +40,4 @@ def read_piece(options: SourceOptions, schema: pa.Schema, piece: InputPartition)
     elif isinstance(piece, LivePiece):
         archived = None if options.archive is None else partial(read_archived, options.archive)
         yield from read_live(options, schema, piece, archived)
-    # Spark asks for one empty partition where there is nothing to read.
+    # Spark needs one empty partition if there is nothing to read.

@@ -1,8 +1,8 @@
-"""How storage tells that batches have become readable, whoever committed them."""
+"""Notification that committed batches have become readable."""
 
 from collections.abc import Callable
 
 from posthouse.model.ids import PartitionId
 
 Arrived = Callable[[PartitionId, int], None]
-"""Told of one batch: its partition and its size in bytes. It must not raise."""
+"""Callback for one readable batch: its partition and its size in bytes. It must not raise."""

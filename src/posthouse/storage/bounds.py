@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and what a read returns of it."""
+"""The bounds of a partition, and the result of a read."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Bounds:
     """The readable part of a partition: start ≤ offset < end. All of it is durable.
 
-    Below `stable` every transaction is decided; it is the end where none is open.
+    `stable` is the last stable offset: every transaction below it is decided. Without an open transaction it
+    equals the end.
     """
 
     start: int
@@ -17,7 +18,8 @@ class Bounds:
 
 @dataclass(slots=True)
 class Slice:
-    """Whole batches, as stored, from the one that holds the offset asked for."""
+    """The result of a read: whole batches, as stored, starting with the batch that holds the requested
+    offset."""
 
     data: bytes | bytearray | memoryview
     bounds: Bounds

@@ -1,7 +1,7 @@
-"""What the broker asks of any storage: local files, memory, and later an object store.
+"""The storage interface that the broker needs: local files, memory, and later an object store.
 
-Nothing here says file. Offsets are known only when a commit returns, because a storage shared by
-several brokers can assign them no earlier.
+The interface mentions no files. Offsets are known only when a commit returns, because a storage that several
+brokers share cannot assign them earlier.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.partition_view import PartitionView
@@ -22,79 +23,83 @@ from posthouse.storage.spaces import Space
 
 class Storage(PartitionView, Protocol):
     async def open(self) -> None:
-        """Recover what is stored. Must be called once, before anything else."""
+        """Recover the stored data. Must be called once, before any other method."""
 
     async def close(self) -> None:
-        """Finish what was committed and let go. Later calls raise StorageClosed."""
+        """Finish pending commits and release all resources. Later calls raise StorageClosed."""
 
     @property
     def cluster_id(self) -> str:
-        """A name that this storage keeps for life."""
+        """The id of this storage. It never changes."""
 
     @property
     def has_lost_commits(self) -> bool:
         """Whether commits before the last start were lost to damage.
 
-        Starts report it until one of them calls `forget_lost_commits`.
-
-        Their batches may be there all the same; what was put with them is not.
+        Every start reports the loss until the broker calls `forget_lost_commits`. Batches of lost commits may
+        still be readable; the state that was put with them is lost.
         """
 
     async def forget_lost_commits(self) -> None:
-        """The broker has acted on the loss, durably: the next start need not do it again."""
+        """Clear `has_lost_commits`: the broker has handled the loss durably, so the next start need not."""
 
     async def condition(self) -> StorageCondition:
         """Whether writes are taken now, and the room that is left for them."""
+
+    @property
+    def metrics(self) -> StorageMetrics:
+        """What it counts of its own work, since it was made."""
 
     @property
     def unwritten_bytes(self) -> int:
         """Bytes of batches that were committed and are not durable yet."""
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        """Durably and all or none. The caller has checked names and ids.
+        """Create topics durably, all or none. The caller has checked names and ids.
 
-        `state` is stored with them, where damage to later commits does not reach. It has to be committed as
-        well: an earlier commit may have put something else under the same key.
+        `state` is stored with the topics, where damage to later commits cannot reach it. The caller must also
+        commit it, because an earlier commit may have put another value under the same key.
         """
 
     def adopt_topics(self, topics: Sequence[Topic]) -> None:
-        """The same topics with other effective settings, because defaults have changed: nothing to store."""
+        """Change the effective settings of topics after their defaults have changed. Nothing is stored."""
 
     async def update_topic(self, topic: Topic) -> None:
-        """Replace the definition with the same id: new settings, more partitions."""
+        """Replace the definition of the topic with the same id: new settings, more partitions."""
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
-        """The records are gone for readers at once and their space is freed."""
+        """Delete topics. Readers lose access to the records at once, then their space is freed."""
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Make the operations durable together, or none of them. The only durable write of records.
 
-        Commits take effect in the order of the calls. The result has one outcome per operation, in their
-        order. A batch that its partition refuses has the refusal in its outcome, and the other operations
-        count. If the batch is `required`, nothing counts and the future fails with OperationRefused. It fails
-        with Unavailable when storage cannot keep the commit.
+        Commits take effect in the order of the calls. The result has one outcome per operation, in the same
+        order. If a partition refuses a batch, its outcome holds the refusal and the other operations take
+        effect. If the refused batch is `required`, no operation takes effect and the future fails with
+        OperationRefused. The future fails with Unavailable when storage cannot write the commit.
 
-        Raises at once, and does nothing, where the call itself is wrong: UnknownPartition if an operation
-        names a partition that is not there, StorageClosed before `open` and after `close`, StorageFenced
-        after a failure that only a restart can mend.
+        Invalid calls raise immediately and have no effect: UnknownPartition if an operation names a partition
+        that does not exist, StorageClosed before `open` and after `close`, StorageFenced after a failure that
+        needs a restart.
         """
 
     def subscribe(self, arrived: Arrived) -> None:
-        """Tell `arrived` of every batch that becomes readable from now on, in the order of commits.
+        """Call `arrived` for every batch that becomes readable from now on, in commit order.
 
-        It is told after the futures of the commits are resolved, so that acknowledgements go out first.
+        The call comes after the futures of the commits are resolved, so that acknowledgements are sent first.
         """
 
     async def barrier(self) -> None:
-        """Return when everything that was committed before this call can be read.
+        """Return when everything that was committed before this call is readable.
 
-        Raises Unavailable when storage cannot keep what waits to be written.
+        Raises Unavailable when storage cannot write the pending commits.
         """
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
-        """What was put into a space before this storage was opened, of one owner or of all of them.
+        """The state of a space as of `open`: of one owner, or of all owners.
 
-        `owner_of` says whose a key is. Every value is given out once: there may be very many.
+        `owner_of` derives the owner from a key. Each value is returned only once, because a space may hold
+        millions.
         """
 
     async def read(
@@ -106,14 +111,14 @@ class Storage(PartitionView, Protocol):
         at_least_one: bool = True,
         stable_only: bool = False,
     ) -> Slice:
-        """Batches from the one containing `offset` on, up to `max_bytes`.
+        """Read batches from the one that contains `offset` on, up to `max_bytes`.
 
-        The first batch is returned whole even when it is larger, unless `at_least_one` is false. With
-        `stable_only` nothing from the first undecided transaction on is returned.
-        Raises OffsetOutOfRange outside the bounds; at the end the slice is empty. Damaged batches are passed
-        over. Where only damage is left, a batch without records that `is_damage` stands for it, so that below
-        the end there is always something. Raises DataDamaged where the records may come back: the file cannot
-        be read, or another is in its place.
+        The first batch is returned whole even if it is larger, unless `at_least_one` is false. With
+        `stable_only` the read stops at the first undecided transaction. Raises OffsetOutOfRange outside the
+        bounds; at the end the slice is empty. Damaged batches are skipped. If only damaged bytes are left,
+        the slice has one batch without records for which `is_damage` is true, so that below the end a read is
+        never empty. Raises DataDamaged if the records may become readable again: the file cannot be read, or
+        another file is in its place.
         """
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
@@ -125,14 +130,14 @@ class Storage(PartitionView, Protocol):
     async def enforce_retention(
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
-        """Let go of what the topics' retention settings no longer keep, and that lies below `needed`.
+        """Remove records that the topics' retention settings have expired and that lie below `needed`.
 
-        By their `retention.local.*` only whole closed segments below `archived` go, and nothing else.
-        Returns the partitions that were held back by `needed`, with the start that they would have now.
+        `retention.local.*` removes only whole closed segments below `archived`. Returns the partitions that
+        `needed` held back, with the start that retention would have set.
         """
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
-        """Remove what compacted topics need not keep: records whose key has a later one. May take long.
+        """Compact the compacted topics: remove records whose key has a later record. May take long.
 
-        Nothing from `needed` on is touched.
+        Records from `needed` on stay unchanged.
         """

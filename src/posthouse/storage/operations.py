@@ -12,44 +12,45 @@ from posthouse.storage.spaces import Space
 
 @dataclass(slots=True)
 class Append:
-    """Add one batch to the end of a partition. `batch` is writable: its offset is stamped in place.
+    """Append one batch to a partition. `batch` is writable: its offset is stamped in place.
 
-    A batch of an idempotent producer that is there already is not added again: the outcome has its first
-    offset. One that does not follow the producer's last is refused: that voids the whole commit if the batch
-    is `required`. Otherwise its outcome has the refusal, and the other operations count. A commit has at most
-    one batch of a producer per partition.
+    A duplicate batch of an idempotent producer is not appended again: the outcome has the offset of the first
+    copy. A batch out of sequence is refused. If it is `required`, the refusal voids the whole commit.
+    Otherwise its outcome has the refusal, and the other operations take effect. A commit has at most one
+    batch of a producer per partition.
 
-    Not frozen: one is made per batch on the produce path, and a frozen one costs three times as much.
+    Not frozen: one is created per batch on the produce path, and a frozen one costs three times as much.
     """
 
     partition: PartitionId
     batch: memoryview
     header: BatchHeader
     base_offset: int = -1
-    """Where it goes; set by the commit for the `Refer`s behind it, -1 where it was there already or is
+    """The assigned offset; set by the commit for the `Refer`s behind it. -1 if the batch is a duplicate or
     refused."""
     required: bool = True
 
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive records to refer to. With `append` they are of that batch, and `first` counts in it."""
+    """Consecutive records to refer to. With `append` they belong to that batch, and `first` is relative to
+    it."""
 
     partition: PartitionId
     first: int
     count: int
     size: int
-    """Bytes of their values."""
+    """Bytes of the records' values."""
     expires_ms: int = NEVER
     append: Append | None = None
 
 
 @dataclass(slots=True)
 class Refer:
-    """Add references to the end of a reference log; those to batches of this commit stand behind them.
+    """Append references to a reference log. Batches of this commit must precede the references to them.
 
-    Only the commit knows the offsets of its batches. Runs of a batch that was there already are left out:
-    references to it were written with it. So are runs of a batch that is refused.
+    Only the commit knows the offsets of its batches. Runs of a duplicate batch are left out: its first copy
+    was committed with references. Runs of a refused batch are left out as well.
     """
 
     partition: PartitionId
@@ -67,7 +68,7 @@ class Refer:
         return references
 
     def as_append(self) -> Append | None:
-        """The batch to be written, None if nothing is left to refer to."""
+        """The batch of references to write, None if no references are left."""
         references = self.resolved()
         if not references:
             return None
@@ -77,7 +78,7 @@ class Refer:
 
 @dataclass(slots=True)
 class Trim:
-    """Move the start of a partition up to `offset`; what lies below is gone for readers at once."""
+    """Raise the start of a partition to `offset`; readers lose the records below it at once."""
 
     partition: PartitionId
     offset: int
@@ -85,7 +86,7 @@ class Trim:
 
 @dataclass(slots=True)
 class Put:
-    """Set a value of the broker's state, or remove it with None. The key names its owner: see `owners`."""
+    """Set a value of the broker's state, or remove it with None. The key contains its owner: see `owners`."""
 
     space: Space
     key: bytes

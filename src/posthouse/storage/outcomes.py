@@ -1,4 +1,4 @@
-"""What became of the operations of a commit."""
+"""The outcomes of the operations of a commit."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from posthouse.storage.operations import Append
 
 
 class OperationRefused(PosthouseError):
-    """A commit is void because `operation`, which it requires, is refused for `reason`."""
+    """The commit is void because its required `operation` is refused for `reason`."""
 
     def __init__(self, operation: Append, reason: PosthouseError) -> None:
         super().__init__(str(reason))
@@ -17,16 +17,16 @@ class OperationRefused(PosthouseError):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one operation: the offset given to the batch's first record, or the new log start.
+    """The outcome of one operation: the offset of the batch's first record, or the new log start.
 
-    Both are -1 for a Put, which can only succeed. A Refer that had nothing left to refer to has the end of
-    its log.
+    Both are -1 for a Put, which always succeeds. The outcome of a Refer without references has the end of its
+    log.
     """
 
     base_offset: int
     log_start: int
     refusal: PosthouseError | None = None
-    """Why the operation was not done, of one that is not required; its `base_offset` is -1."""
+    """Why an operation that is not required was refused; its `base_offset` is -1."""
 
 
 PUT_DONE = Outcome(-1, -1)

@@ -1,8 +1,8 @@
-"""Whose state it is: the group, queue, transactional id or namespace that a stored key names.
+"""The owner of stored state: the group, queue, transactional id or namespace that a key names.
 
-Where the owner stands in a key is part of the stored format of its space. So what one owner has put can be
-loaded alone, in data of every version, and no name is stored twice. A storage that keeps state in a table of
-its own has the owner as a column.
+The position of the owner in a key is part of the stored format of its space. So the state of one owner can be
+loaded alone, from data of every version, and no name is stored twice. A storage with a table for state has
+the owner as a column.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from posthouse.storage.spaces import Space
 _OwnerOf: TypeAlias = Callable[[bytes], bytes]
 
 CLUSTER = b""
-"""Owns what is neither a group's nor a queue's: users, permissions, settings of the broker, the schedule."""
+"""Owner of cluster-wide state: users, permissions, broker settings, the schedule."""
 
 _ID_SIZE = 16
 _PARTITION_SIZE = 20
-"""Topic id and number of the partition."""
+"""Topic id and partition number."""
 
 
 def owner_of(space: int, key: bytes) -> bytes:
@@ -41,7 +41,7 @@ def _behind(size: int) -> _OwnerOf:
 
 
 def _sized(digits: int) -> _OwnerOf:
-    """The key begins with the size of the owner's name, then the name."""
+    """Owner of keys that begin with the size of the owner's name, then the name."""
 
     def owner(key: bytes) -> bytes:
         size = int.from_bytes(key[:digits], "big")

@@ -1,4 +1,4 @@
-"""What the broker may know of partitions without waiting."""
+"""Synchronous access to the bounds and producer state of partitions."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,11 +10,11 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 
 
 class PartitionView(Protocol):
-    """The only synchronous reads of storage: what is known of partitions, without their records.
+    """The only synchronous reads of storage: state of partitions, without their records.
 
-    A storage on local files is exact. One that is shared by several brokers may serve this from the cached
-    tail of its logs: what it says was true, and this broker's own commits are in it when their futures are
-    done. Every method raises UnknownPartition where the partition is not there.
+    A storage on local files is exact. A storage that several brokers share may answer from a cached tail of
+    its logs: the answer was true at some time, and includes this broker's own commits once their futures are
+    done. Every method raises UnknownPartition if the partition does not exist.
     """
 
     @property
@@ -26,7 +26,7 @@ class PartitionView(Protocol):
         """Bytes stored for the partition."""
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with a record from `start` to before `end`."""
+        """The aborted transactions with a record at an offset from `start` to before `end`."""
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
-        """What the partition remembers of its producers, by their ids."""
+        """The producer state of the partition, by producer id."""

@@ -1,11 +1,10 @@
-"""What a partition remembers of its producers: enough to tell a repeated batch from a new one, and where
-transactions are open or were aborted.
+"""Producer state of a partition: detects duplicate batches, and tracks open and aborted transactions.
 
-Part of storage, because the decision must be made where offsets are given out. Owned by the event loop.
-Two layers: `_durable` is what the log says; `_placed` runs ahead of it by batches that are being written,
-and is thrown away when they fail.
+Part of storage, because the decision must be made where offsets are assigned. Owned by the event loop. There
+are two layers: `_durable` matches the log; `_placed` is ahead of it by the batches that are being written,
+and is discarded when a write fails.
 
-How it is stored is in `producer_rows`.
+`producer_rows` has the stored format.
 """
 
 from bisect import bisect_left, insort
@@ -17,12 +16,13 @@ from posthouse.model.errors import OutOfOrderSequence, ProducerFenced
 from posthouse.records.batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
-"""As many as a client may have in flight: it cannot repeat an older one."""
+"""The maximum number of batches that a client has in flight: it cannot repeat an older one."""
 LAST_SEQUENCE = 2**31 - 1
 NOT_OPEN = -1
 BUCKET_BITS = 6
-"""Producers whose ids differ in so many low bits only are stored together. 64 cost little more than one; with
-a row for each, 100,000 producers took six times as long to store and twice as long to load."""
+"""Producers whose ids differ only in this many low bits share a stored row. A row of 64 costs little more
+than a row of one; with a row for each, 100,000 producers took six times as long to store and twice as long to
+load."""
 
 
 class BatchMemory(NamedTuple):
@@ -32,13 +32,13 @@ class BatchMemory(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Immutable, so that the two layers can share it."""
+    """State of one producer. Immutable, so that the two layers can share it."""
 
     epoch: int
     batches: tuple[BatchMemory, ...]
     last_time: int
     open_since: int
-    """Offset of the first record of its open transaction, or NOT_OPEN."""
+    """Offset of the first record of the producer's open transaction, or NOT_OPEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,19 @@ class AbortedTransaction:
     producer_id: int
     first_offset: int
     last_offset: int
-    """That of the marker."""
+    """Offset of the marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is to be stored."""
+    """Changes to store."""
 
     buckets: dict[int, dict[int, Producer]]
-    """By the numbers of buckets, all producers of each by their ids."""
+    """Changed buckets by number, with all producers of each by id."""
     aborted: dict[int, AbortedTransaction | None]
-    """By the offsets of markers; None where it was forgotten."""
+    """Changed aborted transactions by the offset of the marker; None for removed ones."""
     replaces_whole: bool
-    """It is everything, and takes the place of the one row that had everything."""
+    """The changes hold all state, and replace the single row of format 1."""
 
 
 class ProducerTable:
@@ -77,29 +77,30 @@ class ProducerTable:
         self._durable: dict[int, Producer] = {}
         self._placed: dict[int, Producer] = {}
         self._awaited: dict[int, tuple[int, int]] = {}
-        """Epoch and sequence of the first batch of producers of whom nothing is durable. If that batch fails,
-        it is sent again, and the ones behind it must not be taken before."""
+        """Epoch and sequence of the first batch of producers without durable batches. If that batch fails,
+        the client sends it again; until then later batches are refused."""
         self._aborted: list[AbortedTransaction] = []
         self._open: dict[int, int] = {}
         self._changed: dict[int, None] = {}
-        """Buckets that differ from what is stored, in the order of their change."""
+        """Buckets that differ from the stored rows, in the order of their change."""
         self._changed_markers: dict[int, None] = {}
         """The same for aborted transactions, by the offsets of their markers."""
         self.is_stored_whole = False
-        """In one row, as format 1 has it."""
+        """Stored in one row, as in format 1."""
 
     def __len__(self) -> int:
         return len(self._durable)
 
     def get(self, producer_id: int) -> Producer | None:
-        """The producer as of the last batch that was durably written."""
+        """The producer after its last durable batch."""
         return self._durable.get(producer_id)
 
     def repeated(self, header: BatchHeader) -> int | None:
-        """The offset that this batch got before, None if it is new. Raises if it must not be taken."""
+        """The offset of the first copy of a duplicate batch, None for a new batch. Raises if the batch must
+        be refused."""
         known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
         if known is None:
-            # Never seen, or forgotten with the records it wrote: any sequence may follow.
+            # Unknown, or expired with its records: any sequence may follow.
             epoch, awaited = self._awaited.get(header.producer_id, (-1, -1))
             if header.producer_epoch == epoch and header.base_sequence != awaited and not header.is_control:
                 raise OutOfOrderSequence(
@@ -108,7 +109,7 @@ class ProducerTable:
             return None
         if header.producer_epoch < known.epoch:
             raise ProducerFenced(
-                f"producer {header.producer_id} has epoch {known.epoch}; {header.producer_epoch} is over"
+                f"producer {header.producer_id} has epoch {known.epoch}; {header.producer_epoch} is fenced"
             )
         if header.is_control:
             return None
@@ -124,12 +125,12 @@ class ProducerTable:
         expected = _following(known.batches[-1].last_sequence) if known.batches else 0
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
-                f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
+                f"producer {header.producer_id} sent sequence {header.base_sequence} instead of {expected}"
             )
         return None
 
     def place(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer:
-        """The batch has been given an offset; what is returned counts when `written` is told of it."""
+        """The batch got an offset. The caller passes the result to `written` when the batch is durable."""
         known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
         if known is None:
             self._awaited[header.producer_id] = (header.producer_epoch, header.base_sequence)
@@ -137,7 +138,7 @@ class ProducerTable:
         return after
 
     def written(self, producer_id: int, after: Producer, base_offset: int, *, aborts: bool = False) -> None:
-        """The batch is durable. `aborts` says of a marker that it gives its transaction up."""
+        """The batch is durable. `aborts` is true for the marker of an aborted transaction."""
         known = self._durable.get(producer_id)
         if aborts and known is not None and known.open_since != NOT_OPEN:
             self._aborted.append(AbortedTransaction(producer_id, known.open_since, base_offset))
@@ -151,10 +152,10 @@ class ProducerTable:
         self._changed[producer_id >> BUCKET_BITS] = None
 
     def replay(self, header: BatchHeader, base_offset: int, now_ms: int, *, aborts: bool) -> None:
-        """A batch that recovery found in the log."""
+        """Apply a batch that recovery found in the log."""
         known = self._durable.get(header.producer_id)
         if known is not None and header.producer_epoch < known.epoch:
-            return  # only where the log was damaged between the two
+            return  # only if the log was damaged between the two
         after = _after(known, header, base_offset, now_ms)
         self.written(header.producer_id, after, base_offset, aborts=aborts)
 
@@ -168,7 +169,7 @@ class ProducerTable:
         self._placed.clear()
 
     def first_open(self) -> int | None:
-        """The offset where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction."""
         return min(self._open.values()) if self._open else None
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
@@ -177,19 +178,19 @@ class ProducerTable:
         return [each for each in self._aborted[first:] if each.first_offset < end]
 
     def trim(self, log_start: int) -> None:
-        """Forget transactions that nobody can read any more."""
+        """Remove aborted transactions that end below the log start."""
         keep = bisect_left(self._aborted, log_start, key=lambda each: each.last_offset)
         if keep:
             self._changed_markers |= {each.last_offset: None for each in self._aborted[:keep]}
             del self._aborted[:keep]
 
     def forget_aborted(self, markers: Collection[int]) -> None:
-        """Forget transactions of which compaction has left nothing but the marker at one of these offsets."""
+        """Remove transactions of which compaction has left only the marker at one of these offsets."""
         self._aborted = [each for each in self._aborted if each.last_offset not in markers]
         self._changed_markers |= dict.fromkeys(markers)
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers that have been silent since `before_ms`, unless they have something open."""
+        """Remove producers without a batch since `before_ms`, except those with an open transaction."""
         gone = [
             id
             for id, each in self._durable.items()
@@ -204,11 +205,11 @@ class ProducerTable:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it differs from what is stored."""
+        """Whether the state differs from the stored rows."""
         return bool(self._changed or self._changed_markers)
 
     def take_changes(self) -> Changes:
-        """What differs from what is stored, and from now on counts as stored."""
+        """The changes since the last call; they count as stored from now on."""
         if self.is_stored_whole:
             self._changed |= {id >> BUCKET_BITS: None for id in self._durable}
             self._changed_markers |= {each.last_offset: None for each in self._aborted}
@@ -221,13 +222,13 @@ class ProducerTable:
         return changes
 
     def put_back(self, changes: Changes) -> None:
-        """They were not stored after all."""
+        """Mark changes as not stored again, after a failed write."""
         self._changed |= dict.fromkeys(changes.buckets)
         self._changed_markers |= dict.fromkeys(changes.aborted)
         self.is_stored_whole |= changes.replaces_whole
 
     def removal(self) -> Changes:
-        """What takes everything out of what is stored."""
+        """The changes that remove all stored rows."""
         buckets: dict[int, dict[int, Producer]] = {bucket: {} for bucket in self._changed}
         buckets |= {id >> BUCKET_BITS: {} for id in self._durable}
         markers: dict[int, AbortedTransaction | None] = {each.last_offset: None for each in self._aborted}
@@ -245,7 +246,7 @@ class ProducerTable:
         return found if found is not None and found.last_offset == marker else None
 
     def load_producer(self, id: int, producer: Producer) -> None:
-        """As it was stored."""
+        """Load a stored producer."""
         self._durable[id] = producer
         self._note_open(id, producer)
 

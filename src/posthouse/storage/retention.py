@@ -1,4 +1,4 @@
-"""What retention asks the broker before it removes records."""
+"""Callbacks that retention uses before it removes records."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from posthouse.model.ids import PartitionId
 from posthouse.storage.bounds import Bounds
 
 KeptElsewhere = Callable[[PartitionId], int]
-"""Below which offset everything of a partition is also kept outside of the broker."""
+"""The offset below which all records of a partition also have a copy outside of the broker."""
 
 
 def nothing_elsewhere(partition: PartitionId) -> int:
@@ -14,7 +14,7 @@ def nothing_elsewhere(partition: PartitionId) -> int:
 
 
 Needed = Callable[[PartitionId], int | None]
-"""The lowest offset of a partition that somebody still needs, None where nobody needs anything of it."""
+"""The lowest offset of a partition that is still needed, None if no offset is."""
 
 
 def nothing_needed(partition: PartitionId) -> int | None:
@@ -22,5 +22,5 @@ def nothing_needed(partition: PartitionId) -> int | None:
 
 
 def checked_archived(archived: int, bounds: Bounds) -> int:
-    """`archived`, or 0 where it cannot be true: nobody can have kept what is undecided or yet to come."""
+    """`archived`, or 0 if it cannot be true: undecided or future records cannot have been archived."""
     return archived if archived <= bounds.stable else 0

@@ -12,7 +12,7 @@ class Space(IntEnum):
     PRODUCER_IDS = 4
     GROUPS = 5
     PRODUCERS = 6
-    """What partitions remember of their producers: storage's own."""
+    """Producer state of partitions: used by storage itself."""
     FENCES = 7
     EXCHANGES = 8
     BINDINGS = 9

@@ -1,4 +1,4 @@
-"""State that was put before a storage was opened, until the broker takes it."""
+"""State that was stored before the storage was opened, until the broker takes it."""
 
 from collections.abc import Mapping
 
@@ -6,15 +6,15 @@ from posthouse.storage.owners import owner_of
 
 
 class StoredState:
-    """Gives every value out once: a space may hold millions, and the broker keeps them in its own form."""
+    """Returns every value only once: a space may hold millions, and the broker keeps them in its own form."""
 
     def __init__(self, spaces: Mapping[int, dict[bytes, bytes]] | None = None) -> None:
         self._spaces = dict(spaces or {})
         self._by_owner: dict[int, dict[bytes, dict[bytes, bytes]]] = {}
-        """Spaces from which one owner's values were asked for."""
+        """Spaces from which single owners' values were taken."""
 
     def take(self, space: int, owner: bytes | None = None) -> dict[bytes, bytes]:
-        """What is left of a space, or what is left there of one owner."""
+        """The remaining values of a space, or of one owner in it."""
         if owner is not None:
             return self._owners(space).pop(owner, {})
         left = self._spaces.pop(space, {})

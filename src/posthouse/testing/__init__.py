@@ -27,7 +27,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: pytest loads the plugin next door in every run, broker or not."""
+    """Lazy import: pytest loads the plugin in every run, with or without a broker."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)

@@ -1,4 +1,4 @@
-"""A broker in the event loop that the caller runs."""
+"""A broker in the caller's event loop."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ _ANY_PORT = Address("127.0.0.1", 0)
 
 
 class AsyncBroker:
-    """`async with AsyncBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp`
-    where RabbitMQ's do. `broker.address(name)` is where those of any protocol do.
+    """A broker as `async with AsyncBroker() as broker:`. Kafka clients connect to `broker.kafka`, AMQP
+    clients to `broker.amqp`, and clients of any protocol to `broker.address(name)`.
 
-    Everything is kept in memory unless `data` names a directory. With `users`, by name and password,
-    everybody has to log in, and the first of them may do everything. With `tls_certificate` and `tls_key`
-    there are `broker.kafka_tls` and `broker.amqp_tls` as well. Other arguments are settings, as in
-    `posthouse.settings.Settings`. `front_ends` are the protocols that are served; those that Posthouse does
-    not come with have their listeners in a subclass of `Settings`, `settings_class`.
+    The broker keeps everything in memory unless `data` names a directory. With `users` (name to password)
+    clients have to log in, and the first user is the superuser. With `tls_certificate` and `tls_key` there
+    are `broker.kafka_tls` and `broker.amqp_tls` as well. Other arguments are settings, as in
+    `posthouse.settings.Settings`. `front_ends` are the served protocols; protocols that are not part of
+    Posthouse declare their listeners in a subclass of `Settings`, `settings_class`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class AsyncBroker:
         return self._app
 
     def address(self, listener: str) -> str:
-        """Where clients connect, as host:port. Listeners have the names of their settings: "kafka_tls"."""
+        """The address of a listener as host:port. Its name is that of its setting, such as "kafka_tls"."""
         return str(self.app.listeners[listener])
 
     @property
@@ -69,7 +69,7 @@ class AsyncBroker:
 
     @property
     def amqp(self) -> str:
-        """Where AMQP clients connect, as host:port; `amqp://guest:guest@` goes before it."""
+        """The address for AMQP clients as host:port; prefix it with `amqp://guest:guest@`."""
         return self.address("amqp")
 
     @property
@@ -86,7 +86,7 @@ class AsyncBroker:
         return self
 
     async def _started_with_users(self) -> App:
-        """The first user can only be one whose password the broker finds in a file."""
+        """Start with users: the first password has to be in a file."""
         (_, password), *others = self._users.items()
         with tempfile.NamedTemporaryFile("w", prefix="posthouse-password-") as file:
             file.write(password)

@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, for tests that know nothing of event loops."""
+"""A broker in its own thread, for tests without an event loop."""
 
 import asyncio
 import threading
@@ -14,8 +14,8 @@ from posthouse.testing.async_broker import AsyncBroker
 
 
 class ThreadBroker:
-    """`with ThreadBroker() as broker:` and `broker.kafka` is where Kafka clients connect, `broker.amqp` where
-    RabbitMQ's do.
+    """A broker as `with ThreadBroker() as broker:`. Kafka clients connect to `broker.kafka`, AMQP clients to
+    `broker.amqp`.
 
     Takes the arguments of `AsyncBroker`.
     """
@@ -29,7 +29,7 @@ class ThreadBroker:
         self._thread: threading.Thread | None = None
 
     def address(self, listener: str) -> str:
-        """Where clients connect, as host:port. Listeners have the names of their settings: "kafka_tls"."""
+        """The address of a listener as host:port. Its name is that of its setting, such as "kafka_tls"."""
         return self.broker.address(listener)
 
     @property
@@ -43,7 +43,7 @@ class ThreadBroker:
 
     @property
     def amqp(self) -> str:
-        """Where AMQP clients connect, as host:port."""
+        """The address for AMQP clients as host:port."""
         return self.address("amqp")
 
     @property
@@ -64,7 +64,7 @@ class ThreadBroker:
         started.result()
 
     def stop(self) -> None:
-        """Drain and end; does nothing to a broker that is not running."""
+        """Drain and stop; no-op if the broker is not running."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None:
             return
@@ -103,5 +103,5 @@ class ThreadBroker:
 def running_broker(
     *, data: Path | str | None = None, users: Mapping[str, str] | None = None, **settings: Any
 ) -> ThreadBroker:
-    """`with running_broker() as broker:` reads better where the thread is of no interest."""
+    """`with running_broker() as broker:`, the same as `ThreadBroker`."""
     return ThreadBroker(data=data, users=users, **settings)

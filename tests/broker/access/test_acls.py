@@ -169,7 +169,7 @@ async def test_every_change_has_another_version() -> None:
 async def test_there_is_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acls_module, "_MAX_ACLS", 2)
     acls = await acls_of([acl("a")])
-    with pytest.raises(InvalidAcl, match="2 are the most"):
+    with pytest.raises(InvalidAcl, match="the limit is 2"):
         await acls.add([acl("b"), acl("c")])
     await acls.add([acl("a"), acl("b")])
     assert len(acls) == 2

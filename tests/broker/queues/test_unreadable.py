@@ -10,9 +10,11 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId
 from posthouse.storage.files.engine import FileStorage
+from tests.alarms import alarms
 from tests.broker.queues.lazy_rig import until
 from tests.broker.queues.rig import Rig, Taker, running, settle_turns, values_of
-from tests.broker.queues.stragglers import with_stragglers
+from tests.broker.queues.stragglers import relieve, stashed_in, with_stragglers
+from tests.broker.queues.test_queue_retention import publish, take
 
 pytestmark = pytest.mark.usefixtures("small")
 
@@ -125,3 +127,18 @@ async def test_a_stream_that_cannot_be_cut_does_not_keep_others_from_being_recla
         messages = [record.getMessage() for record in caplog.records]
         told = [message for message in messages if "its retention removes nothing" in message]
         assert len(told) == 1 and told[0].startswith('stream "s" (vhost "/"): ')
+
+
+async def test_a_damaged_stash_does_not_stop_the_relief_of_other_queues(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, clock=clock) as rig:
+        damaged, held = await with_stragglers(rig, clock, 0, 1, 2, 3, 4)
+        damaged.ack(held[1:])
+        misplace(rig, damaged.stash)
+        other = await rig.queue("r")
+        await publish(rig, 40, key=b"r")
+        other.ack((await take(other, 40))[1:])
+        await relieve(rig, clock)
+        assert stashed_in(damaged) == stashed_in(other) == [0]
+        assert any('queue "q"' in each.getMessage() for each in alarms(caplog))

@@ -127,6 +127,16 @@ async def test_what_is_no_http_is_answered_and_closed(request_: bytes) -> None:
         assert len(broker.app._gate._offences) == 1
 
 
+async def test_a_client_that_sends_too_much_hears_so() -> None:
+    async with AsyncBroker() as broker:
+        where = Address.parse(broker.admin)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        writer.write(b"POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 30000000\r\n\r\n")
+        writer.write(b" " * 30_000_000)
+        assert (await reader.read()).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+
+
 async def test_requests_one_after_the_other_on_one_connection() -> None:
     async with AsyncBroker() as broker:
         request = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n"

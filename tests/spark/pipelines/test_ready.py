@@ -181,7 +181,7 @@ def test_a_function_that_does_not_say_what_is_mended(
         "pipeline", "repair", "dead", "--function", "fix.py:forgetful", "--once", bootstrap=broker.kafka
     )
     assert refused.returncode == 1
-    assert "has no column 'mended'; add a BOOLEAN" in refused.stderr.splitlines()[-1]
+    assert "has no column 'mended'; add it as a BOOLEAN" in refused.stderr.splitlines()[-1]
 
 
 def test_each_key_once_within_its_time(

@@ -83,7 +83,7 @@ async def test_a_directory_that_was_removed_is_not_made_again(storage: FileStora
     other = make_topic("other")
     await storage.create_topics([other])
     shutil.rmtree(tmp_path / "data")
-    with pytest.raises(StorageFenced, match="data is gone"):
+    with pytest.raises(StorageFenced, match="data is missing"):
         await storage.commit([append(other.partition_ids()[0], b"in vain")])
     assert not (tmp_path / "data").exists()
 

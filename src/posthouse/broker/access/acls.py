@@ -1,6 +1,6 @@
-"""Permissions: who may do what to what, and who may not. The same rules as Kafka's.
+"""ACLs: allow and deny rules for principals, operations and resources. The same rules as Kafka's.
 
-Storage has one entry per permission in `Space.ACLS`: the key is its JSON in UTF-8, the value is empty.
+Storage has one entry per rule in `Space.ACLS`: the key is its JSON in UTF-8, the value is empty.
 """
 
 import json
@@ -21,7 +21,7 @@ ANY_HOST = "*"
 _MAX_ACLS = 100_000
 _EVERYBODY = str(EVERYBODY)
 _ENOUGH = {each: frozenset({each, Operation.ALL}) | IMPLIED_BY.get(each, frozenset()) for each in Operation}
-"""Whoever has one of these may do the first."""
+"""For each operation the operations that imply it: permission for any of them is enough."""
 
 
 class Pattern(StrEnum):
@@ -43,13 +43,13 @@ class Acl:
     def check(self) -> None:
         """Raises InvalidAcl."""
         if not self.name or not self.host:
-            raise InvalidAcl("a permission needs the name of a resource, and a host or *")
+            raise InvalidAcl("an ACL needs the name of a resource, and a host or *")
         try:
             Principal.parse(self.principal)
         except ValueError as error:
             raise InvalidAcl(str(error)) from None
         if self.kind is Kind.CLUSTER and (self.name != CLUSTER or self.pattern is not Pattern.LITERAL):
-            raise InvalidAcl(f"the cluster is called {CLUSTER!r} and nothing else")
+            raise InvalidAcl(f"the cluster is called {CLUSTER!r}; use this name")
         if self.operation is not Operation.ALL and self.operation not in POSSIBLE[self.kind]:
             raise InvalidAcl(f"there is no operation {self.operation} on a {self.kind}")
 
@@ -62,13 +62,13 @@ class Acl:
 
     @property
     def resource(self) -> str:
-        """What it is for, in words."""
+        """The resource of the rule, in words."""
         beginning = " beginning with" if self.pattern is Pattern.PREFIXED else ""
         return f"{self.kind}{beginning}:{self.name}"
 
     @property
     def rule(self) -> str:
-        """What it says of that, in words."""
+        """The effect of the rule, in words."""
         return f"{'allow' if self.allow else 'deny'} {self.principal} {self.operation} from {self.host}"
 
     def key(self) -> bytes:
@@ -98,7 +98,7 @@ class Acls:
         self._by_name: dict[tuple[Kind, Pattern, str], list[Acl]] = {}
         self._prefix_lengths: dict[Kind, list[int]] = {}
         self.version = 0
-        """Another one after every change: decisions that were made before do not count any more."""
+        """Increases with every change; cached decisions of earlier versions are invalid."""
 
     def load(self) -> None:
         self._all = {Acl.from_key(key): None for key in self._storage.take_state(Space.ACLS)}
@@ -111,7 +111,7 @@ class Acls:
         return len(self._all)
 
     async def add(self, acls: Sequence[Acl]) -> None:
-        """All or none. Those that are there already are no mistake."""
+        """Add rules, all or none. Existing rules are no error."""
         for acl in acls:
             acl.check()
         await self._changes.make(self._add(acls))
@@ -119,14 +119,14 @@ class Acls:
     async def _add(self, acls: Sequence[Acl]) -> None:
         new = [acl for acl in dict.fromkeys(acls) if acl not in self._all]
         if len(self._all) + len(new) > _MAX_ACLS:
-            raise InvalidAcl(f"there are {len(self._all)} permissions; {_MAX_ACLS} are the most")
+            raise InvalidAcl(f"there are {len(self._all)} ACLs; the limit is {_MAX_ACLS}")
         if new:
             await self._storage.commit([Put(Space.ACLS, acl.key(), b"") for acl in new])
             self._all |= dict.fromkeys(new)
             self._index()
 
     async def remove(self, is_meant: Callable[[Acl], bool]) -> list[Acl]:
-        """Those that were removed."""
+        """Remove the matching rules; returns them."""
         return await self._changes.make(self._remove(is_meant))
 
     async def _remove(self, is_meant: Callable[[Acl], bool]) -> list[Acl]:
@@ -149,7 +149,7 @@ class Acls:
         self.version += 1
 
     def about(self, kind: Kind, name: str) -> Iterator[Acl]:
-        """Those whose pattern fits the name."""
+        """The rules whose pattern matches the name."""
         yield from self._by_name.get((kind, Pattern.LITERAL, name), ())
         if name != ANY_NAME:
             yield from self._by_name.get((kind, Pattern.LITERAL, ANY_NAME), ())
@@ -159,12 +159,12 @@ class Acls:
             yield from self._by_name.get((kind, Pattern.PREFIXED, name[:length]), ())
 
     def allow(self, principal: Principal, host: str, operation: Operation, kind: Kind, name: str) -> bool:
-        """One permission that says no outweighs all that say yes, and without any the answer is no."""
+        """One deny rule outweighs all allow rules. Without any rule the answer is no."""
         enough = _ENOUGH[operation]
         mine = (str(principal), _EVERYBODY)
         is_allowed = False
         for acl in self.about(kind, name):
-            # As `is_for`, which takes longer: lists of all topics ask this for each.
+            # Inlines `is_for`, which is slower: lists of topics call this for each topic.
             if acl.principal not in mine or acl.host not in (host, ANY_HOST):
                 continue
             if acl.allow:
@@ -174,7 +174,7 @@ class Acls:
         return is_allowed
 
     def allow_some(self, principal: Principal, host: str, operation: Operation, kind: Kind) -> bool:
-        """Whether there is any resource of the kind, be it one that is yet to come, to do this to."""
+        """Whether the operation is allowed on any resource of the kind, existing or not."""
         mine = [acl for acl in self._all if acl.kind is kind and acl.is_for(principal, host)]
         denied = [acl for acl in mine if not acl.allow and acl.operation in (operation, Operation.ALL)]
         return any(
@@ -182,7 +182,7 @@ class Acls:
         )
 
     def reach(self, principal: Principal, host: str, kind: Kind, prefixes: Iterable[str]) -> bool:
-        """Whether anything is permitted where names begin like this, be there such a name or not."""
+        """Whether any operation is allowed on names with these prefixes, existing or not."""
         mine = [acl for acl in self._all if acl.allow and acl.kind is kind and acl.is_for(principal, host)]
         return any(
             acl.name == ANY_NAME
@@ -194,7 +194,7 @@ class Acls:
 
 
 def _covers(denied: Iterable[Acl], acl: Acl) -> bool:
-    """Whether one of the permissions that say no leaves nothing of the one that says yes."""
+    """Whether a deny rule covers the allow rule completely."""
     for each in denied:
         if each.pattern is Pattern.LITERAL:
             if each.name == ANY_NAME or (acl.pattern is Pattern.LITERAL and each.name == acl.name):

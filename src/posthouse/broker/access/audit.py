@@ -1,11 +1,11 @@
-"""The audit log: who did what, from where, and whether it was allowed. Lines of JSON, only ever appended.
+"""The audit log: principal, address, operation, and whether it was allowed. Lines of JSON, append-only.
 
-Nothing in it is secret: names, addresses and operations, never passwords, keys or what messages hold.
+It holds no secrets: names, addresses and operations, never passwords, keys or message content.
 
-*Changes* that were allowed are never left out, and are on disk before their client hears of them: see
-`when_written`. While the log cannot be written they wait in memory, up to `_MOST_UNWRITTEN`; after that
-changes are refused. Refusals and logins are written once in `_EVERY_SECONDS`, and limited by their source:
-see `audit_limit`.
+Allowed *changes* are never left out, and are on disk before the client gets its answer: see `when_written`.
+While the log cannot be written, changes wait in memory, up to `_MOST_UNWRITTEN`; after that further changes
+are refused. Refusals and logins are written once in `_EVERY_SECONDS`, with a limit per source: see
+`audit_limit`.
 """
 
 import asyncio
@@ -29,32 +29,32 @@ log = logging.getLogger(__name__)
 LOGIN = "login"
 _EVERY_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
-"""Changes that are remembered while the log cannot be written."""
+"""Maximum number of changes in memory while the log cannot be written."""
 
 
 class Audit:
-    """For the event loop; the file belongs to a thread."""
+    """Used by the event loop; a thread owns the file."""
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
         self._changes: dict[AuditEntry, list[int]] = {}
-        """Not yet taken by the thread: when each came first, and how often."""
+        """Changes not yet taken by the thread: time of the first occurrence, and the count."""
         self._logins = LimitedEntries(allowed=True)
         self._refusals = LimitedEntries(allowed=False)
         self._refused_logins = LimitedEntries(allowed=False)
         self._last = 0
         """Number of the last change."""
         self._done = 0
-        """Up to this change, nobody has to wait any more."""
+        """Answers up to this change may be sent."""
         self._waiting: list[tuple[int, Callable[[], object]]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = threading.Event()
         self._is_over = False
         self._is_failing = False
         self._unwritten: list[bytes] = []
-        """Lines of changes, the thread's own."""
+        """Lines of changes that are not on disk, owned by the thread."""
         self._thread: threading.Thread | None = None
         self._file: AuditFile | None = None
 
@@ -69,13 +69,13 @@ class Audit:
             self._file = AuditFile(self._path)
         except OSError as error:
             raise InvalidConfig(
-                f"the audit log {self._path} cannot be written: {error.strerror}; say audit=FILE or audit=off"
+                f"the audit log {self._path} cannot be written: {error.strerror}; set audit=FILE or audit=off"
             ) from None
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Everything that was recorded is on disk when this returns, or in the broker's own log."""
+        """Stop the thread. On return all entries are on disk, or in the broker's own log."""
         if self._thread is None:
             return
         self._is_over = True
@@ -96,9 +96,9 @@ class Audit:
         allowed: bool,
         detail: str = "",
     ) -> int:
-        """The number of the change, for `when_written`; 0 if it is none.
+        """The number of the change, for `when_written`; 0 for an entry that is not a change.
 
-        Raises Unavailable where a change must not be made because it could not be written down.
+        Raises Unavailable if the change must not be made because the audit log cannot be written.
         """
         if self._path is None:
             return 0
@@ -112,13 +112,13 @@ class Audit:
                 self._refusals.add(source, entry, now)
             elif allowed:
                 self._logins.add(f"{source} at {owner_of_peer(peer)}", entry, now)
-            else:  # the name is only what somebody said
+            else:  # the user name is not verified
                 self._refused_logins.add(owner_of_peer(peer), entry, now)
         return 0
 
     def _add_change(self, entry: AuditEntry, now: int) -> int:
         if self._is_failing and len(self._unwritten) + len(self._changes) >= _MOST_UNWRITTEN:
-            raise Unavailable(f"nothing may be changed while the audit log {self._path} cannot be written")
+            raise Unavailable(f"changes are refused while the audit log {self._path} cannot be written")
         known = self._changes.get(entry)
         if known is None:
             self._changes[entry] = [now, 1]
@@ -129,7 +129,7 @@ class Audit:
         return self._last
 
     def when_written(self, change: int, then: Callable[[], object]) -> None:
-        """Call it, now or later, when the change is on disk, or waits in memory for a disk that fails."""
+        """Call `then`, now or later, once the change is on disk, or in memory while the disk fails."""
         with self._lock:
             if self._is_unwritten(change):
                 self._loop = asyncio.get_running_loop()
@@ -164,7 +164,8 @@ class Audit:
             log.error("audit log %s: not written before the stop: %s", self._path, line.decode().rstrip())
 
     def _write(self, *, everything: bool) -> None:
-        """`everything`: at the end of an interval. Then also what has failed is tried again."""
+        """Write pending lines. `everything` is set at the end of an interval: then failed lines are retried
+        as well."""
         now = self._clock.now_ms()
         with self._lock:
             last = self._last

@@ -1,4 +1,4 @@
-"""What the audit log has to say, and how a line of it looks."""
+"""Entries of the audit log and their JSON format."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class AuditEntry:
 
 
 def summary_line(at_ms: int, source: str, actions: Mapping[str, int], *, allowed: bool) -> bytes:
-    """How many entries of one source were left out, by what they were about."""
+    """The number of entries of one source that were left out, by action."""
     return _encoded(
         {
             "time": _time(at_ms),
@@ -51,7 +51,7 @@ def summary_line(at_ms: int, source: str, actions: Mapping[str, int], *, allowed
 
 
 def _encoded(given: Mapping[str, Any]) -> bytes:
-    """Nothing but ASCII, all else is escaped: no name can begin a line of its own."""
+    """JSON in ASCII with all other characters escaped, so that no name can start a new line."""
     return json.dumps(given).encode() + b"\n"
 
 

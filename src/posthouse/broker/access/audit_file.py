@@ -1,11 +1,11 @@
-"""The file of the audit log: lines, only ever appended.
+"""The file of the audit log, append-only.
 
-A line that was not written whole, because the disk was full or the broker was killed, is ended with a line
-break before the next one is written, and written again where it is still known. So all lines but the torn
-one can be read. A file that was moved away is begun anew: that is how the log is rotated.
+A torn line, after a full disk or a kill, is ended with a line break before the next line, and written again
+if it is still in memory. So all lines but the torn one are readable. If the file was moved away, a new file
+is created: that is how the log is rotated.
 
-The name of a file is made durable before the first line in it counts as written: a power cut would take the
-lines with the name.
+The name of a file is made durable before its first line counts as written: a power cut could otherwise remove
+the file.
 """
 
 import os
@@ -27,7 +27,7 @@ class AuditFile:
         self._is_torn = _has_torn_end(path)
 
     def append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
-        """How many of the lines are on disk, the first ones; and why not all."""
+        """Append lines; returns how many of the first lines are on disk, and the error if not all."""
         try:
             self._follow()
             data = b"\n" + b"".join(lines) if self._is_torn else b"".join(lines)
@@ -46,7 +46,7 @@ class AuditFile:
             os.fdatasync(self._file)
         except OSError as error:
             if stat.S_ISREG(os.fstat(self._file).st_mode):
-                return 0, error  # nobody knows what is there: it is written again
+                return 0, error  # after a failed sync the content is unknown: write all lines again
         return (len(lines), None) if failure is None else (_whole(lines, data[:at]), failure)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    """The file, made if need be. Its name is durable: that of one that is there may not be so yet."""
+    """Open or create the file, and make its name durable, also if it exists already."""
     file = os.open(path, _FLAGS, 0o600)
     try:
         if stat.S_ISREG(os.fstat(file).st_mode):
@@ -101,7 +101,7 @@ def _whole(lines: Sequence[bytes], written: bytes) -> int:
 
 
 def _has_torn_end(path: Path) -> bool:
-    """Whether a line was begun and not ended."""
+    """Whether the last line has no line break."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -1,9 +1,9 @@
-"""Entries of the audit log that clients can cause without being allowed anything: limited, and counted.
+"""Rate limit for audit entries that clients can cause without any permission.
 
-A *source* is whoever caused them: a principal or, before it is known who somebody is, an address. One source
-gets no more than `LINES_OF_A_SOURCE` lines in an interval and all of them together no more than `LINES`, so
-that nobody fills the disk. What is left out is counted by source and by action. The counters are bounded,
-too: of sources beyond `SOURCES` only the sum is known.
+A *source* is a principal or, before login, an address. One source gets at most `LINES_OF_A_SOURCE` lines per
+interval, and all sources together at most `LINES`, so that no client can fill the disk. Dropped entries are
+counted by source and by action. The counters are bounded too: for sources beyond `SOURCES` only the sum is
+kept.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ OTHERS = "others"
 
 
 class LimitedEntries:
-    """Of one kind. Entries that repeat within an interval are one line with a count."""
+    """Entries of one kind. Repeated entries within an interval are one line with a count."""
 
     def __init__(self, *, allowed: bool) -> None:
         self._allowed = allowed
         self._entries: dict[AuditEntry, list[int]] = {}
-        """When each came first, and how often."""
+        """Time of the first occurrence, and the count."""
         self._lines: Counter[str] = Counter()
         self._left_out: dict[str, Counter[str]] = {}
 

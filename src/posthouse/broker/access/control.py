@@ -1,7 +1,8 @@
-"""Who comes in, and what they may do: users, permissions, quotas and the audit log of one broker."""
+"""Access control: users, ACLs, quotas and the audit log of one broker."""
 
 import asyncio
 import os
+from collections import Counter
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -33,20 +34,23 @@ class AccessControl:
         self._settings = settings
         self._random = random
         self.is_required = settings.must_log_in
-        """Whether everybody has to log in."""
+        """Whether every client has to log in."""
         self._storage = storage
         self.secret: Secret | None = None
-        """Once started, where everybody has to log in."""
+        """Set by `start` if clients have to log in."""
         self.users = Users(storage, random, min_iterations=settings.scram_min_iterations)
         self.acls = Acls(storage)
         self.quotas = Quotas(storage, clock)
         self.audit = Audit(settings.audit_path, clock)
         self.sessions = Sessions(settings.max_connections_per_user)
         self.users.changed = self.sessions.send_away
+        self.logins: Counter[str] = Counter()
+        """By protocol."""
+        self.login_failures: Counter[str] = Counter()
         self._answers: WeakValueDictionary[tuple[str, str], Answers] = WeakValueDictionary()
 
     async def start(self) -> None:
-        """Raises InvalidConfig where nobody could ever log in."""
+        """Load users, ACLs and quotas. Raises InvalidConfig if login is required and no user exists."""
         if self.is_required:
             self.secret = await Secret.load(self._storage, self._random)
             self.users.decoys.key = self.secret.key("users who do not exist")
@@ -58,7 +62,7 @@ class AccessControl:
         if self.is_required and not len(self.users) and not has_certificates:
             raise InvalidConfig(
                 "authentication is required and there is no user who could log in; write a password into "
-                "a file that only you can read, and say --admin-password-file FILE"
+                "a file that only you can read, and start with --admin-password-file FILE"
             )
         self.audit.open()
 
@@ -78,7 +82,7 @@ class AccessControl:
         self.audit.close()
 
     def guard(self, principal: Principal | None, peer: str, protocol: str) -> Guard:
-        """None where nobody has to log in."""
+        """The guard of one connection. `principal` is None if login is not required."""
         if principal is None:
             return OpenGuard(self.audit, peer, protocol)
         answers = self._answers.setdefault((principal.name, host_of(peer)), Answers())
@@ -93,7 +97,7 @@ class AccessControl:
         )
 
     async def log_in(self, name: str, password: str, peer: str) -> Principal:
-        """With a plain password. Raises LoginFailed."""
+        """Log in with a plain password. Raises LoginFailed."""
         await self.users.check_password(name, password, owner_of_peer(peer))
         return Principal(name)
 
@@ -103,6 +107,8 @@ class AccessControl:
     def record_login(
         self, name: str, peer: str, protocol: str, mechanism: str, failure: LoginFailed | None = None
     ) -> None:
+        counter = self.logins if failure is None else self.login_failures
+        counter[protocol] += 1
         self.audit.record(
             Principal(name),
             peer,
@@ -117,7 +123,7 @@ class AccessControl:
 def _password_in(file: Path) -> str:
     try:
         if file.stat().st_mode & _PRIVATE:
-            raise InvalidConfig(f"others can read the password in {file}; say: chmod 600 {file}")
+            raise InvalidConfig(f"other users can read the password file {file}; run: chmod 600 {file}")
         password = file.read_text().rstrip("\r\n")
     except OSError as error:
         raise InvalidConfig(f"the password file {file} cannot be read: {error.strerror}") from None

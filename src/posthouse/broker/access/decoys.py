@@ -1,8 +1,8 @@
-"""Verifiers of users who do not exist, so that a login does not tell who does.
+"""Decoy verifiers for users that do not exist, so that a login does not reveal which users exist.
 
-What a client is told before it proves anything, the salt and the number of iterations, has a *shape*: how
-long the one is and how large the other. Users that different programs made have different shapes. A name
-without a user gets one of the shapes that there are, and always the same, also after a restart.
+Before a client proves its password, the broker sends it a salt and a number of iterations. Their *shape* is
+the length of the salt and the number of iterations. Users created by different programs have different
+shapes. An unknown name gets one of the existing shapes, and always the same one, also after a restart.
 """
 
 import hmac
@@ -30,12 +30,12 @@ class Decoys:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        """From which everything here follows."""
+        """The key from which all decoys are derived."""
         self._counts: Counter[Shape] = Counter()
         self._shapes: tuple[Shape, ...] = (_DEFAULT,)
 
     def replace(self, old: Iterable[Verifier], new: Iterable[Verifier]) -> None:
-        """A user has the new ones, and had the old ones."""
+        """Count the shapes of a user's new verifiers instead of the old ones."""
         self._counts.subtract(_shape(each) for each in old)
         self._counts.update(_shape(each) for each in new)
         self._counts = +self._counts
@@ -43,9 +43,9 @@ class Decoys:
         self._shapes = tuple(dict.fromkeys((_DEFAULT, *common)))
 
     def verifier(self, name: str, mechanism: Mechanism) -> Verifier:
-        """One that no password fits."""
+        """A verifier that no password matches."""
         whose = f"{mechanism} {name}"
-        # Whichever the name and the shape make the greatest: few names change theirs with a new shape.
+        # Rendezvous hashing: a new shape changes the decoys of few names only.
         shape = max(self._shapes, key=lambda it: self._random(f"{it.iterations} {it.salt_bytes} {whose}"))
         blocks = range(shape.salt_bytes // _DIGEST_BYTES + 1)
         salt = b"".join(self._random(f"salt {block} {whose}") for block in blocks)[: shape.salt_bytes]

@@ -1,4 +1,4 @@
-"""What one connection may do: asked before everything that is done for it."""
+"""Authorization of one connection: checked before every operation."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from posthouse.broker.access.principal import ANONYMOUS, Principal
 
 _MOST_REMEMBERED = 10_000
 _LONGEST_REMEMBERED = 300
-"""Names that clients make up may be as long as they like."""
+"""Limit on the length of cached names: clients may send names of any length."""
 
 
 class Guard(Protocol):
@@ -19,35 +19,35 @@ class Guard(Protocol):
 
     @property
     def last_change(self) -> int:
-        """Number of the last change that was written down: its client is told when it is on disk."""
+        """Number of the last audited change: the answer is sent once it is on disk."""
 
     def allows(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Written down where it is refused, or changes something."""
+        """Whether the operation is allowed. Refusals and changes are audited."""
 
     def sees(self, kind: Kind, name: str) -> bool:
-        """Whether it may be shown; for lists, where nobody asked for this one by its name."""
+        """Whether a list may include the resource, which the client did not ask for by name."""
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """The same answer as `allows`, without a word about it."""
+        """The same decision as `allows`, without an audit entry."""
 
     def allows_some(self, operation: Operation, kind: Kind) -> bool:
-        """Whether there is any resource of the kind that this may be done to."""
+        """Whether the operation is allowed on any resource of the kind."""
 
     def allows_here_or_everywhere(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """As `allows`; the same operation on the cluster is enough, too."""
+        """As `allows`; permission for the operation on the cluster is enough, too."""
 
     def reaches(self, kind: Kind, prefixes: Sequence[str]) -> bool:
-        """Whether anything may be done where names begin like one of these."""
+        """Whether any operation is allowed on names with one of these prefixes."""
 
     def note(self, action: str, resource: str, detail: str = "") -> None:
-        """Write down what was done. Nothing secret may be in it."""
+        """Audit an operation that was done. `detail` must not contain secrets."""
 
     def note_refused(self, action: str, resource: str, detail: str = "") -> None:
-        """Write down what was not done, for a reason that is no permission."""
+        """Audit an operation that was refused for another reason than a missing permission."""
 
 
 class OpenGuard:
-    """Nobody has to log in, so everybody may do everything."""
+    """Login is not required: every operation is allowed."""
 
     def __init__(self, audit: Audit, peer: str, protocol: str) -> None:
         self.principal = ANONYMOUS
@@ -88,8 +88,8 @@ class OpenGuard:
 
 
 class Answers:
-    """What a user at an address was told, until a permission changes. All connections of that user share it:
-    names are made up at will, and there may be thousands of connections."""
+    """Cached decisions for a principal at an address, until an ACL changes. All connections of that principal
+    share them: there may be thousands of connections, and clients may send any number of names."""
 
     __slots__ = ("__weakref__", "known", "version")
 
@@ -99,7 +99,7 @@ class Answers:
 
 
 class AclGuard:
-    """Of somebody who has logged in."""
+    """The guard of an authenticated connection."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class AclGuard:
         is_super: bool,
         answers: Answers | None = None,
     ) -> None:
-        """`answers` of the same principal and host."""
+        """`answers` is the cache of the same principal and host."""
         self.principal = principal
         self.last_change = 0
         self._acls = acls
@@ -183,12 +183,12 @@ class AclGuard:
 
 
 def host_of(peer: str) -> str:
-    """As permissions name it."""
+    """The host of the peer, as ACLs write it."""
     return peer.rpartition(":")[0].strip("[]")
 
 
 class ClosedGuard:
-    """Of somebody who has yet to log in."""
+    """The guard of a connection before login: nothing is allowed."""
 
     principal = ANONYMOUS
     last_change = 0
@@ -212,10 +212,10 @@ class ClosedGuard:
         return False
 
     def note(self, action: str, resource: str, detail: str = "") -> None:
-        raise AssertionError("nothing is done for somebody who has yet to log in")
+        raise AssertionError("no operation is done before login")
 
     def note_refused(self, action: str, resource: str, detail: str = "") -> None:
-        raise AssertionError("nothing is asked by somebody who has yet to log in")
+        raise AssertionError("no permission is checked before login")
 
 
 CLOSED = ClosedGuard()

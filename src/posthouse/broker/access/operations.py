@@ -1,4 +1,4 @@
-"""What can be done to what. The names are Kafka's, which most people know."""
+"""Operations and the kinds of resources that they apply to, with Kafka's names."""
 
 from enum import StrEnum
 
@@ -18,10 +18,10 @@ class Operation(StrEnum):
 
 
 class Kind(StrEnum):
-    """Of resource."""
+    """The kind of a resource."""
 
     TOPIC = "topic"
-    """Also the exchange or queue of that name."""
+    """Topics, and exchanges or queues of the same name."""
     GROUP = "group"
     CLUSTER = "cluster"
     TRANSACTIONAL_ID = "transactional-id"
@@ -63,13 +63,13 @@ POSSIBLE: dict[Kind, frozenset[Operation]] = {
     ),
     Kind.TRANSACTIONAL_ID: frozenset({_O.WRITE, _O.DESCRIBE}),
 }
-"""The operations that make sense on each kind of resource."""
+"""The operations that apply to each kind of resource."""
 
 IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
     Operation.DESCRIBE: frozenset({_O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({_O.ALTER_CONFIGS}),
 }
-"""An operation, and those that each allow it, too."""
+"""An operation, and the operations that imply it."""
 
 CHANGING = frozenset({_O.CREATE, _O.DELETE, _O.ALTER, _O.ALTER_CONFIGS, _O.CLUSTER_ACTION})
-"""What is written down also when it is allowed."""
+"""Operations that are audited also when they are allowed."""

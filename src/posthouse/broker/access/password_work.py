@@ -1,7 +1,7 @@
-"""Work with passwords, which is slow on purpose, on a thread of its own, in turn for each source.
+"""Password checks, slow on purpose, on a thread of their own, round robin over sources.
 
-To check a password takes milliseconds of a processor, and anybody can ask for it. Sources (addresses) take
-turns, so somebody who tries thousands of passwords waits for themselves, and others for one of them.
+A password check takes milliseconds of CPU time, and any client can ask for it. Sources (addresses) take
+turns: a client that tries thousands of passwords delays its own logins, and others by one check at most.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from posthouse.model.errors import LoginFailed
 
 _MOST_WAITING = 1024
-"""As many as may be connected without having logged in, mostly. Beyond that, logins fail."""
+"""Maximum number of waiting logins, about the number of unauthenticated connections. Further logins fail."""
 
 _Result = TypeVar("_Result")
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
@@ -26,12 +26,12 @@ class PasswordWork:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
         self._lines: dict[str, deque[_Job]] = {}
-        """By source; the first one is next."""
+        """Waiting jobs by source; the first source is next."""
         self._waiting = 0
         self._is_busy = False
 
     async def do(self, source: str, job: Callable[[], _Result]) -> _Result:
-        """Raises LoginFailed where too much waits."""
+        """Run the job in turn. Raises LoginFailed if too many logins wait."""
         if self._waiting >= _MOST_WAITING:
             raise LoginFailed("too many logins at once; try again")
         done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
@@ -54,7 +54,7 @@ class PasswordWork:
         while self._lines and not self._is_busy:
             job, done = self._next()
             if done.cancelled():
-                continue  # its client has gone
+                continue  # its client has disconnected
             self._is_busy = True
             working = asyncio.get_running_loop().run_in_executor(self._thread, job)
             working.add_done_callback(partial(self._worked, done))

@@ -1,4 +1,4 @@
-"""Who somebody is, once that is known."""
+"""An authenticated principal."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ class Principal:
     name: str
 
     def __str__(self) -> str:
-        """As lists of permissions write it."""
+        """In the form of ACLs."""
         return _KIND + self.name
 
     @classmethod
     def parse(cls, text: str) -> "Principal":
         if not text.startswith(_KIND) or text == _KIND:
-            raise ValueError(f"{text!r} is nobody; write User:NAME, or User:* for everybody")
+            raise ValueError(f"{text!r} is not a principal; write User:NAME, or User:* for all users")
         return cls(text.removeprefix(_KIND))
 
 
 ANONYMOUS = Principal("ANONYMOUS")
-"""Everybody, while nobody has to log in."""
+"""All clients, if login is not required."""
 EVERYBODY = Principal("*")
-"""In permissions: whoever has logged in."""
+"""In ACLs: every authenticated user."""

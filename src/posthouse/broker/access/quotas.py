@@ -1,8 +1,8 @@
-"""How much a user or a program may ask for: bytes written and read a second, and the broker's time.
+"""Quotas: rate limits for a user or client id: bytes written and read per second, and request time.
 
-A quota is set for an *entity*: a user, a client id, or both, or the default of either. The most exact one
-that there is for a connection counts. Connections that share a quota share one bucket, which fills at the
-rate of the quota and holds what comes in one second. Whoever takes more owes it, and waits until it is paid.
+A quota is set for an *entity*: a user, a client id, both, or the default of either. The most specific one
+applies to a connection. Connections that share a quota share one token bucket, which fills at the rate of the
+quota and holds one second's worth. A client that takes more is throttled until its debt is paid.
 
 Storage has one entry per entity in `Space.QUOTAS`: key and value are JSON in UTF-8.
 """
@@ -24,16 +24,16 @@ from posthouse.storage.spaces import Space
 
 
 class Quota(StrEnum):
-    """The names are Kafka's."""
+    """Kafka's names."""
 
     WRITTEN = "producer_byte_rate"
     READ = "consumer_byte_rate"
     TIME = "request_percentage"
-    """Of the one thread that serves everybody."""
+    """Percentage of the time of the event loop, which serves all clients."""
 
 
 class Default:
-    """Everybody who has no quota of their own."""
+    """All users or clients without a quota of their own."""
 
     def __repr__(self) -> str:
         return "DEFAULT"
@@ -43,11 +43,12 @@ DEFAULT: Final = Default()
 Who = str | Default | None
 
 MAX_DELAY = 30.0
-"""Seconds: clients that hear nothing for longer give up and come back, which helps nobody."""
+"""Maximum throttle time in seconds: clients that wait longer time out and reconnect."""
 _SECONDS_HELD = 1.0
 _MAX_BUCKETS = 10_000
 _LONGEST_REMEMBERED = 256
-"""Characters of a client id; of longer ones a digest is remembered. Clients make them up as they like."""
+"""Maximum length of a client id in the table; longer ones are replaced by a digest. Clients choose them
+freely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,11 @@ class TokenBucket:
         self._since = now
 
     def take(self, amount: float, now: float) -> float:
-        """How many seconds to wait, now that this was taken."""
+        """Take the amount; returns the throttle time in seconds."""
         most = self.rate * _SECONDS_HELD
         level = min(most, self._level + (now - self._since) * self.rate) - amount
         self._since = now
-        # A debt has its limit, or a single mistake would last for hours.
+        # The debt is limited, so that a single large request does not throttle a client for hours.
         self._level = max(level, -self.rate * MAX_DELAY)
         return 0.0 if level >= 0 else min(-level / self.rate, MAX_DELAY)
 
@@ -103,8 +104,12 @@ class Quotas:
         self._quotas: dict[Entity, dict[Quota, float]] = {}
         self._buckets: dict[tuple[Quota, Entity], TokenBucket] = {}
         self._found: dict[tuple[str, str], dict[Quota, TokenBucket]] = {}
+        self.throttles = 0
+        """How often a connection was told to wait,"""
+        self.throttled_seconds = 0.0
+        """and for how long in all."""
         self.is_empty = True
-        """Whether nobody has a quota: what most brokers need to know of it."""
+        """Whether no quota is set, as in most brokers."""
 
     def load(self) -> None:
         for key, value in self._storage.take_state(Space.QUOTAS).items():
@@ -119,7 +124,7 @@ class Quotas:
     async def change(
         self, entity: Entity, changes: Mapping[Quota, float | None], *, validate_only: bool = False
     ) -> None:
-        """None removes. Raises InvalidQuota."""
+        """Change quotas; None removes one. Raises InvalidQuota."""
         entity.check()
         for name, rate in changes.items():
             if rate is not None and not (math.isfinite(rate) and rate > 0):
@@ -145,7 +150,7 @@ class Quotas:
         self.is_empty = not self._quotas
 
     def take(self, quota: Quota, user: str, client: str, amount: float) -> float:
-        """How many seconds the connection is to wait before it may ask for more."""
+        """Take the amount; returns the throttle time of the connection in seconds."""
         if self.is_empty:
             return 0.0
         short = client if len(client) <= _LONGEST_REMEMBERED else _digest(client)
@@ -155,10 +160,17 @@ class Quotas:
                 self._forget_clients()
             found = self._found[user, short] = self._buckets_of(user, client, short)
         bucket = found.get(quota)
-        return 0.0 if bucket is None else bucket.take(amount, self._clock.monotonic())
+        if bucket is None:
+            return 0.0
+        delay = bucket.take(amount, self._clock.monotonic())
+        if delay > 0:
+            self.throttles += 1
+            self.throttled_seconds += delay
+        return delay
 
     def _forget_clients(self) -> None:
-        """What users owe stays: they could get rid of it by calling themselves many clients."""
+        """Drop buckets of clients. Buckets of users stay: otherwise a user could drop its debt by using many
+        client ids."""
         self._found.clear()
         for key in [key for key in self._buckets if key[1].client is not None]:
             del self._buckets[key]
@@ -170,7 +182,7 @@ class Quotas:
                 rate = self._quotas.get(entity, {}).get(quota)
                 if rate is None:
                     continue
-                # The default is a rate for each, not one for all of them together.
+                # The default is a rate for each client, not a shared one.
                 shared = Entity(
                     user if entity.user is not None else None, short if entity.client is not None else None
                 )

@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802, 7677): what is kept of a password, and the server's side of a login. Sans-IO.
+"""SCRAM (RFC 5802, 7677): stored verifiers, and the server's side of a login. Sans-IO.
 
-Of a password only a *verifier* is kept: salt, number of iterations and two keys. With it a login can be
-checked, but nobody can log in with it alone.
+Only a *verifier* of a password is stored: salt, number of iterations and two keys. A verifier can check a
+login but is not enough to log in.
 """
 
 import hmac
@@ -30,7 +30,7 @@ from posthouse.model.scram import (
 MIN_ITERATIONS = 4096
 """As in Kafka and the RFC."""
 MAX_ITERATIONS = 100_000
-"""Whoever logs in with a plain password makes the broker work that hard."""
+"""Limit on the work that one login with a plain password costs the broker."""
 _MAX_SALT_BYTES = 1024
 _MAX_SALTED_BYTES = 1024
 _MAX_MESSAGE_BYTES = 4096
@@ -38,7 +38,7 @@ _MAX_MESSAGE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verifier:
-    """Has no repr that could end up in a log."""
+    """Has no repr, so that it cannot get into a log."""
 
     mechanism: Mechanism
     salt: bytes
@@ -47,7 +47,7 @@ class Verifier:
     server_key: bytes
 
     def accepts(self, password: str) -> bool:
-        """Slow on purpose: not for the event loop."""
+        """Check a plain password. Slow on purpose: not on the event loop."""
         salted = salted_password(self.mechanism, password, self.salt, self.iterations)
         return hmac.compare_digest(_stored_key(self.mechanism, salted), self.stored_key)
 
@@ -59,7 +59,7 @@ def verifier_of(
     iterations: int = DEFAULT_ITERATIONS,
     random: RandomBytes = os.urandom,
 ) -> Verifier:
-    """Slow on purpose: not for the event loop."""
+    """Derive a verifier. Slow on purpose: not on the event loop."""
     salt = random(SALT_BYTES)
     check_cost(salt, iterations)
     return verifier_of_salted(
@@ -68,9 +68,9 @@ def verifier_of(
 
 
 def verifier_of_salted(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> Verifier:
-    """From what a client made of a password that it does not tell.
+    """A verifier from a salted password, computed by the client.
 
-    As Kafka does, any length is taken: the keys are made of it as of any other.
+    As in Kafka, any length is accepted.
     """
     check_cost(salt, iterations)
     if not 0 < len(salted) <= _MAX_SALTED_BYTES:
@@ -91,7 +91,7 @@ def check_cost(salt: bytes, iterations: int, min_iterations: int = MIN_ITERATION
 
 
 FindVerifier = Callable[[str, Mechanism], Verifier]
-"""Also for users that do not exist: a login tells nobody who does."""
+"""Finds the verifier of a user, or a decoy: a login must not reveal which users exist."""
 
 _FIRST = re.compile(
     rb"(?P<gs2>[ny],(?:a=(?P<authzid>[^,]*))?,)(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)"
@@ -100,7 +100,7 @@ _FINAL = re.compile(rb"(?P<bare>c=(?P<gs2>[^,]+),r=(?P<nonce>[^,]+)(?:,[^p].*)?)
 
 
 class ScramServer:
-    """One login: `first`, then `final`. Both answer, or raise LoginFailed."""
+    """One login: `first`, then `final`. Both return an answer or raise LoginFailed."""
 
     def __init__(self, mechanism: Mechanism, find: FindVerifier, random: RandomBytes = os.urandom) -> None:
         self.mechanism = mechanism
@@ -117,7 +117,7 @@ class ScramServer:
             raise LoginFailed("a first SCRAM message that cannot be read")
         self.user = _name(found["user"])
         if found["authzid"] and _name(found["authzid"]) != self.user:
-            raise LoginFailed("a login in the name of somebody else")
+            raise LoginFailed("a login in the name of another user")
         self._gs2 = found["gs2"]
         self._nonce = found["nonce"] + self._nonce
         verifier = self._verifier = self._find(self.user, self.mechanism)
@@ -142,7 +142,7 @@ class ScramServer:
         if not is_known or gs2 != self._gs2 or not hmac.compare_digest(found["nonce"], self._nonce):
             raise LoginFailed("a wrong user name or password")
         if self._find(self.user, mechanism) != verifier:
-            raise LoginFailed("a password that was changed in this moment")
+            raise LoginFailed("a password that was changed during the login")
         return b"v=" + b64encode(signature(mechanism, verifier.server_key, signed))
 
 

@@ -3,10 +3,11 @@
 key    "broker"
 value  32 random bytes
 
-It is for what must look random to clients and be the same after a restart. Each purpose has a key of its own.
+It derives values that must look random to clients and stay the same after a restart. Each purpose has its own
+key.
 
-On a full disk the broker starts with a secret that is not stored yet, so that topics can be deleted. What
-must hold after a restart waits for `store`.
+On a full disk the broker starts with a secret that is not stored yet, so that topics can be deleted. Values
+that must stay valid after a restart wait for `store`.
 """
 
 import hmac
@@ -32,7 +33,7 @@ class Secret:
 
     @classmethod
     async def load(cls, storage: Storage, random: RandomBytes) -> "Secret":
-        """Durable when this returns, unless the disk is full."""
+        """Load or create the secret. Durable on return, unless the disk is full."""
         value = storage.take_state(Space.SECRETS).get(_KEY)
         if value is not None:
             return cls(storage, value, is_stored=True)
@@ -48,7 +49,7 @@ class Secret:
         return secret
 
     async def store(self) -> None:
-        """Durable when this returns. Raises StorageFull."""
+        """Store the secret. Durable on return. Raises StorageFull."""
         if not self._is_stored:
             await self._storage.commit([Put(Space.SECRETS, _KEY, self._value)])
             self._is_stored = True

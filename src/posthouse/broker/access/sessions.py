@@ -1,4 +1,4 @@
-"""Who is connected, by user: so that one cannot take all connections, and can be sent away."""
+"""Connections by user: limits connections per user, and closes those of a removed user."""
 
 from collections.abc import Callable
 
@@ -16,12 +16,11 @@ class Sessions:
         self._last = 0
 
     def enter(self, user: str, leave: Leave) -> int:
-        """A number to say goodbye with. `leave` is called when the user is not welcome any more."""
+        """Count a connection; returns its number for `exit`. `leave` is called when the user must be
+        disconnected."""
         sessions = self._by_user.setdefault(user, {})
         if self._limit and len(sessions) >= self._limit:
-            raise LoginFailed(
-                f"{user!r} has {self._limit} connections, which is all (max_connections_per_user)"
-            )
+            raise LoginFailed(f"{user!r} has {self._limit} connections, the limit (max_connections_per_user)")
         self._last += 1
         sessions[self._last] = leave
         return self._last

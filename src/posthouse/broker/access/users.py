@@ -1,4 +1,4 @@
-"""Who may log in. Storage has one entry per user in `Space.USERS`:
+"""Users and their password verifiers. Storage has one entry per user in `Space.USERS`:
 
 key    name in UTF-8
 value  JSON object in UTF-8: mechanism to salt, iterations and the two keys, all but iterations in hex
@@ -25,7 +25,7 @@ _MAX_NAME_BYTES = 255
 _MAX_PASSWORD_BYTES = 1024
 _MAX_REMEMBERED = 10_000
 _OURSELVES = ""
-"""The source of passwords that came from no client that has yet to log in."""
+"""The source of passwords that the broker checks for itself, not for a client before login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class User:
 
 
 class Users:
-    """Owned by the event loop; passwords are worked on by a thread."""
+    """Owned by the event loop; a thread computes password hashes."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Users:
         self._work = PasswordWork()
         self._secret = random(32)
         self.decoys = Decoys(random(32))
-        """What logins see of users who do not exist."""
-        # Clients that open many connections would otherwise keep a processor busy with one password.
+        """Verifiers for users that do not exist."""
+        # Without a cache, clients that open many connections would keep a CPU busy with one password.
         self._remembered: dict[tuple[str, bytes], User] = {}
         self.changed: Callable[[str], None] = lambda name: None
-        """Called with the name of a user who has another password now, or none."""
+        """Called with the name of a user whose password was changed or removed."""
 
     def load(self) -> None:
         for key, value in self._storage.take_state(Space.USERS).items():
@@ -84,7 +84,7 @@ class Users:
         iterations: int | None = None,
         only: Mechanism | None = None,
     ) -> None:
-        """A new user, or a new password of one; for both mechanisms, so that clients can choose."""
+        """Create a user or change its password; for both mechanisms, so that clients can choose."""
         check_name(name)
         check_password(password)
         cost = max(DEFAULT_ITERATIONS, self._min_iterations) if iterations is None else iterations
@@ -102,7 +102,7 @@ class Users:
     async def replace(
         self, name: str, verifiers: Sequence[Verifier], removed: Sequence[Mechanism] = ()
     ) -> None:
-        """The user has these and no longer those that are removed. One without any is deleted."""
+        """Set these verifiers and remove the `removed` mechanisms. A user without any verifier is deleted."""
         check_name(name)
         for each in verifiers:
             check_cost(each.salt, each.iterations, self._min_iterations)
@@ -127,22 +127,23 @@ class Users:
         await self.replace(name, (), tuple(Mechanism))
 
     def verifier(self, name: str, mechanism: Mechanism) -> Verifier:
-        """Of a user who does not exist: one that nobody's password fits, and that is always the same."""
+        """The verifier of a user; for an unknown user a decoy that no password matches, and that never
+        changes."""
         user = self._users.get(name)
         found = None if user is None else user.verifiers.get(mechanism)
         return self.decoys.verifier(name, mechanism) if found is None else found
 
     async def check_password(self, name: str, password: str, source: str = _OURSELVES) -> None:
-        """Raises LoginFailed, after the same time whether or not there is such a user.
+        """Raises LoginFailed, after the same time whether or not the user exists.
 
-        `source` is where the password came from: see `PasswordWork`.
+        `source` is the address that the password came from: see `PasswordWork`.
         """
         user = self._users.get(name)
         given = (name, hmac.digest(self._secret, password.encode(errors="surrogatepass"), "sha256"))
         if user is not None and self._remembered.get(given) is user:
             return
-        # The two may be of different passwords, where somebody changed only one of them. None is left out, so
-        # that the time does not tell which of them there are.
+        # The two verifiers may belong to different passwords, if only one was changed. Both are always
+        # checked, so that the time does not reveal which of them exist.
         verifiers = [self.verifier(name, mechanism) for mechanism in Mechanism]
 
         def accepted() -> bool:

@@ -1,4 +1,4 @@
-"""One timer per group: when it next has something to do by itself."""
+"""One timer per group, for its next deadline."""
 
 import asyncio
 import math
@@ -9,7 +9,7 @@ from posthouse.model.ids import GroupId
 
 
 class Alarms:
-    """An alarm may ring too early, because deadlines mostly move back and are then left alone."""
+    """An alarm may ring too early: when a deadline moves back, the timer stays as it is."""
 
     def __init__(self, clock: Clock, ring: Callable[[GroupId], None]) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
-"""Who reads which partition, decided by the broker. Pure functions.
+"""Server-side assignors of partitions to members. Pure functions.
 
-Every partition of a topic that anybody subscribes to goes to exactly one of its subscribers.
+Every partition of a subscribed topic is assigned to exactly one of its subscribers.
 """
 
 from collections import defaultdict
@@ -14,18 +14,19 @@ from posthouse.model.ids import InstanceId, MemberId, PartitionId, TopicId
 class Subscriber:
     topics: frozenset[TopicId]
     current: frozenset[PartitionId] = frozenset()
-    """What it was to read so far."""
+    """The partitions assigned so far."""
     instance: InstanceId | None = None
 
 
 Subscribers = Mapping[MemberId, Subscriber]
 Sizes = Mapping[TopicId, int]
-"""How many partitions each topic has."""
+"""The number of partitions of each topic."""
 Assignment = dict[MemberId, frozenset[PartitionId]]
 
 
 def assign_range(subscribers: Subscribers, sizes: Sizes) -> Assignment:
-    """Neighbouring partitions of each topic, so that topics with equal keys and sizes are read together."""
+    """Neighbouring partitions of each topic, so that one member gets equal partitions of co-partitioned
+    topics."""
     order = sorted(subscribers, key=lambda each: (subscribers[each].instance or each, each))
     shares: dict[MemberId, set[PartitionId]] = {member: set() for member in subscribers}
     for topic, count in sizes.items():
@@ -42,9 +43,9 @@ def assign_range(subscribers: Subscribers, sizes: Sizes) -> Assignment:
 
 
 def assign_uniform(subscribers: Subscribers, sizes: Sizes) -> Assignment:
-    """As even as can be, and moving as little as can be.
+    """As balanced as possible, and with as few moves as possible.
 
-    Where all subscribe to the same, shares differ by one at most.
+    If all members have the same subscription, their shares differ by one at most.
     """
     if not subscribers:
         return {}
@@ -55,7 +56,8 @@ def assign_uniform(subscribers: Subscribers, sizes: Sizes) -> Assignment:
 
 
 def _kept(subscribers: Subscribers, sizes: Sizes) -> dict[MemberId, list[PartitionId]]:
-    """What everybody may go on with: it is still there, still wanted, and nobody else's."""
+    """The partitions that each member may keep: they still exist, are still subscribed to, and have one
+    owner."""
     taken: set[PartitionId] = set()
     kept: dict[MemberId, list[PartitionId]] = {}
     for member, subscriber in subscribers.items():
@@ -74,7 +76,7 @@ def _evenly(subscribers: Subscribers, sizes: Sizes, kept: dict[MemberId, list[Pa
     topics = next(iter(subscribers.values())).topics
     total = sum(sizes.get(topic, 0) for topic in topics)
     share, extra = divmod(total, len(subscribers))
-    # Who holds most keeps the odd ones: anything else would move one more.
+    # Members with most partitions keep the remainder: anything else would move one more.
     limits = {
         member: share + (place < extra)
         for place, member in enumerate(sorted(kept, key=lambda member: -len(kept[member])))
@@ -102,7 +104,7 @@ def _as_evenly_as_possible(
             readers[topic].append(member)
     shares = {member: set(partitions) for member, partitions in kept.items()}
     held = {partition for share in shares.values() for partition in share}
-    # Topics with few readers first: the others can make up for it.
+    # Topics with few subscribers first: the others can balance that.
     for topic in sorted(readers, key=lambda topic: (len(readers[topic]), topic)):
         for index in range(sizes.get(topic, 0)):
             partition = PartitionId(topic, index)
@@ -114,7 +116,8 @@ def _as_evenly_as_possible(
 
 
 def _level(shares: dict[MemberId, set[PartitionId]], readers: Mapping[TopicId, list[MemberId]]) -> None:
-    """Move single partitions downhill until none can go; every move lowers the sum of squares."""
+    """Move single partitions from larger to smaller shares until balanced; every move lowers the sum of
+    squares."""
     moved = True
     while moved:
         moved = False

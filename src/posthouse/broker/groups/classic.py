@@ -1,11 +1,12 @@
-"""A group whose members share its partitions out among themselves (Kafka's classic protocol).
+"""A group whose members assign its partitions themselves (Kafka's classic protocol).
 
-A plain object: requests come in with the time, answers go out through replies, and `tick` does what has
-become due. `wake_at` says when to call it next; it may be too early, never too late.
+A plain object: requests carry the time, answers leave through replies, and `tick` handles expired deadlines.
+`wake_at` is the time of the next call; it may be too early, never too late.
 
-Nobody is stuck: GATHERING ends at the latest when the slowest member's rebalance timeout is over, members
-that did not come are then gone, and those that joined but did not fetch their assignment go one such
-timeout later. A member that waits for an answer does not expire, because it cannot report meanwhile.
+Every wait is bounded. GATHERING ends at the latest after the longest rebalance timeout of the members;
+members that did not rejoin are removed then. Members that joined but did not fetch their assignment are
+removed one such timeout later. A member that waits for an answer does not expire, because it cannot send
+heartbeats meanwhile.
 """
 
 import math
@@ -40,8 +41,8 @@ from posthouse.model.ids import MemberId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicRules:
-    """What a group needs from outside. `same_subscription` compares metadata of a static member that
-    came back: where it wants the same as before, nobody else need notice."""
+    """External rules of a group. `same_subscription` compares the metadata of a static member that came back:
+    if it is equal, the group need not rebalance."""
 
     initial_seconds: float
     max_size: int
@@ -60,7 +61,8 @@ class ClassicGroup:
         self.wake_at = math.inf
         self._gather_until = math.inf
         self._initial_left: float | None = None
-        """While the first members of a group gather: how much longer that may be put off."""
+        """Initial rebalance delay: how much longer the group may wait for its first members. None
+        afterwards."""
         self._newcomer = False
         self._unsynced: set[MemberId] = set()
         self._sync_until = math.inf
@@ -89,7 +91,7 @@ class ClassicGroup:
         ):
             raise InconsistentProtocol(f"the group uses {self.protocol_type!r} and {self.protocol!r}")
         if self.state is ClassicState.GATHERING:
-            raise RebalanceInProgress("the group is gathering its members")
+            raise RebalanceInProgress("the group is rebalancing")
         self._unsynced.discard(member.id)
         member.sync_reply = reply
         if self.state is ClassicState.STABLE:
@@ -107,10 +109,10 @@ class ClassicGroup:
         self._check_alive()
         self._checked(identity).seen(now)
         if self.state is ClassicState.GATHERING:
-            raise RebalanceInProgress("the group is gathering its members")
+            raise RebalanceInProgress("the group is rebalancing")
 
     def leave(self, leaving: Sequence[Leaving], now: float) -> list[MembershipError | None]:
-        """One result per member: None where it has left."""
+        """Remove members. One result per member: None if it has left."""
         self._check_alive()
         results: list[MembershipError | None] = []
         removed = False
@@ -125,7 +127,7 @@ class ClassicGroup:
         return results
 
     def check_commit(self, identity: MemberIdentity, now: float, *, transactional: bool = False) -> None:
-        """Raises unless this member, or nobody in particular, may commit offsets now."""
+        """Raises unless this member, or a client without membership, may commit offsets now."""
         anonymous = identity.generation == NO_GENERATION and not identity.member and identity.instance is None
         if self.is_empty and identity.generation == NO_GENERATION:
             return
@@ -135,12 +137,12 @@ class ClassicGroup:
             raise UnknownMember("the group has members; only they may commit")
         member = self._checked(identity)
         if self.state is ClassicState.AWAITING_ASSIGNMENT and not transactional:
-            raise RebalanceInProgress("partitions are about to change hands")
+            raise RebalanceInProgress("the group is rebalancing")
         if not member.is_waiting:
             member.seen(now)
 
     def tick(self, now: float) -> None:
-        """Do what is due: expiries first, because they can complete a gathering."""
+        """Handle expired deadlines: members first, because their removal can complete a rebalance."""
         gone = [member for member in self.members if member.expires_at <= now and not member.is_waiting]
         lapsed = [member_id for member_id, until in self.members.expected.items() if until <= now]
         for member in gone:
@@ -156,7 +158,7 @@ class ClassicGroup:
         self._plan_wake_up()
 
     def close(self) -> None:
-        """The broker stops: nobody is left waiting."""
+        """The broker stops: answer all waiting members."""
         for member in self.members:
             member.answer_join(GroupsClosed("the broker is stopping"))
             member.answer_sync(GroupsClosed("the broker is stopping"))
@@ -169,7 +171,7 @@ class ClassicGroup:
             raise UnknownMember("the group has been deleted")
 
     def _check_size(self, member_id: MemberId | None) -> None:
-        """Who is on its way in counts as well, but never against somebody who is already there."""
+        """Raises GroupFull. Expected members count as well, but never against an existing member."""
         if member_id in self.members or member_id in self.members.expected:
             return
         if len(self.members) + len(self.members.expected) >= self._rules.max_size:
@@ -177,7 +179,7 @@ class ClassicGroup:
 
     def _check_protocols(self, request: JoinRequest) -> None:
         if not request.protocol_type or not request.protocols:
-            raise InconsistentProtocol("a member must say how partitions can be shared out")
+            raise InconsistentProtocol("a member must offer at least one assignment protocol")
         if not len(self.members):
             return
         if request.protocol_type != self.protocol_type:
@@ -217,7 +219,7 @@ class ClassicGroup:
     def _take_over(
         self, holder: Member, member_id: MemberId, request: JoinRequest, now: float, reply: Reply[Joined]
     ) -> None:
-        """A static member is back. While nothing changes for the others, it simply goes on."""
+        """A static member is back. If its subscription is the same, the group stays stable."""
         old_leader = self.members.leader
         old_metadata = holder.metadata(self.protocol)
         self._unsynced.discard(holder.id)
@@ -230,8 +232,8 @@ class ClassicGroup:
         if self.state is not ClassicState.STABLE or not self._wants_the_same(holder, old_metadata):
             self.rebalance(now)
             return
-        # A leader would share out anew, and a stable group would not hear of it: unless the member
-        # understands that there is nothing to do, it is told the leader's old id, which nobody has.
+        # A leader would assign again, but a stable group does not rebalance. Unless the member supports
+        # `can_skip_assignment`, it gets the leader's old id, which no member has.
         leads = self.members.leader == member_id
         shown_leader = self.members.leader if request.can_skip_assignment else old_leader
         self._welcome(holder, now, leader=shown_leader, skip_assignment=leads and request.can_skip_assignment)
@@ -246,13 +248,13 @@ class ClassicGroup:
 
     def _join_again(self, member: Member, request: JoinRequest, now: float, reply: Reply[Joined]) -> None:
         if member.join_reply is not None:
-            member.answer_join(RebalanceInProgress("the member has asked again"))
+            member.answer_join(RebalanceInProgress("the member has joined again"))
         changed = member.protocols != request.protocols
         self.members.update(member, request)
         member.join_reply = reply
         member.expires_at = math.inf
-        # In a stable group the leader asks again when it sees a reason to share out anew. Anybody else
-        # who asks for the same has missed our answer.
+        # In a stable group a leader that joins again wants to assign anew. Any other member that joins again
+        # with the same subscription has missed the answer.
         missed_our_answer = self.state is ClassicState.AWAITING_ASSIGNMENT or (
             self.state is ClassicState.STABLE and member.id != self.members.leader
         )
@@ -262,7 +264,7 @@ class ClassicGroup:
             self.rebalance(now)
 
     def _take_out(self, leaving: Leaving) -> bool:
-        """False where it had not come in yet, so that nobody else has to notice."""
+        """Remove a member. False if it had not joined yet, so that no rebalance is needed."""
         if leaving.member is not None and self.members.expected.pop(leaving.member, None) is not None:
             return False
         member = self.members.holder(leaving.instance) if leaving.instance is not None else None
@@ -271,7 +273,7 @@ class ClassicGroup:
         if member is None:
             raise UnknownMember(f"{leaving.instance or leaving.member!r} is not a member")
         if leaving.member is not None and leaving.member != member.id:
-            raise FencedInstance(f"{leaving.instance!r} is another member by now")
+            raise FencedInstance(f"{leaving.instance!r} belongs to a newer member")
         self.members.remove(member)
         return True
 
@@ -282,7 +284,7 @@ class ClassicGroup:
             self.rebalance(now)
 
     def rebalance(self, now: float) -> None:
-        """Gather the members, or note that one more has come where that is going on already."""
+        """Start a rebalance, or extend the running one for a new member."""
         before, self.state = self.state, after(self.state, Event.REBALANCE_NEEDED)
         if before is not ClassicState.GATHERING:
             self._unsynced.clear()
@@ -302,7 +304,8 @@ class ClassicGroup:
         self._complete_if_all_joined(now)
 
     def _complete_if_all_joined(self, now: float) -> None:
-        """The first members of a group wait for more to come, everybody else only for each other."""
+        """Complete the rebalance if all members have joined. The first members of a group also wait for the
+        initial delay."""
         complete = self._initial_left is None and self.members.all_joined()
         if self.state is ClassicState.GATHERING and (complete or not len(self.members)):
             self._complete(now)
@@ -320,7 +323,7 @@ class ClassicGroup:
         for member in [each for each in self.members if each.join_reply is None and each.instance is None]:
             self.members.remove(member)
         if len(self.members) and not self.members.elect():
-            # Only static members that are away: they keep their places until their sessions end.
+            # Only absent static members are left: they stay until their sessions end.
             self._gather_until = now + self.members.rebalance_seconds()
             self._wake(self._gather_until)
             return

@@ -1,4 +1,4 @@
-"""Committing, reading and letting go of a group's offsets: who may, and how it becomes durable."""
+"""Commit, read and delete a group's offsets: permission checks and durability."""
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -28,10 +28,10 @@ from posthouse.storage.outcomes import Outcome
 from posthouse.storage.spaces import Space
 
 _WITHOUT_OFFSETS_MS = 600_000
-"""How long a group that has neither members nor offsets can still be seen."""
+"""How long a group without members and offsets stays listed."""
 
 _GROUPS_PER_TURN = 500
-"""How many groups are looked through before others get the event loop."""
+"""Groups per iteration of the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class GroupOffsets:
         unstable: Callable[[GroupId, PartitionId], bool],
         share_groups: Container[GroupId],
     ) -> None:
-        """`unstable` says whether an open transaction is about to change the offset."""
+        """`unstable` tells whether an open transaction is about to change the offset."""
         self._storage = storage
         self._registry = registry
         self._clock = clock
@@ -76,15 +76,15 @@ class GroupOffsets:
         return list(self._offsets)
 
     def is_read(self, partition: PartitionId) -> bool:
-        """Whether any group has an offset there."""
+        """Whether any group has an offset in the partition."""
         return self._offsets.is_read(partition)
 
     def commit(
         self, group: GroupId, identity: MemberIdentity, offsets: Sequence[NewOffset]
     ) -> "asyncio.Future[list[PosthouseError | None]]":
-        """All that are valid become durable together. One result for each: None, or what is wrong with it.
+        """Commit all valid offsets together. One result for each: None, or the error.
 
-        Raises where the member may not commit at all.
+        Raises if the member may not commit at all.
         """
         self.check_member(group, identity)
         results = [self.wrong_with(offset, group, identity) for offset in offsets]
@@ -111,7 +111,7 @@ class GroupOffsets:
     def check_member(
         self, group_id: GroupId, identity: MemberIdentity, *, transactional: bool = False
     ) -> None:
-        """Raises unless this member, or nobody in particular, may commit offsets of the group."""
+        """Raises unless this member, or a client without membership, may commit offsets of the group."""
         self.check_kind(group_id)
         group = self._registry.get(group_id)
         if group is not None:
@@ -124,13 +124,13 @@ class GroupOffsets:
             raise UnknownGroup(f"the group {group_id!r} is a share group")
 
     def is_share_group(self, group_id: GroupId) -> bool:
-        """Whether the group has no offsets but shares."""
+        """Whether the group is a share group, which has no offsets."""
         return group_id in self._share_groups
 
     def puts(self, group: GroupId, offsets: Sequence[NewOffset]) -> list[Put]:
-        """The operations that store these offsets, for whoever commits them with something else.
+        """The operations that store these offsets, for a commit with other operations.
 
-        When that is durable, they must be given to `apply`.
+        The caller must pass them to `apply` once they are durable.
         """
         now = self._clock.now_ms()
         return self._offsets.puts(
@@ -147,18 +147,19 @@ class GroupOffsets:
         )
 
     def apply(self, puts: Sequence[Put]) -> None:
-        """A topic may have been deleted while its offsets were on their way: they go with it."""
+        """Apply durable offsets. Offsets of a topic that was deleted meanwhile are dropped."""
         topics = self._storage.topics
         self._offsets.apply([put for put in puts if put.value is None or topic_of(put.key) in topics])
 
     def get(self, group: GroupId, partition: PartitionId, *, stable: bool = False) -> CommittedOffset | None:
-        """With `stable`, raises UnstableOffset where a transaction that is open may yet change it."""
+        """The committed offset. With `stable`, raises UnstableOffset if an open transaction may still change
+        it."""
         if stable and self.unstable(group, partition):
             raise UnstableOffset(f"a transaction may commit an offset for {partition}")
         return self._offsets.get(group, partition)
 
     def partitions(self, group: GroupId) -> list[PartitionId]:
-        """Those that have an offset."""
+        """The partitions with a committed offset."""
         return self._offsets.partitions(group)
 
     async def remove(self, group_id: GroupId, partitions: Sequence[PartitionId]) -> None:
@@ -166,7 +167,7 @@ class GroupOffsets:
             await self._store(self._offsets.removals(group_id, partitions))
 
     async def forget_group(self, group_id: GroupId) -> None:
-        """The group and everything that is stored of it."""
+        """Delete the group and all of its stored state."""
         await self._settle()
         puts = self._offsets.removals(group_id, self._offsets.partitions(group_id))
         puts += self._registry.forget(group_id)
@@ -185,7 +186,7 @@ class GroupOffsets:
         await self._settle()
 
     async def expire(self) -> None:
-        """Let go of groups that have had no members, and committed nothing, for the time of retention."""
+        """Delete groups that have had no members and no commits for the retention time."""
         now = self._clock.now_ms()
         known = [group_id for group_id, group in self._registry if group.is_empty]
         for count, group_id in enumerate(dict.fromkeys([*self._offsets, *known])):
@@ -202,12 +203,12 @@ class GroupOffsets:
     def wrong_with(
         self, new: NewOffset, group_id: GroupId, identity: MemberIdentity
     ) -> PosthouseError | None:
-        """Why this offset cannot be committed by the member; None if it can."""
+        """Why the member cannot commit this offset; None if it can."""
         topic = self._storage.topics.get(new.partition.topic)
         if topic is None or not 0 <= new.partition.index < topic.partitions:
             return UnknownPartition(f"there is no partition {new.partition}")
         if len(new.metadata.encode()) > self._metadata_bytes:
-            return OffsetMetadataTooLarge(f"the text may have {self._metadata_bytes} bytes")
+            return OffsetMetadataTooLarge(f"offset metadata may have at most {self._metadata_bytes} bytes")
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup | StreamsGroup):
             try:
@@ -226,6 +227,6 @@ class GroupOffsets:
         return self._last_commit
 
     async def _settle(self) -> None:
-        """Wait for commits that are under way: what they bring must be seen before it can be removed."""
+        """Wait for pending commits: their offsets must be visible before they can be removed."""
         if self._last_commit is not None:
             await asyncio.wait([self._last_commit])

@@ -1,7 +1,7 @@
-"""The settings that a group can have of its own, each declared once, with Kafka's names and limits.
+"""The settings that can be overridden per group, each declared once, with Kafka's names and limits.
 
-A limit never shuts out the broker's own default: a broker that runs with a session timeout of 2 seconds
-accepts 2 seconds for a group, too.
+The broker's own default is always within the limits: a broker with a session timeout of 2 seconds accepts 2
+seconds for a group, too.
 """
 
 import re
@@ -26,7 +26,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Where a group begins that has no progress yet: at the end, at the start, or some time ago."""
+    """Where a new group begins: at the end, at the start, or at a time before now."""
 
     text: str
     ago_ms: int | None = None
@@ -59,17 +59,17 @@ def _boolean(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfigKey:
-    """How one setting is read, what is allowed, and what it is for."""
+    """One setting: how it is parsed, its limits and its documentation."""
 
     parse: Callable[[str], object]
     form: str
     doc: str
     low: int = 0
     high: int = 0
-    """Numbers only: the limits of a Kafka broker as it comes, and wider ones for share groups: Kafka's can be
-    set, and its clients' tests count on short locks."""
+    """For numbers: the limits of a Kafka broker with its defaults. Those of share groups are wider: they are
+    configurable in Kafka, and its clients' tests use short locks."""
     broker_name: str | None = None
-    """The setting of a Kafka broker that is the default of this one."""
+    """The Kafka broker setting that is the default of this one."""
 
     def range(self, default: int) -> tuple[int, int]:
         return min(self.low, default), max(self.high, default)
@@ -92,7 +92,7 @@ _ASSIGNMENT = (0, 15_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Named as in Kafka, with underscores for dots."""
+    """Kafka's names with underscores for dots."""
 
     consumer_assignment_interval_ms: int = _number(
         0, *_ASSIGNMENT, "The least time between two assignments of a consumer group's partitions."
@@ -154,7 +154,7 @@ class GroupConfig:
 
     @property
     def subscription_rules(self) -> SubscriptionRules:
-        """What the settings of a share group mean for its subscription."""
+        """The subscription rules of a share group with these settings."""
         return SubscriptionRules(
             terms=LeaseTerms(
                 lock_seconds=self.share_record_lock_duration_ms / 1000,
@@ -172,7 +172,7 @@ class GroupConfig:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "GroupConfig":
-        """Raises InvalidConfig for what is unknown or makes no sense."""
+        """Raises InvalidConfig for unknown names and invalid values."""
         changes: dict[str, Any] = {}
         for name, text in overrides.items():
             changes[_attribute(name)] = value = _parsed(name, text)
@@ -187,7 +187,7 @@ class GroupConfig:
         return config
 
     def clamped(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """What was within the limits of another broker, brought within those of this one."""
+        """Overrides from a broker with other limits, clamped to the limits of this one."""
         fitting = dict(overrides)
         for name, text in overrides.items():
             value = _parsed(name, text)
@@ -197,7 +197,7 @@ class GroupConfig:
         return fitting
 
     def range(self, name: str) -> tuple[int, int]:
-        """The numbers that a group may have; `self` are the broker's defaults."""
+        """The limits of a number; `self` are the broker's defaults."""
         default = getattr(self, _attribute(name))
         return GROUP_CONFIG_KEYS[name].range(default) if type(default) is int else (0, 0)
 
@@ -231,7 +231,7 @@ GROUP_CONFIG_KEYS: Mapping[str, GroupConfigKey] = {
 
 
 def default_config(settings: Settings) -> GroupConfig:
-    """With the broker's own session timeout, and time for three reports in it."""
+    """The broker's own session timeout, and three heartbeats per session."""
     session_ms = settings.group_session_ms
     at_most_ms = max(session_ms // 3, 1)
     heartbeat_ms = min(settings.group_heartbeat_ms, at_most_ms)

@@ -1,4 +1,4 @@
-"""The settings that groups have of their own. They may be there before the group is."""
+"""Overrides of groups. They may exist before their group does."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class GroupConfigs:
             self._take(group, self.overrides(group))
 
     def __iter__(self) -> Iterator[GroupId]:
-        """The groups that have settings of their own."""
+        """The groups with overrides."""
         return (GroupId(name) for name in self._own)
 
     def get(self, group: GroupId) -> GroupConfig:
@@ -50,14 +50,14 @@ class GroupConfigs:
     async def change(
         self, group: GroupId, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
     ) -> None:
-        """`change` gets what the group has of its own and returns all that it is to have."""
+        """`change` gets the overrides of the group and returns all new ones."""
         await self._own.change(group, change, validate_only=validate_only)
         self._configs.pop(group, None)
         if self.overrides(group):
             self._take(group, self.overrides(group))
 
     async def replace(self, group: GroupId, overrides: Overrides) -> None:
-        """All that the group is to have of its own. Raises InvalidConfig."""
+        """Set all overrides of the group. Raises InvalidConfig."""
         await self.change(group, lambda _: overrides)
 
     def _check(self, group: str, overrides: Overrides) -> None:
@@ -66,7 +66,7 @@ class GroupConfigs:
         self.defaults.with_overrides(overrides)
 
     def _take(self, group: GroupId, overrides: Overrides) -> None:
-        """What was valid with the limits and defaults that the broker had before may not be so now."""
+        """Load stored overrides. They may be invalid with the limits and defaults that the broker has now."""
         try:
             fitting = self.defaults.clamped(overrides)
             self._configs[group] = self.defaults.with_overrides(fitting)

@@ -1,10 +1,10 @@
-"""A group whose partitions the broker assigns (KIP-848): members report, and learn what to read.
+"""A group whose partitions the broker assigns (KIP-848): members send heartbeats and get their assignment.
 
-Three epochs tell how far everybody is. The group's grows whenever members, subscriptions or topics
-change; the target's is the group's epoch for which the target assignment was made; each member's follows
-as the member gets there. `reconcile` in `consumer_member` is one member's step.
+There are three epochs. The group's epoch grows whenever members, subscriptions or topics change. The target's
+epoch is the group epoch for which the target assignment was computed. Each member's epoch follows as the
+member reconciles. `reconcile` in `consumer_member` is one step of a member.
 
-A plain object like `ClassicGroup`: `wake_at` says when to call `tick` next.
+A plain object like `ClassicGroup`: `wake_at` is the time of the next `tick`.
 """
 
 import math
@@ -54,13 +54,13 @@ class ConsumerRules:
     session_seconds: float
     max_size: int
     assignment_seconds: float = 0.0
-    """The least time between two assignments."""
+    """Minimum interval between two assignments."""
 
 
 class ConsumerGroup:
     def __init__(self, rules: ConsumerRules) -> None:
         self.rules = rules
-        """May change at any time; what is under way keeps its deadlines."""
+        """May change at any time; running timers keep their deadlines."""
         self._members: dict[MemberId, ConsumerMember] = {}
         self._static: dict[InstanceId, MemberId] = {}
         self._holders: dict[PartitionId, MemberId] = {}
@@ -68,7 +68,7 @@ class ConsumerGroup:
         self._resolved: dict[MemberId, dict[TopicId, int]] = {}
         self._deleted = False
         self.expected: dict[MemberId, float] = {}
-        """Ids that were given out to guests and not yet used, and until when they can be."""
+        """Ids that were given to guests and not yet used, with their expiry."""
         self.epoch = 0
         self.target_epoch = 0
         self._assigned_at = -math.inf
@@ -103,7 +103,7 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The one that most members ask for."""
+        """The assignor that most members ask for."""
         votes = Counter(member.assignor for member in self if member.assignor is not None)
         return votes.most_common(1)[0][0] if votes else DEFAULT_ASSIGNOR
 
@@ -124,7 +124,7 @@ class ConsumerGroup:
         return BeatAnswer(member=member.id, epoch=member.epoch, assignment=member.assigned if tell else None)
 
     def advance(self, member: ConsumerMember, beat: Beat, topics: TopicView, now: float) -> None:
-        """Take in what the member says, and bring it one step closer to its target."""
+        """Process a heartbeat, and bring the member one step closer to its target."""
         is_new = member.id not in self._resolved
         changed = member.update(beat)
         self._resolve(topics, member if changed or is_new else None)
@@ -142,7 +142,7 @@ class ConsumerGroup:
         self._wake(min(member.expires_at, member.give_up_until))
 
     def check_commit(self, identity: MemberIdentity, now: float, *, transactional: bool = False) -> None:
-        """Raises unless this member, or nobody in particular, may commit offsets now."""
+        """Raises unless this member, or a client without membership, may commit offsets now."""
         if identity.generation == NO_GENERATION and (
             self.is_empty or (transactional and not identity.member)
         ):
@@ -153,7 +153,7 @@ class ConsumerGroup:
 
     def check_commit_of(self, identity: MemberIdentity, topic: str, partition: PartitionId) -> None:
         """With an older epoch, a member may commit offsets of partitions that it has had since then: a
-        rebalance that leaves them where they are must not cost it a commit."""
+        rebalance that does not move a partition must not fail a commit."""
         member = self._members.get(identity.member)
         if member is None or identity.generation == member.epoch:
             return
@@ -179,7 +179,7 @@ class ConsumerGroup:
         return member
 
     def tick(self, now: float) -> None:
-        """Members that have been silent, or have not let go, for too long are out."""
+        """Remove members whose session or rebalance timeout has expired."""
         for member in [each for each in self if min(each.expires_at, each.give_up_until) <= now]:
             self.remove(member)
         self.expected = {member: until for member, until in self.expected.items() if until > now}
@@ -188,7 +188,7 @@ class ConsumerGroup:
         self.wake_at = min(times, default=math.inf)
 
     def close(self) -> None:
-        """Nobody ever waits here."""
+        """No-op: members never wait here."""
 
     def delete(self) -> None:
         self._deleted = True
@@ -200,19 +200,19 @@ class ConsumerGroup:
         return self._members.get(member_id) if member_id is not None else None
 
     def holder(self, instance: InstanceId | None) -> ConsumerMember | None:
-        """The member that is now behind a static name."""
+        """The current member with this static instance id."""
         return self.get(self._static.get(instance)) if instance is not None else None
 
     def is_ahead_of(self, member: ConsumerMember, now: float) -> bool:
-        """There is a newer assignment than the member's, or would be if it joined again. As long as the
-        interval between two assignments delays a change, there is nothing for it to do."""
+        """Whether there is a newer assignment than the member's, or would be if it joined again. While the
+        assignment interval delays a change, there is no step for the member."""
         return self.target_epoch > member.epoch or self._is_assignment_due(now)
 
     def _is_assignment_due(self, now: float) -> bool:
         return self.epoch > self.target_epoch and now >= self._assigned_at + self.rules.assignment_seconds
 
     def can_gain(self, member: ConsumerMember) -> bool:
-        """Something that it waits for has become free."""
+        """Whether a partition that it waits for has become free."""
         missing = self.target.get(member.id, NOTHING) - member.assigned
         return any(partition not in self._holders for partition in missing)
 
@@ -224,7 +224,7 @@ class ConsumerGroup:
             return self.take_over(holder, beat.member)
         member = self._members.get(beat.member)
         if member is not None:
-            # Its answer was lost, or it begins anew: either way it holds nothing, and says so.
+            # The answer was lost, or the member restarts: either way it owns no partitions.
             if member.epoch != JOINING:
                 self._release(member)
                 member.restart()
@@ -241,7 +241,7 @@ class ConsumerGroup:
         return member
 
     def adopt(self, member: ConsumerMember, topics: TopicView, now: float) -> None:
-        """A member that comes with what it reads, from another kind of group."""
+        """Add a member that migrates from another kind of group with its partitions."""
         self.add(member)
         self._topics = topics
         self._resolved[member.id] = topics.resolved(member.topics, member.pattern)
@@ -254,7 +254,7 @@ class ConsumerGroup:
         self._wake(until)
 
     def take_over(self, holder: ConsumerMember, member_id: MemberId) -> ConsumerMember:
-        """A static member is back under a new id; what it was to read is kept for it."""
+        """A static member is back under a new id; it keeps its assignment."""
         old_id = holder.id
         del self._members[old_id]
         holder.id = member_id
@@ -273,16 +273,16 @@ class ConsumerGroup:
         if beat.instance is not None:
             holder = self._static.get(beat.instance)
             if holder is None:
-                raise UnknownMember(f"no member is called {beat.instance!r}")
+                raise UnknownMember(f"no member has the instance id {beat.instance!r}")
             if holder != beat.member:
-                raise FencedInstance(f"{beat.instance!r} is another member by now")
+                raise FencedInstance(f"{beat.instance!r} belongs to a newer member")
         member = self._members.get(beat.member)
         if member is None:
             raise UnknownMember(f"{beat.member!r} is not a member")
         if beat.epoch == member.epoch:
             return member
-        # An answer that told of a new epoch may have been lost; the member then owns no more than it
-        # was given before.
+        # The answer with a new epoch may have been lost; the member then owns no more than its previous
+        # assignment.
         missed_answer = beat.epoch == member.previous_epoch and (
             beat.owned is not None and beat.owned <= member.assigned
         )
@@ -295,7 +295,7 @@ class ConsumerGroup:
         if member is None:
             raise UnknownMember(f"{beat.member!r} is not a member")
         if member.id != beat.member:
-            raise FencedInstance(f"{beat.instance!r} is another member by now")
+            raise FencedInstance(f"{beat.instance!r} belongs to a newer member")
         if beat.epoch == LEAVING_FOR_A_WHILE:
             self._release(member)
             member.rest()
@@ -316,7 +316,7 @@ class ConsumerGroup:
         self.epoch += 1
 
     def _resolve(self, topics: TopicView, changed: ConsumerMember | None) -> None:
-        """Find out which topics are meant; a change in what there is counts as one of the group."""
+        """Resolve subscriptions to topics; a change of topics increases the group's epoch."""
         if topics is not self._topics:
             self._topics = topics
             found = {member.id: topics.resolved(member.topics, member.pattern) for member in self}
@@ -364,20 +364,20 @@ class ConsumerGroup:
 
 
 def _wrong_epoch(member: ConsumerMember, why: str) -> MembershipError:
-    """As the member's protocol calls it."""
+    """The error in the terms of the member's protocol."""
     return IllegalGeneration(why) if member.guest else StaleMemberEpoch(why)
 
 
 def check_beat(beat: Beat) -> None:
-    """Raises where a report makes no sense, whoever sends it to whatever group."""
+    """Raises if a heartbeat is invalid, independent of any group."""
     if beat.assignor and beat.assignor not in ASSIGNORS:
         raise UnsupportedAssignor(f"there is no assignor {beat.assignor!r}; there are {', '.join(ASSIGNORS)}")
     if beat.epoch == LEAVING_FOR_A_WHILE and beat.instance is None:
-        raise BadRequest("only a static member can leave to come back")
+        raise BadRequest("only a static member can leave temporarily")
     if beat.epoch < LEAVING_FOR_A_WHILE:
         raise BadRequest(f"there is no epoch {beat.epoch}")
     if beat.epoch == JOINING:
         if beat.owned:
-            raise BadRequest("a member that joins owns nothing")
+            raise BadRequest("a member that joins must not own partitions")
         if beat.topics is None and beat.pattern is None:
-            raise BadRequest("a member that joins must say what it subscribes to, be it nothing")
+            raise BadRequest("a member that joins must send its subscription, which may be empty")

@@ -1,8 +1,8 @@
-"""One member of a group whose partitions the broker assigns, on its way to its target.
+"""One member of a group whose partitions the broker assigns, and its reconciliation.
 
-A member never holds a partition that another still holds: it first gives up what it is to lose, which it
-confirms by reporting what it has, and is only then given what others have given up. Its epoch follows
-the group's: it moves on when the member has nothing left to give up.
+Two members never hold the same partition. A member first revokes partitions, which it confirms by reporting
+what it owns. Only then do the others get them. Its epoch follows the group's: it advances when the member has
+nothing left to revoke.
 """
 
 import math
@@ -17,18 +17,18 @@ from posthouse.model.ids import InstanceId, MemberId, PartitionId
 JOINING = 0
 LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
-"""A static member that goes away to come back."""
+"""Epoch of a static member that leaves temporarily."""
 
 NOTHING: frozenset[PartitionId] = frozenset()
 
 _DEFAULT_REBALANCE_SECONDS = 300.0
-"""For members that join without saying how long they may take: librdkafka 2.15 does that after a quick
-unsubscribe and subscribe. It is the clients' own default (`max.poll.interval.ms`)."""
+"""For members that join without a rebalance timeout: librdkafka 2.15 does that after a quick unsubscribe and
+subscribe. It is the clients' own default (`max.poll.interval.ms`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a member reports. None means: as before."""
+    """A heartbeat. None means: unchanged."""
 
     member: MemberId
     epoch: int
@@ -38,13 +38,13 @@ class Beat:
     rebalance_seconds: float | None = None
     topics: frozenset[str] | None = None
     pattern: TopicPattern | None = None
-    """An expression without text takes back an earlier one."""
+    """An empty expression removes an earlier one."""
     assignor: str | None = None
     owned: frozenset[PartitionId] | None = None
 
     @property
     def is_complete(self) -> bool:
-        """It says everything, because the member does not know what we know."""
+        """Whether the heartbeat has all fields, because the member does not know the broker's state."""
         subscribes = self.topics is not None or self.pattern is not None
         return self.rebalance_seconds is not None and subscribes and self.owned is not None
 
@@ -59,7 +59,7 @@ class BeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """What is known besides of a member that speaks the classic protocol; see `guests`."""
+    """Additional state of a member that speaks the classic protocol; see `guests`."""
 
     protocols: tuple[OfferedProtocol, ...]
     session_seconds: float
@@ -68,9 +68,9 @@ class Guest:
 class ConsumerMemberState(Enum):
     STABLE = auto()
     GIVING_UP = auto()
-    """It has been told to let go of partitions and has not confirmed."""
+    """It was told to revoke partitions and has not confirmed."""
     WAITING = auto()
-    """Others have not let go yet of partitions that it is to have."""
+    """Other members have not yet revoked partitions that it is to get."""
 
 
 class ConsumerMember:
@@ -109,14 +109,14 @@ class ConsumerMember:
         self.assigned = NOTHING
         self.giving_up = NOTHING
         self.given_in: dict[PartitionId, int] = {}
-        """The epoch in which each partition was given to it; those that it gives up are in it, too."""
+        """The epoch in which each partition was assigned; partitions being revoked are included."""
         self.expires_at = math.inf
         self.give_up_until = math.inf
         self.guest: Guest | None = None
 
     @property
     def held(self) -> frozenset[PartitionId]:
-        """What nobody else may have."""
+        """The partitions that no other member may get."""
         return self.assigned | self.giving_up
 
     @property
@@ -124,7 +124,7 @@ class ConsumerMember:
         return self.epoch == LEAVING_FOR_A_WHILE
 
     def update(self, beat: Beat) -> bool:
-        """Whether it subscribes to something else than before."""
+        """Update from a heartbeat; returns whether the subscription changed."""
         before = (self.topics, self.pattern.text if self.pattern else "")
         self.client = beat.client
         if beat.rack is not None:
@@ -140,12 +140,12 @@ class ConsumerMember:
         return before != (self.topics, self.pattern.text if self.pattern else "")
 
     def restart(self) -> None:
-        """It begins anew and holds nothing."""
+        """The member starts again and owns no partitions."""
         self.epoch = self.previous_epoch = JOINING
         self._settle(NOTHING, NOTHING, ConsumerMemberState.STABLE)
 
     def rest(self) -> None:
-        """Away for a while: what it was to read is kept, what it was to give up is free."""
+        """The member is away temporarily: it keeps its assignment; partitions to revoke become free."""
         self.epoch = self.previous_epoch = LEAVING_FOR_A_WHILE
         self._settle(self.assigned, NOTHING, ConsumerMemberState.STABLE)
 
@@ -157,7 +157,8 @@ class ConsumerMember:
         taken: Collection[PartitionId],
         now: float,
     ) -> None:
-        """One step towards the target. `taken` is what others hold; `owned` what the member reports."""
+        """One step towards the target. `taken` are partitions of other members; `owned` is what the member
+        reports."""
         if self.progress is ConsumerMemberState.GIVING_UP:
             if owned is None or owned & self.giving_up:
                 return

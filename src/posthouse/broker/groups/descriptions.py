@@ -1,4 +1,4 @@
-"""Groups as people and tools see them."""
+"""Descriptions of groups for admin tools."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -13,13 +13,13 @@ from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId
 
 class GroupKind(Enum):
     CLASSIC = auto()
-    """The members share the partitions out."""
+    """The members assign the partitions."""
     CONSUMER = auto()
-    """The broker does."""
+    """The broker assigns the partitions."""
     STREAMS = auto()
     """The broker assigns the tasks of a Kafka Streams application."""
     SHARE = auto()
-    """A record goes to the member that asks first. See `broker.subscriptions`."""
+    """Records are leased to the member that asks first. See `broker.subscriptions`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class ListedGroup:
     id: GroupId
     kind: GroupKind
     state: Enum
-    """A state of the kind's own machine."""
+    """A state of the machine of this kind of group."""
     protocol_type: str
 
 
@@ -58,7 +58,7 @@ class DescribedConsumer:
     topics: frozenset[str]
     pattern: str | None
     is_classic: bool
-    """It speaks the older protocol and was taken in all the same."""
+    """The member speaks the classic protocol in a consumer group."""
     assigned: frozenset[PartitionId]
     target: frozenset[PartitionId]
 
@@ -76,7 +76,7 @@ NO_MEMBERS = DescribedGroup(state=ClassicState.EMPTY, protocol_type="", protocol
 
 
 def describe_classic(group: ClassicGroup) -> DescribedGroup:
-    """While a group is not stable, what its members were assigned does not hold."""
+    """While a group is not stable, its members have no valid assignment."""
     settled = group.state is ClassicState.STABLE
     return DescribedGroup(
         state=group.state,
@@ -120,7 +120,7 @@ def describe_consumer(group: ConsumerGroup) -> DescribedConsumerGroup:
 
 
 def classic_subscription(group: ClassicGroup, metadata: MemberMetadata) -> frozenset[str] | None:
-    """All topics that the members read; None where one of them cannot be told."""
+    """All topics of the members' subscriptions; None if one of them cannot be decoded."""
     found: set[str] = set()
     for member in group.members:
         for offered in member.protocols:

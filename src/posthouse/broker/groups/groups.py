@@ -1,6 +1,6 @@
-"""The stream subscriptions of a broker: the one door to groups and their offsets.
+"""The consumer groups of a broker: the interface to groups and their offsets.
 
-The groups themselves are plain objects; this gives them time and turns their replies into futures.
+The groups themselves are plain objects; this module gives them time and turns their replies into futures.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Groups:
         unstable: Callable[[GroupId, PartitionId], bool],
         share_groups: Container[GroupId],
     ) -> None:
-        """`unstable` says whether an open transaction is about to change a committed offset."""
+        """`unstable` tells whether an open transaction is about to change a committed offset."""
         self._storage = storage
         self._settings = settings
         self._clock = clock
@@ -114,7 +114,7 @@ class Groups:
             self._registry.touched(group_id)
 
     def close(self) -> None:
-        """Nobody is left waiting, and nobody can begin to."""
+        """Answer all waiting members, and refuse new requests."""
         self._closed = True
         self._registry.close()
 
@@ -129,7 +129,7 @@ class Groups:
         await self.offsets.expire()
 
     def join(self, group_id: GroupId, request: JoinRequest) -> "asyncio.Future[Joined | PosthouseError]":
-        """The future itself never fails: the caller must tell a refusal from a defect."""
+        """The future itself never fails: the caller must tell a refusal from a bug."""
 
         def start(reply: Reply[Joined]) -> None:
             self._check_session(request)
@@ -172,7 +172,7 @@ class Groups:
         self._registry.touched(group_id)
 
     def leave(self, group_id: GroupId, leaving: Sequence[Leaving]) -> list[MembershipError | None]:
-        """One result per member: None where it has left."""
+        """Remove members. One result per member: None if it has left."""
         self._check_usable(group_id)
         try:
             group = self._known_classic(group_id)
@@ -183,7 +183,7 @@ class Groups:
             self._registry.touched(group_id)
 
     def beat(self, group_id: GroupId, beat: Beat) -> BeatAnswer:
-        """A member whose partitions the broker assigns joins, reports or leaves."""
+        """Heartbeat of a member of a consumer group: joins, reports or leaves."""
         self._check_usable(group_id)
         check_beat(beat)
         self.offsets.check_kind(group_id)
@@ -202,7 +202,7 @@ class Groups:
             self._registry.touched(group_id)
 
     def beat_streams(self, group_id: GroupId, beat: StreamsBeat) -> StreamsAnswer:
-        """A member of a Kafka Streams application joins, reports or leaves."""
+        """Heartbeat of a member of a Kafka Streams application: joins, reports or leaves."""
         self._check_usable(group_id)
         check_streams_beat(beat)
         self.offsets.check_kind(group_id)
@@ -263,7 +263,7 @@ class Groups:
         return self._view
 
     def check_fetch(self, group_id: GroupId, identity: MemberIdentity) -> None:
-        """Raises where a member asks for offsets of a time that is over for it, or there can be none."""
+        """Raises if the member's epoch is stale, or the group cannot have offsets."""
         self.offsets.check_kind(group_id)
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup | StreamsGroup) and (
@@ -278,8 +278,14 @@ class Groups:
                 groups[group_id] = _listed(group_id, None)
         return list(groups.values())
 
+    def member_count(self, group_id: GroupId) -> int:
+        group = self._registry.get(group_id)
+        if group is None:
+            return 0
+        return len(group.members) if isinstance(group, ClassicGroup) else sum(1 for _ in group)
+
     def describe(self, group_id: GroupId) -> DescribedGroup:
-        """Of a classic group; raises UnknownGroup for others."""
+        """The description of a classic group; raises UnknownGroup for others."""
         group = self._registry.get(group_id)
         if isinstance(group, ClassicGroup):
             return describe_classic(group)
@@ -302,7 +308,7 @@ class Groups:
     async def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[PartitionId]
     ) -> list[PosthouseError | None]:
-        """One result for each. What the group's members read at present, keeps its offsets."""
+        """One result for each. Offsets of partitions that members subscribe to are kept."""
         group = self._registry.get(group_id)
         if group is None and not self.offsets.has(group_id):
             raise UnknownGroup(f"there is no group {group_id!r}")
@@ -361,7 +367,7 @@ class Groups:
         if self._closed:
             raise GroupsClosed("the broker is stopping")
         if not group_id:
-            # Offsets can be kept under no name, as very old clients do; members need one.
+            # Very old clients keep offsets under an empty name; members need a name.
             raise InvalidGroupId("a group must have a name")
 
     def _same_subscription(self, protocol_type: str, old: bytes, new: bytes) -> bool:

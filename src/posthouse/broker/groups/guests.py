@@ -1,8 +1,8 @@
 """Members that speak the classic protocol in a group whose partitions the broker assigns.
 
-They join and sync as ever, but nobody leads: what a member would learn from a leader, the broker tells it.
-A heartbeat sends it back to joining whenever there is a step for it to take. So an application can
-move from one protocol to the other, one instance at a time and without a pause.
+They join and sync as usual, but there is no leader: the broker gives each member its assignment. A heartbeat
+asks a member to join again whenever it has a step to take. So an application can migrate from one protocol to
+the other, one instance at a time and without downtime.
 """
 
 import math
@@ -36,7 +36,7 @@ _NOBODY = MemberId("")
 
 
 class Guests:
-    """The classic protocol's view of a group. Holds no state of its own."""
+    """The classic protocol's view of a group. Has no state of its own."""
 
     def __init__(
         self, group: ConsumerGroup, metadata: MemberMetadata, new_member_id: Callable[[str], MemberId]
@@ -98,7 +98,7 @@ class Guests:
             raise RebalanceInProgress("the group has changed")
 
     def leave(self, leaving: Sequence[Leaving]) -> list[MembershipError | None]:
-        """One result per member: None where it has left."""
+        """Remove members. One result per member: None if it has left."""
         results: list[MembershipError | None] = []
         for each in leaving:
             try:
@@ -119,13 +119,13 @@ class Guests:
         if member is None:
             raise UnknownMember(f"{leaving.instance or leaving.member!r} is not a member")
         if leaving.member is not None and leaving.member != member.id:
-            raise FencedInstance(f"{leaving.instance!r} is another member by now")
+            raise FencedInstance(f"{leaving.instance!r} belongs to a newer member")
         self._group.remove(member)
 
     def _subscription(self, request: JoinRequest) -> MemberSubscription:
-        """Raises where the member could not live with the others."""
+        """Raises if the member is incompatible with the group."""
         if not request.protocols:
-            raise InconsistentProtocol("a member must say how partitions can be shared out")
+            raise InconsistentProtocol("a member must offer at least one assignment protocol")
         found = self._metadata.subscription(request.protocol_type, request.protocols[0].metadata)
         if found is None:
             raise InconsistentProtocol("the broker assigns the partitions of this group")
@@ -163,7 +163,7 @@ class Guests:
     def _known(self, member_id: MemberId, request: JoinRequest) -> ConsumerMember:
         holder = self._group.holder(request.instance)
         if request.instance is not None and holder is not None and holder.id != member_id:
-            raise FencedInstance(f"{request.instance!r} is another member by now")
+            raise FencedInstance(f"{request.instance!r} belongs to a newer member")
         member = self._group.get(member_id)
         if member is None:
             raise UnknownMember(f"{member_id!r} is not a member")
@@ -173,7 +173,7 @@ class Guests:
         if identity.instance is not None:
             holder = self._group.holder(identity.instance)
             if holder is not None and holder.id != identity.member:
-                raise FencedInstance(f"{identity.instance!r} is another member by now")
+                raise FencedInstance(f"{identity.instance!r} belongs to a newer member")
         member = self._group.get(identity.member)
         if member is None or member.guest is None:
             raise UnknownMember(f"{identity.member!r} is not a member")

@@ -1,4 +1,4 @@
-"""What members of a classic group say, and what they are told."""
+"""Requests and answers of members of a classic group."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedProtocol:
-    """One way of sharing partitions out that a member knows; what the bytes mean is its own business."""
+    """One assignment protocol that a member supports; its metadata is opaque to the broker."""
 
     name: str
     metadata: bytes
@@ -20,7 +20,7 @@ class OfferedProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberClient:
-    """Who is behind a member, for people who look at a group."""
+    """The client of a member, for descriptions."""
 
     id: str = ""
     host: str = ""
@@ -29,7 +29,7 @@ class MemberClient:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     member: MemberId | None
-    """None: a member that has no id yet."""
+    """None: a new member without an id."""
     instance: InstanceId | None = None
     client: MemberClient = MemberClient()
     protocol_type: str
@@ -37,9 +37,9 @@ class JoinRequest:
     session_seconds: float
     rebalance_seconds: float
     must_know_its_id: bool = False
-    """A new member is first given an id, and counts when it comes back with it."""
+    """A new member first gets an id, and joins when it comes back with it."""
     can_skip_assignment: bool = False
-    """The member understands that it leads without having to share out anything."""
+    """The member supports leading a group without computing an assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class Joined:
     protocol: str
     leader: MemberId
     members: tuple[JoinedMember, ...] = ()
-    """Everybody, for the leader only."""
+    """All members; for the leader only."""
     skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberIdentity:
-    """Who a member claims to be, and in which generation of its group."""
+    """The identity that a member claims, and its generation."""
 
     member: MemberId
     generation: int = NO_GENERATION
@@ -87,7 +87,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A member by its id, or a static one by the name of its instance."""
+    """A member by its id, or a static one by its instance id."""
 
     member: MemberId | None
     instance: InstanceId | None = None
@@ -95,4 +95,4 @@ class Leaving:
 
 ResultT = TypeVar("ResultT")
 Reply: TypeAlias = Callable[[ResultT | PosthouseError], None]
-"""Called once, now or later, with what became of a request."""
+"""Called once, now or later, with the result of a request."""

@@ -1,7 +1,7 @@
-"""What the broker may learn from the bytes that members of a classic group carry for each other.
+"""Decoding of the metadata that members of a classic group exchange.
 
-The bytes are the members' own. A protocol that knows their layout can pass in a reader; without one, or
-for members that use another layout, they stay opaque.
+The bytes belong to the members. A protocol that knows their layout can pass in a reader; without one, or with
+another layout, they stay opaque.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,15 @@ class NamedPartition:
 class MemberSubscription:
     topics: frozenset[str]
     owned: frozenset[NamedPartition] = frozenset()
-    """What the member goes on reading while the partitions are shared out anew."""
+    """The partitions that the member keeps reading during a rebalance."""
 
 
 class MemberMetadata(Protocol):
     def subscription(self, protocol_type: str, metadata: bytes) -> MemberSubscription | None:
-        """What a member asks for; None where that cannot be told."""
+        """The subscription of a member; None if it cannot be decoded."""
 
     def assignment(self, data: bytes) -> frozenset[NamedPartition]:
-        """What a leader gave to a member; nothing where that cannot be told."""
+        """The partitions that a leader assigned to a member; empty if they cannot be decoded."""
 
     def encoded_assignment(self, partitions: Iterable[NamedPartition]) -> bytes: ...
 

@@ -1,7 +1,7 @@
-"""A group changes its kind while its members go on: see `guests` for the time in between.
+"""Online migration of a group between the classic and the consumer protocol: see `guests`.
 
-It becomes one whose partitions the broker assigns when the first member asks for that, and turns back
-when the last such member has gone.
+It becomes a consumer group when the first member asks for that, and turns back when the last such member has
+left.
 """
 
 from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
@@ -19,9 +19,10 @@ from posthouse.model.errors import InconsistentProtocol, RebalanceInProgress
 def upgraded(
     classic: ClassicGroup, rules: ConsumerRules, metadata: MemberMetadata, topics: TopicView, now: float
 ) -> ConsumerGroup:
-    """The members keep their ids and what they read; whoever waits is sent to join again.
+    """A consumer group in which the members keep their ids and partitions; waiting members have to join
+    again.
 
-    Raises InconsistentProtocol, and changes nothing, where the members' needs cannot be read.
+    Raises InconsistentProtocol, and changes nothing, if a member's metadata cannot be decoded.
     """
     members = [_as_guest(classic, member, metadata, topics) for member in classic.members]
     group = ConsumerGroup(rules)
@@ -43,7 +44,7 @@ def _as_guest(
     protocol = member.protocols[0]
     subscription = metadata.subscription(classic.protocol_type or "", protocol.metadata)
     if subscription is None:
-        raise InconsistentProtocol("the members of this group share its partitions out themselves")
+        raise InconsistentProtocol("the members of this group assign its partitions themselves")
     beat = Beat(
         member=member.id,
         epoch=classic.generation,
@@ -63,7 +64,7 @@ def _as_guest(
 def downgraded(
     group: ConsumerGroup, rules: ClassicRules, metadata: MemberMetadata, topics: TopicView, now: float
 ) -> ClassicGroup:
-    """Only guests are left: they gather, elect a leader, and share out among themselves."""
+    """Only guests are left: they rebalance, elect a leader, and assign partitions themselves."""
     classic = ClassicGroup(rules)
     for guest in group:
         assert guest.guest is not None
@@ -85,7 +86,7 @@ def downgraded(
     classic.members.expected |= group.expected
     classic.protocol_type = GUEST_PROTOCOL_TYPE
     classic.protocol = classic.members.elected_protocol()
-    # Members that are this far are asked to join; those behind must, and lose what they have.
+    # Members in this generation are asked to join; those behind it must join, and lose their partitions.
     classic.generation = max(member.epoch for member in group)
     classic.state = ClassicState.STABLE
     classic.rebalance(now)

@@ -1,4 +1,4 @@
-"""How far each group has read: committed offsets, in memory and in storage.
+"""Committed offsets of groups, in memory and in storage.
 
 Storage has one entry per group and partition in `Space.OFFSETS`. Numbers are big-endian.
 
@@ -59,7 +59,7 @@ def _place(partition: PartitionId) -> bytes:
 
 
 def offset_key(group: GroupId, partition: PartitionId) -> bytes:
-    """What the offset is stored under."""
+    """The storage key of the offset."""
     return _place(partition) + group.encode()
 
 
@@ -74,21 +74,21 @@ def topic_of(key: bytes) -> TopicId:
 
 
 class Offsets:
-    """Owned by the event loop. Changes are made in two steps, so that they can share a commit with
-    others: `puts` or `removals` make the operations, `apply` takes them over once they are durable."""
+    """Owned by the event loop. Changes are made in two steps, so that they can share a commit with others:
+    `puts` or `removals` return operations, `apply` applies them once they are durable."""
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, dict[bytes, bytes]] = {}
         self._places: dict[bytes, bytes] = {}
 
     def load(self, state: dict[bytes, bytes], topics: Set[TopicId]) -> list[Put]:
-        """Take over what storage kept; returns the removal of what belongs to topics that are gone."""
+        """Load the stored offsets; returns operations that remove those of deleted topics."""
         size = _KEY.size
         by_name: dict[bytes, dict[bytes, bytes]] = {}
         shared: dict[bytes, bytes | None] = {}
         leftovers: list[Put] = []
         while state:
-            # Taken out one by one, so that the two forms never need memory at the same time.
+            # Popped one by one, so that both forms are never in memory at the same time.
             key, value = state.popitem()
             place = key[:size]
             if place not in shared:
@@ -117,7 +117,7 @@ class Offsets:
         return None if value is None else _decoded(value)
 
     def is_read(self, partition: PartitionId) -> bool:
-        """Whether any group has an offset there."""
+        """Whether any group has an offset in the partition."""
         place = _place(partition)
         return place in self._places and any(place in offsets for offsets in self._groups.values())
 
@@ -142,7 +142,7 @@ class Offsets:
         return [Put(Space.OFFSETS, _place(partition) + name, None) for partition in partitions]
 
     def apply(self, puts: Sequence[Put]) -> None:
-        """What `puts` and `removals` made, once it is durable and in the order of the commits."""
+        """Apply the operations of `puts` and `removals` once they are durable, in commit order."""
         for put in puts:
             place, group = put.key[: _KEY.size], GroupId(put.key[_KEY.size :].decode())
             if put.value is not None:

@@ -1,7 +1,7 @@
 """Regular expressions over topic names, matched by RE2: in time linear in the name, and in bounded memory.
 
-Anybody may subscribe with any expression, and Python's own matcher can be made to run for ever. Kafka uses
-RE2's Java port, so that an expression means the same here and there. It must match all of a name.
+Clients may subscribe with any expression, and Python's own matcher can take exponential time. Kafka uses
+RE2's Java port, so an expression has the same meaning here. It must match the whole name.
 """
 
 import re2
@@ -10,7 +10,8 @@ from posthouse.model.errors import InvalidPattern
 
 MAX_LENGTH = 1000
 _MAX_MEMORY = 256 * 1024
-"""Of one compiled expression. It also bounds the time of compiling: the event loop waits for that."""
+"""Memory limit of a compiled expression. It also bounds the compile time, during which the event loop
+waits."""
 
 
 def _options() -> re2.Options:

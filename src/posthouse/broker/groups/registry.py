@@ -1,12 +1,12 @@
-"""The groups that have or had members, their timers, and since when those without members are empty.
+"""The groups that have or had members, their timers, and the time since which a group is empty.
 
 Storage keeps the last in `Space.GROUPS`, so that a restart does not prolong the life of old offsets:
 
     key    group in UTF-8
     value  version u8 = 1 | empty since, in ms i64, big-endian
 
-A group without an entry had members when the broker last ran. Members themselves are not stored: after
-a restart they find themselves unknown, join again, and go on from their committed offsets.
+A group without an entry had members when the broker last ran. Members are not stored: after a restart they
+are unknown, join again, and continue from their committed offsets.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from posthouse.storage.spaces import Space
 log = logging.getLogger(__name__)
 
 _NAMED_AT_ONCE = 3
-"""Groups in one log line."""
+"""Number of groups named in one log line."""
 
 _VERSION = 1
 _VALUE = struct.Struct(">Bq")
@@ -44,7 +44,7 @@ class Registry:
     """Owned by the event loop."""
 
     def __init__(self, storage: Storage, clock: Clock, settled: Callable[[Group], Group]) -> None:
-        """`settled` turns a group into one of the kind that it should be by now."""
+        """`settled` migrates a group to the kind that it should be now."""
         self._storage = storage
         self._settled = settled
         self._clock = clock
@@ -53,7 +53,7 @@ class Registry:
         self._alarms = Alarms(clock, self._ring)
 
     def load(self, with_offsets: Sequence[GroupId]) -> None:
-        """`with_offsets` are the groups that must be known; those not stored as empty are so from now."""
+        """`with_offsets` are the groups with offsets; those not stored as empty become empty now."""
         for key, value in self._storage.take_state(Space.GROUPS).items():
             version, empty_since = _VALUE.unpack(value)
             if version == _VERSION:
@@ -70,7 +70,7 @@ class Registry:
         return self._groups.get(group_id)
 
     def put(self, group_id: GroupId, group: Group) -> None:
-        """In the place of what was there."""
+        """Set or replace the group."""
         if isinstance(self._groups.get(group_id), StreamsGroup):
             self._store([group_id], [drop_topology(group_id)])
         self._groups[group_id] = group
@@ -80,7 +80,7 @@ class Registry:
             self._store([group_id], [put_topology(group_id, group.topology)])
 
     def forget(self, group_id: GroupId) -> list[Put]:
-        """Gone at once; returns what makes that durable."""
+        """Remove the group at once; returns the operations that make it durable."""
         group = self._groups.pop(group_id, None)
         self._alarms.drop(group_id)
         puts = [drop_topology(group_id)] if isinstance(group, StreamsGroup) else []
@@ -89,11 +89,11 @@ class Registry:
         return puts
 
     def empty_since(self, group_id: GroupId) -> int | None:
-        """In ms; None while it has members or has never had any."""
+        """Time in ms since the group is empty; None while it has members or has never had any."""
         return self._empty_since.get(group_id)
 
     def touched(self, group_id: GroupId) -> None:
-        """To be called after every request: the group may have to be woken, or have become empty."""
+        """To be called after every request: sets the group's alarm, and stores whether it is empty."""
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -124,8 +124,8 @@ class Registry:
         self._store(group_ids, [Put(Space.GROUPS, each.encode(), value) for each in group_ids])
 
     def _store(self, group_ids: Sequence[GroupId], puts: list[Put]) -> None:
-        """No request waits for it: if it is lost, offsets live longer than they need to, or a streams group
-        without members is taken for a classic one."""
+        """Store without making a request wait. If this is lost, offsets live longer than needed, or a streams
+        group without members is taken for a classic one."""
         if not puts:
             return
         try:

@@ -1,4 +1,4 @@
-"""The members of a classic group: who they are, whom they wait for, and what they can agree on."""
+"""The members of a classic group: identities, pending replies, and common protocols."""
 
 import math
 from collections import Counter
@@ -55,7 +55,7 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """For an answer from us: it cannot be expected to report meanwhile."""
+        """Whether it waits for an answer: it cannot send heartbeats meanwhile."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -77,10 +77,11 @@ class Roster:
         self._members: dict[MemberId, Member] = {}
         self._static: dict[InstanceId, MemberId] = {}
         self.expected: dict[MemberId, float] = {}
-        """Ids that were given out and not yet used, and until when they can be."""
+        """Ids that were given out and not yet used, with their expiry."""
         self.leader: MemberId | None = None
         self._supporters: Counter[str] = Counter()
-        """How many members know each protocol; counted along, because every join asks."""
+        """Number of members that support each protocol; maintained incrementally, because every join needs
+        it."""
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self._members.values())
@@ -95,17 +96,18 @@ class Roster:
         return self._members.get(member_id) if member_id is not None else None
 
     def holder(self, instance: InstanceId | None) -> Member | None:
-        """The member that is now behind a static name."""
+        """The current member with this static instance id."""
         return self.get(self._static.get(instance)) if instance is not None else None
 
     def checked(self, member_id: MemberId, instance: InstanceId | None) -> Member:
-        """The member; raises where it is not one, or no longer the one behind its static name."""
+        """The member. Raises if the id is unknown, or the static instance id belongs to another member by
+        now."""
         if instance is not None:
             holder = self.holder(instance)
             if holder is None:
-                raise UnknownMember(f"no member is called {instance!r}")
+                raise UnknownMember(f"no member has the instance id {instance!r}")
             if holder.id != member_id:
-                raise FencedInstance(f"{instance!r} is another member by now")
+                raise FencedInstance(f"{instance!r} belongs to a newer member")
         member = self.get(member_id)
         if member is None:
             raise UnknownMember(f"{member_id!r} is not a member")
@@ -124,7 +126,7 @@ class Roster:
             self.leader = member.id
 
     def remove(self, member: Member) -> None:
-        """Whatever it waits for, it gets no more."""
+        """Remove the member, and answer its pending requests with an error."""
         self._take_out(member)
         if member.instance is not None and self._static.get(member.instance) == member.id:
             del self._static[member.instance]
@@ -136,7 +138,7 @@ class Roster:
         member.answer_sync(gone)
 
     def rename(self, member: Member, member_id: MemberId) -> None:
-        """A static member came back: it goes on under a new id, and the old one is fenced."""
+        """A static member came back: give it a new id, and fence the old one."""
         fenced = FencedInstance(f"{member.instance!r} has joined again")
         member.answer_join(fenced)
         member.answer_sync(fenced)
@@ -156,7 +158,8 @@ class Roster:
         self._supporters.subtract(member.protocol_names)
 
     def elect(self) -> bool:
-        """See to a leader that has joined; false where nobody has. One that has joined stays leader."""
+        """Elect a leader among members that have joined; false if none has. A leader that has joined stays
+        leader."""
         leader = self.get(self.leader)
         if leader is not None and leader.join_reply is not None:
             return True
@@ -178,7 +181,8 @@ class Roster:
         return bool(self._common().intersection(each.name for each in protocols))
 
     def elected_protocol(self) -> str:
-        """Every member votes for what it likes best of that which all can do."""
+        """The protocol with most votes: every member votes for its first choice among the common
+        protocols."""
         common = self._common()
         votes = Counter(
             next(each.name for each in member.protocols if each.name in common) for member in self

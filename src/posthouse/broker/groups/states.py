@@ -1,10 +1,10 @@
-"""The life of a group whose members share its partitions out among themselves, as one table.
+"""The state machine of a classic group, as one table.
 
     EMPTY ──► GATHERING ──► AWAITING_ASSIGNMENT ──► STABLE
       ▲         │  ▲                 │                │
       └─────────┘  └─────────────────┴────────────────┘
 
-GATHERING waits for the members to join, AWAITING_ASSIGNMENT for the leader to say who reads what.
+GATHERING waits for the members to join, AWAITING_ASSIGNMENT for the leader's assignment.
 """
 
 from enum import Enum, auto
@@ -20,12 +20,12 @@ class ClassicState(Enum):
 
 class Event(Enum):
     REBALANCE_NEEDED = auto()
-    """Somebody came, went, or changed what it asks for."""
+    """A member joined, left, or changed its subscription."""
     MEMBERS_GATHERED = auto()
-    """Everybody who will, has joined: a new generation begins."""
+    """All members have joined or timed out: a new generation begins."""
     NOBODY_LEFT = auto()
     ASSIGNED = auto()
-    """The leader has shared the partitions out."""
+    """The leader has assigned the partitions."""
     DELETED = auto()
 
 
@@ -42,5 +42,5 @@ TRANSITIONS: dict[tuple[ClassicState, Event], ClassicState] = {
 
 
 def after(state: ClassicState, event: Event) -> ClassicState:
-    """Where `event` leads; a KeyError is a defect of the machine, never of a client."""
+    """The next state. A KeyError is a bug of the machine, never of a client."""
     return TRANSITIONS[state, event]

@@ -1,11 +1,11 @@
-"""A group of Kafka Streams members (KIP-1071): they bring the topology, the broker assigns the tasks.
+"""A group of Kafka Streams members (KIP-1071): they send the topology, the broker assigns the tasks.
 
-The epochs are those of `consumer`: the group's grows whenever that changes on which the assignment depends
-(members, their processes, topology, topics, settings), the target's is the group's epoch for which the tasks
-were assigned, and each member's follows. As long as topics are missing or wrong, members get no tasks and a
-status that says why.
+The epochs are those of `consumer`. The group's epoch grows whenever an input of the assignment changes
+(members, their processes, topology, topics, settings). The target's epoch is the group epoch for which the
+tasks were assigned. Each member's epoch follows. While topics are missing or invalid, members get no tasks
+and a status with the reason.
 
-A plain object like `ConsumerGroup`: `wake_at` says when to call `tick` next.
+A plain object like `ConsumerGroup`: `wake_at` is the time of the next `tick`.
 """
 
 import math
@@ -34,18 +34,18 @@ from posthouse.model.errors import (
 from posthouse.model.ids import MemberId, PartitionId, TopicId
 
 _FIRST_EPOCH = 1
-"""Of a group that has assigned nothing yet: a member's 0 means that it joins."""
+"""The epoch of a group that has assigned nothing yet: a member's 0 means that it joins."""
 _NOT_VALIDATED = -1
 _MANY_COPIES = 1_000
 _COPIES_A_SECOND = 5_000
-"""Assigning takes some 10 µs for each task and each standby, during which nothing else happens: with many of
-them, the time between two assignments must be so long that this is a small part of it."""
+"""An assignment takes about 10 µs per task and standby, during which the event loop is blocked. With many
+tasks, the interval between two assignments must be long enough to make this a small part of it."""
 
 
 class StreamsState(Enum):
     EMPTY = auto()
     NOT_READY = auto()
-    """Topics are missing or wrong."""
+    """Topics are missing or invalid."""
     ASSIGNING = auto()
     RECONCILING = auto()
     STABLE = auto()
@@ -57,16 +57,16 @@ class StreamsRules:
     session_seconds: float
     max_size: int
     initial_seconds: float = 0.0
-    """How long a new group waits for more members before the first assignment."""
+    """Initial rebalance delay of a new group."""
     assignment_seconds: float = 0.0
-    """The least time between two assignments."""
+    """Minimum interval between two assignments."""
     standbys: int = 0
 
 
 class StreamsGroup:
     def __init__(self, rules: StreamsRules, topology: Topology | None = None) -> None:
         self.rules = rules
-        """May change at any time; what is under way keeps its deadlines."""
+        """May change at any time; running timers keep their deadlines."""
         self.topology = topology
         self.configured: ConfiguredTopology | None = None
         self._topics = NO_TOPICS
@@ -186,7 +186,8 @@ class StreamsGroup:
                 )
 
     def _partitions(self, tasks: frozenset[Task]) -> dict[str, list[int]]:
-        """What tasks read. A topic with fewer partitions than its subtopology has tasks has none for some."""
+        """The partitions that tasks read. A topic may have fewer partitions than its subtopology has
+        tasks."""
         assert self.configured is not None
         found: dict[str, list[int]] = {}
         partitions: dict[str, list[int]] = {}
@@ -201,7 +202,7 @@ class StreamsGroup:
         return found
 
     def check_commit(self, identity: MemberIdentity, now: float, *, transactional: bool = False) -> None:
-        """Raises unless this member, or nobody in particular, may commit offsets now."""
+        """Raises unless this member, or a client without membership, may commit offsets now."""
         if identity.generation < 0 and self.is_empty:
             return
         if transactional and identity.generation == NO_GENERATION and not identity.member:
@@ -234,7 +235,7 @@ class StreamsGroup:
             raise StaleMemberEpoch(f"the member is in epoch {member.epoch}, not {identity.generation}")
 
     def tick(self, now: float) -> None:
-        """Members that were silent, or have not given up tasks, for too long are out."""
+        """Remove members whose session or rebalance timeout has expired."""
         for member in [each for each in self if min(each.expires_at, each.give_up_until) <= now]:
             self._remove(member)
         if self._members:
@@ -245,7 +246,7 @@ class StreamsGroup:
         self.wake_at = min(times, default=math.inf)
 
     def close(self) -> None:
-        """No member ever waits here."""
+        """No-op: members never wait here."""
 
     def delete(self) -> None:
         self._deleted = True
@@ -271,8 +272,8 @@ class StreamsGroup:
 
     def _reporting(self, beat: StreamsBeat) -> StreamsMember:
         member = self._known(beat.member)
-        # An answer that told of a new epoch may have been lost; the member then owns no more than it
-        # was given before.
+        # The answer with a new epoch may have been lost; the member then owns no more than its previous
+        # assignment.
         missed_answer = beat.epoch == member.previous_epoch and (
             beat.owned is not None and beat.owned <= member.assigned
         )
@@ -295,8 +296,8 @@ class StreamsGroup:
         return known
 
     def _configure(self, topology: Topology, topics: TopicView, beat: StreamsBeat) -> None:
-        """Count partitions and tasks, where topology or topics have changed. Raises, and changes nothing,
-        where the topology or what the member reports cannot be."""
+        """Compute partitions and tasks after a change of topology or topics. Raises, and changes nothing, if
+        the topology or the member's report is invalid."""
         found, seen = self.configured, self._seen
         if found is None or topology is not self.topology or topics is not self._topics:
             seen = {
@@ -317,7 +318,7 @@ class StreamsGroup:
         self._seen, self._validated_epoch = seen, validated
 
     def _assign_if_due(self, now: float) -> str:
-        """Why tasks are not assigned although something has changed; empty where they are."""
+        """Assign tasks; returns why the assignment is delayed, or an empty string."""
         if now < self._first_assignment_at:
             return "Assignment delayed due to the configured initial rebalance delay."
         if self.epoch <= self.target_epoch or self.configured is None:
@@ -337,12 +338,12 @@ class StreamsGroup:
         return ""
 
     def _least_seconds(self, topology: ConfiguredTopology) -> float:
-        """Between two assignments, whatever the settings say."""
+        """Minimum interval between two assignments, whatever the settings are."""
         copies = sum(each.tasks for each in topology.subtopologies) * (1 + self._standbys)
         return 0.0 if copies < _MANY_COPIES else max(1.0, copies / _COPIES_A_SECOND)
 
     def _free(self, member: StreamsMember, wanted: Tasks) -> Tasks:
-        """Those that no other member has as active, and its process not at all."""
+        """The tasks that no other member has as active, and that its process does not have at all."""
         active: set[Task] = set()
         own: set[Task] = set()
         for other in self:

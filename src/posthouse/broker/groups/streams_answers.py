@@ -1,4 +1,4 @@
-"""What members of a streams group are told."""
+"""Answers to members of a streams group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from posthouse.model.ids import MemberId
 
 
 class Trouble(Enum):
-    """What a member is told besides its tasks, where it is no `Obstacle`."""
+    """A status of a member besides its tasks, other than an `Obstacle`."""
 
     STALE_TOPOLOGY = auto()
     SHUTDOWN_APPLICATION = auto()
@@ -20,7 +20,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A status, with a sentence about it."""
+    """A status with its detail text."""
 
     status: Trouble | Obstacle
     detail: str
@@ -28,7 +28,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointTopics:
-    """Which partitions are worked on where: topic to partitions."""
+    """The partitions that one endpoint processes: topic to partitions."""
 
     endpoint: Endpoint
     active: Mapping[str, list[int]]
@@ -40,10 +40,10 @@ class StreamsAnswer:
     member: MemberId
     epoch: int
     tasks: Tasks | None = None
-    """None: no change."""
+    """None: unchanged."""
     statuses: tuple[Told, ...] = ()
     missing: tuple[InternalTopic, ...] = ()
-    """Topics that the group needs and somebody has to create."""
+    """Internal topics that have to be created."""
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointTopics, ...] | None = None
-    """None: the member knows them."""
+    """None: unchanged."""

@@ -1,8 +1,8 @@
-"""Which member of a streams group works on which task, decided by the broker. A pure function.
+"""Assignment of tasks to members of a streams group. A pure function.
 
-Every task is active at exactly one member: where it was before, as long as that member has room; otherwise
-where a standby has its state; otherwise at the process with the least work for each of its members. Standbys
-of stateful tasks go to other processes than the active task. So does Kafka's assignor `sticky`.
+Every task is active at exactly one member: the previous one while that has room, otherwise a member with a
+standby of its state, otherwise one of the process with the lowest load per member. Standbys of stateful tasks
+are placed on other processes than the active task. This is Kafka's assignor `sticky`.
 """
 
 from collections import defaultdict
@@ -65,18 +65,18 @@ class Worker:
     process: str
     """Members of one process share its state."""
     current: Tasks = NOTHING
-    """What it was to work on so far."""
+    """The tasks assigned so far."""
 
 
 @dataclass(slots=True)
 class _Process:
     name: str
     members: dict[MemberId, int] = field(default_factory=dict)
-    """With the number of their tasks."""
+    """Members with their numbers of tasks."""
     tasks: set[Task] = field(default_factory=set)
     count: int = 0
     _by_count: list[tuple[int, MemberId]] = field(default_factory=list)
-    """A heap. Entries with a count that is over are passed by."""
+    """A heap. Entries with an outdated count are skipped."""
 
     @property
     def load(self) -> float:
@@ -101,7 +101,7 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member may keep; it sinks when members that are full took more than their share."""
+    """How many tasks a member may keep; decreases when full members took more than their share."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -151,7 +151,7 @@ class _Assignment:
                 self._was_standby[task].append(member)
 
         self._by_load = sorted((0.0, name) for name in self._processes)
-        """A heap. Entries with a load that is over are passed by."""
+        """A heap. Entries with an outdated load are skipped."""
 
     def made(self) -> dict[MemberId, Tasks]:
         self._assign_active()
@@ -198,11 +198,11 @@ class _Assignment:
             for _ in range(missing):
                 process = self._least_loaded(without=task)
                 if process is None:
-                    break  # more copies than processes: the rest has to wait for one
+                    break  # more copies than processes: the rest stays unassigned
                 self._give(task, process.least(), active=False)
 
     def _standby_again(self, task: Task) -> MemberId | None:
-        """A member that has the task's state already, and room."""
+        """A member that already has the task's state, and room."""
         was_active = self._was_active.get(task)
         for member in (was_active, self._with_state(task, free_of=task)):
             if member is None or task in self._process(member).tasks:
@@ -212,7 +212,7 @@ class _Assignment:
         return None
 
     def _with_state(self, task: Task, free_of: Task | None = None) -> MemberId | None:
-        """The least loaded of the members that had a standby of the task."""
+        """The least loaded member that had a standby of the task."""
         members = [
             member
             for member in self._was_standby.get(task, ())
@@ -225,7 +225,7 @@ class _Assignment:
         )
 
     def _least_loaded(self, without: Task | None = None) -> _Process | None:
-        """The process with the least work for each of its members; one that does not have the task."""
+        """The process with the lowest load per member that does not have the task."""
         passed = []
         found = None
         while self._by_load and found is None:

@@ -1,10 +1,9 @@
-"""One member of a streams group on its way to its target tasks.
+"""One member of a streams group, and its reconciliation.
 
-A member never starts a task that another still has: it first gives up what it is to lose, which it confirms
-by reporting what it has, and is only then given what others have given up. A process never has a task twice,
-as active and as standby. The member's epoch follows the group's, see `consumer_member`; each active task
-remembers in which epoch it was given, so that offsets of a task that stayed can be committed with an older
-epoch.
+Two members never run the same task. A member first revokes tasks, which it confirms by reporting what it
+owns. Only then do others get them. A process never has a task twice, as active and as standby. The member's
+epoch follows the group's, see `consumer_member`. Each active task remembers the epoch in which it was
+assigned, so that offsets of an unmoved task can be committed with an older epoch.
 """
 
 import math
@@ -25,7 +24,7 @@ NO_TOPOLOGY = -1
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an application can be asked for its state."""
+    """The endpoint for interactive queries of the application's state."""
 
     host: str
     port: int
@@ -33,7 +32,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsBeat:
-    """What a member reports. None means: as before."""
+    """A heartbeat. None means: unchanged."""
 
     member: MemberId
     epoch: int
@@ -46,17 +45,17 @@ class StreamsBeat:
     endpoint: Endpoint | None = None
     tags: Mapping[str, str] | None = None
     endpoint_epoch: int = 0
-    """The newest list of endpoints that the member knows."""
+    """The latest endpoint list that the member has."""
     shuts_down: bool = False
-    """Something is so wrong that all members should stop."""
+    """The member had a fatal error and asks all members to shut down."""
 
 
 class StreamsMemberState(Enum):
     STABLE = auto()
     GIVING_UP = auto()
-    """It has been told to give up tasks and has not confirmed."""
+    """It was told to revoke tasks and has not confirmed."""
     WAITING = auto()
-    """Others have not given up yet tasks that it is to have."""
+    """Other members have not yet revoked tasks that it is to get."""
 
 
 class StreamsMember:
@@ -93,7 +92,7 @@ class StreamsMember:
         self.assigned = NOTHING
         self.giving_up = NOTHING
         self.given_in: dict[Task, int] = {}
-        """The epoch in which each active task was given to it; those that it gives up are in it, too."""
+        """The epoch in which each active task was assigned; tasks being revoked are included."""
         self.expires_at = math.inf
         self.give_up_until = math.inf
 
@@ -127,7 +126,8 @@ class StreamsMember:
         free: Callable[[Tasks], Tasks],
         now: float,
     ) -> None:
-        """One step towards the target. `free` leaves those tasks that no other has; `owned` is reported."""
+        """One step towards the target. `free` filters the tasks that no other member has; `owned` is
+        reported."""
         if self.is_settled(target_epoch):
             return
         epoch = self.epoch
@@ -169,7 +169,7 @@ class StreamsMember:
 
 
 def check_streams_beat(beat: StreamsBeat) -> None:
-    """Raises where a report makes no sense, whoever sends it to whatever group."""
+    """Raises if a heartbeat is invalid, independent of any group."""
     if not beat.member:
         raise BadRequest("a member must bring its id")
     if beat.rack == "":
@@ -180,14 +180,14 @@ def check_streams_beat(beat: StreamsBeat) -> None:
         if beat.topology is None:
             raise BadRequest("a member that joins must bring its topology")
         if beat.rebalance_seconds is None:
-            raise BadRequest("a member that joins must say how long it may take to give up tasks")
+            raise BadRequest("a member that joins must send its rebalance timeout")
         if beat.owned:
             raise BadRequest("a member that joins owns no tasks")
         for each in beat.topology.subtopologies:
             for changelog in each.changelogs:
                 if changelog.partitions:
                     raise InvalidTopology(
-                        f"the changelog {changelog.name!r} must not say how many partitions"
+                        f"the changelog {changelog.name!r} must not have a number of partitions"
                     )
     elif beat.topology is not None:
         raise BadRequest("a topology can only be brought when joining")

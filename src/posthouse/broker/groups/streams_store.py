@@ -1,4 +1,4 @@
-"""What storage knows of streams groups: their topologies. Members are not stored, see `registry`.
+"""Stored topologies of streams groups. Members are not stored, see `registry`.
 
 Storage has one entry per group in `Space.STREAMS_GROUPS`:
 

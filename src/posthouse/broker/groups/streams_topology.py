@@ -1,9 +1,8 @@
-"""What a Kafka Streams application computes, as its members tell, and which topics and tasks that needs.
+"""The topology of a Kafka Streams application, and the topics and tasks that it needs.
 
-A *subtopology* reads some source topics and is worked on in *tasks*, one for each partition of them. It may
-write to repartition topics, which others read, and keep state in changelog topics; both are made by the
-broker. Pure functions: `configured` decides how many partitions the internal topics have, or what stands in
-the way.
+A *subtopology* reads source topics and is processed in *tasks*, one per partition. It may write to
+repartition topics, which others read, and keep state in changelog topics; the broker creates both. Pure
+functions: `configured` computes the partitions of the internal topics, or the obstacle.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from posthouse.model.errors import InvalidTopology
 class InternalTopic:
     name: str
     partitions: int = 0
-    """0: as many as follow from the topics that are read."""
+    """0: derived from the source topics."""
     replicas: int = 0
     configs: Mapping[str, str] = field(default_factory=dict)
 
@@ -39,7 +38,7 @@ class Subtopology:
 
     @property
     def topics(self) -> set[str]:
-        """All that it reads, writes or keeps state in."""
+        """All topics that it reads, writes or keeps state in."""
         return {*self.read, *self.repartition_sinks, *(topic.name for topic in self.changelogs)}
 
 
@@ -58,7 +57,7 @@ class Topology:
         }
 
     def subtopology_of(self, topic: str) -> str | None:
-        """The one that reads the topic."""
+        """The subtopology that reads the topic."""
         return next((each.id for each in self.subtopologies if topic in each.read), None)
 
 
@@ -78,7 +77,7 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredTopology:
-    """A topology whose partitions are counted. With an obstacle, no task is assigned."""
+    """A topology with its numbers of partitions. With an obstacle, no task is assigned."""
 
     subtopologies: tuple[ConfiguredSubtopology, ...] = ()
     """In the order of their ids."""
@@ -97,7 +96,7 @@ class ConfiguredTopology:
 
 
 MOST_TASKS = 10_000
-"""Of one application: assigning them must not hold up others."""
+"""Tasks of one application: assigning them must not block other clients."""
 
 
 class _Stopped(Exception):
@@ -107,11 +106,11 @@ class _Stopped(Exception):
 
 
 Count = Callable[[str], int | None]
-"""How many partitions a topic has or is to have."""
+"""The number of partitions that a topic has or will have."""
 
 
 def configured(topology: Topology, topics: TopicView) -> ConfiguredTopology:
-    """Raises InvalidTopology where no topics could make it work."""
+    """Raises InvalidTopology if no topics could make it work."""
     try:
         return _configured(topology, topics)
     except _Stopped as stopped:
@@ -184,7 +183,8 @@ def _tasks(subtopology: Subtopology, count: Count) -> int:
 
 
 def _repartition_counts(subtopologies: Sequence[Subtopology], count: Count) -> dict[str, int]:
-    """What was not given follows from the topics that the writing subtopology reads, step by step."""
+    """Derive the missing numbers of partitions from the topics that the writing subtopology reads, step by
+    step."""
     found = {
         topic.name: topic.partitions
         for each in subtopologies
@@ -216,7 +216,7 @@ def _repartition_counts(subtopologies: Sequence[Subtopology], count: Count) -> d
 def _equal_counts(
     together: frozenset[str], internal: Mapping[str, InternalTopic], count: Count
 ) -> dict[str, int]:
-    """The partitions that the repartition topics among those read together have."""
+    """The number of partitions of repartition topics that are co-partitioned with others."""
     repartitioned = sorted(together & internal.keys())
     others = {name: count(name) for name in sorted(together - internal.keys())}
     fixed = {name: internal[name].partitions for name in repartitioned if internal[name].partitions}

@@ -1,4 +1,4 @@
-"""The topics at one moment, as groups need them to resolve subscriptions."""
+"""An immutable view of the topics, from which groups resolve subscriptions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,21 +9,21 @@ from posthouse.model.topics import Topic
 
 
 class TopicView:
-    """Immutable: whoever has seen one need not look again until there is another."""
+    """Immutable: a subscription resolved with one view stays valid until there is another view."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         self.by_name: Mapping[str, Topic] = {topic.name: topic for topic in topics}
         self._names = {topic.id: topic.name for topic in self.by_name.values()}
 
     def resolved(self, names: Iterable[str], pattern: TopicPattern | None) -> dict[TopicId, int]:
-        """The topics meant, with their numbers of partitions."""
+        """The subscribed topics, with their numbers of partitions."""
         found = {name: self.by_name[name] for name in names if name in self.by_name}
         if pattern is not None:
             found |= {name: topic for name, topic in self.by_name.items() if pattern.matches(name)}
         return {topic.id: topic.partitions for topic in found.values()}
 
     def ids(self, partitions: Iterable[NamedPartition]) -> frozenset[PartitionId]:
-        """Without those of topics that are gone."""
+        """The ids, without partitions of deleted topics."""
         return frozenset(
             self.by_name[each.topic].partition(each.index)
             for each in partitions

@@ -1,7 +1,7 @@
-"""Which positions of a lane are settled, and how often the others were delivered.
+"""Progress of a lane: which positions are settled, and how often the others were delivered.
 
-Everything below the *floor* is settled. Above it, positions are kept in chunks of 4,096, and only chunks in
-which something happened: one old message that stays unsettled costs one chunk, not a memory of all that was
+Everything below the *floor* is settled. Above it, positions are kept in chunks of 4,096. Only chunks with
+changes exist: one old message that stays unsettled costs one chunk, not a record of everything that was
 settled behind it.
 
 Storage has these entries in `Space.QUEUE_PROGRESS` (of subscriptions in `Space.SHARE_PROGRESS`), numbers
@@ -12,8 +12,8 @@ big-endian:
 
 and those of the stash (see `stash`). A commit that stores one of them stores all that have changed.
 
-Invariant: what storage has is never ahead of what was settled. A crash may bring back what was settled last,
-it never takes what was not.
+Invariant: storage is never ahead of what was settled. After a crash the last settled messages may be
+redelivered; an unsettled message is never lost.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ _NO_RESERVATION = 2**63
 
 
 class Progress:
-    """Of one lane. Owned by the event loop."""
+    """Progress of one lane. Owned by the event loop."""
 
     def __init__(
         self,
@@ -47,21 +47,21 @@ class Progress:
         space: Space = Space.QUEUE_PROGRESS,
         is_stored: bool = True,
     ) -> None:
-        """Not stored is that of queues that do not outlive the broker: it has nothing to put."""
+        """Without `is_stored`, for queues that do not survive the broker, there is nothing to put."""
         self._is_stored = is_stored
         self._space = space
         self._queue_id = queue_id
         self._lane = lane
         self.floor = floor
         self.handed_out_to = floor
-        """Positions below were delivered, or may have been, before."""
+        """Positions below were delivered before, or may have been."""
         self.reserved_to = floor if is_stored else _NO_RESERVATION
-        """Storage knows that positions below may have been delivered: only those may be handed out."""
+        """Storage has recorded that positions below may have been delivered: only those may be delivered."""
         self._reserving_to = floor
         self.settled_above = 0
-        """How many positions above the floor are settled."""
+        """Number of settled positions above the floor."""
         self.stash = Stash(queue_id, lane, space)
-        """Messages whose positions count as settled, and that live on all the same."""
+        """Messages that live on in the stash; their positions count as settled."""
         self.failures = 0
         """Counts how often something did not become durable."""
         self._chunks: dict[int, Chunk] = {}
@@ -76,7 +76,7 @@ class Progress:
         return chunk is not None and chunk.settled[position & _MASK] == 1
 
     def next_unsettled(self, position: int) -> int:
-        """The first one from `position` on that is not settled."""
+        """The first unsettled position from `position` on."""
         position = max(position, self.floor)
         while (chunk := self._chunks.get(position >> CHUNK_BITS)) is not None:
             at = chunk.settled.find(0, position & _MASK)
@@ -86,7 +86,7 @@ class Progress:
         return position
 
     def settle(self, position: int) -> bool:
-        """False where it was settled already."""
+        """Settle a position; False if it was settled already."""
         self.is_changed = True
         if position == self.floor:
             if self._chunks:
@@ -107,7 +107,7 @@ class Progress:
         return True
 
     def settle_range(self, first: int, end: int) -> None:
-        """All from `first` to before `end`."""
+        """Settle all positions from `first` to before `end`."""
         self.is_changed = True
         first = max(first, self.floor)
         if first >= end:
@@ -127,7 +127,7 @@ class Progress:
             self._raise_floor(end)
 
     def _raise_floor(self, floor: int) -> None:
-        """To `floor` and over what is settled from there; the chunks that are left behind are forgotten."""
+        """Raise the floor to `floor` and over settled positions from there; chunks below it are dropped."""
         before = self.floor >> CHUNK_BITS
         while (chunk := self._chunks.get(floor >> CHUNK_BITS)) is not None:
             at = floor & _MASK
@@ -147,7 +147,7 @@ class Progress:
             self._changed_chunks.add(number)
 
     def unsettle(self, position: int) -> None:
-        """Take it back: what should have been stored with it, was not."""
+        """Undo `settle`: the operations to be stored with it failed."""
         self.is_changed = True
         if self.stash.unsettle(position):
             return
@@ -160,7 +160,7 @@ class Progress:
         end, self.floor = self.floor, position
         for number in range(position >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1):
             stale = self._chunks.get(number)
-            if stale is not None:  # what lies below the floor is not looked at, and so not kept right
+            if stale is not None:  # chunks below the floor are not maintained
                 stale.clear(
                     max(position - (number << CHUNK_BITS), 0), min(end - (number << CHUNK_BITS), CHUNK)
                 )
@@ -168,7 +168,7 @@ class Progress:
         self.settle_range(position + 1, end)
 
     def deliveries(self, position: int) -> int:
-        """How often it was handed out and came back."""
+        """How often the position was delivered and requeued."""
         stashed = self.stash.get(position)
         if stashed is not None:
             return stashed.deliveries
@@ -190,17 +190,17 @@ class Progress:
         return count
 
     def put_aside(self, position: int, stashed: Stashed) -> None:
-        """It lives on in the stash. For one that is not settled."""
+        """Move an unsettled position to the stash."""
         stashed.deliveries = self.deliveries(position)
         self.settle(position)
         self.stash.add(position, stashed)
-        if position >= self.handed_out_to:  # after a restart this is not known
+        if position >= self.handed_out_to:  # unknown after a restart
             self.handed_out_to = position + 1
 
     def stragglers(self, most: int) -> tuple[int, int]:
-        """Where a stretch from the floor on ends that has at most `most` unsettled positions, and how many.
+        """The end of a range from the floor on with at most `most` unsettled positions, and their number.
 
-        The last position of the stretch is settled: what follows is not held back by those before it.
+        The last position of the range is settled, so what follows it is not held back by those before.
         """
         end, found = self.floor, 0
         while (settled := self._next_settled(end)) is not None and found + settled - end <= most:
@@ -209,7 +209,7 @@ class Progress:
         return end, found
 
     def _next_settled(self, position: int) -> int | None:
-        """The first settled one from `position` on; None where a chunk without any lies in between."""
+        """The first settled position from `position` on; None if a chunk without any lies in between."""
         while (chunk := self._chunks.get(position >> CHUNK_BITS)) is not None:
             at = chunk.settled.find(1, position & _MASK)
             if at >= 0:
@@ -218,7 +218,7 @@ class Progress:
         return None
 
     def unsettled(self, end: int, most: int) -> list[int]:
-        """The first `most` positions below `end` that are not settled."""
+        """The first `most` unsettled positions below `end`."""
         positions: list[int] = []
         position = self.next_unsettled(self.floor)
         while position < end and len(positions) < most:
@@ -227,7 +227,7 @@ class Progress:
         return positions
 
     def puts(self) -> list[Put]:
-        """What storage does not have yet; it counts as stored from now on."""
+        """The changes since the last call; they count as stored from now on."""
         if not self.is_changed:
             return []
         self.is_changed = False
@@ -250,13 +250,14 @@ class Progress:
         return puts
 
     def reserve(self, to: int) -> list[Put]:
-        """`puts` before they are handed out: storage is told that all below `to` may have been."""
+        """`puts` before a delivery: records in storage that all positions below `to` may have been
+        delivered."""
         self._reserving_to = max(to, self._reserving_to)
         self.is_changed = True
         return self.puts()
 
     def exact(self) -> list[Put]:
-        """`puts` for a clean stop: nothing is reserved any more, what was not handed out was not."""
+        """`puts` for a clean shutdown: drop the reservation, because what was not delivered is known."""
         self.is_changed = True
         if self._is_stored:
             self._reserving_to = self.reserved_to = self.handed_out_to
@@ -267,14 +268,14 @@ class Progress:
         return Put(self._space, _LANE_KEY.pack(self._queue_id, self._lane), value)
 
     def not_stored(self) -> None:
-        """The last `puts` did not become durable: everything has to be stored again."""
+        """The last `puts` failed: everything has to be stored again."""
         self.is_changed = True
         self.failures += 1
         self._changed_chunks.update(self._chunks, self._stored_chunks)
         self.stash.not_stored()
 
     def removals(self) -> list[Put]:
-        """So that storage has nothing of it."""
+        """The operations that remove all stored progress."""
         puts = [Put(self._space, _LANE_KEY.pack(self._queue_id, self._lane), None)]
         puts += [self._chunk_put(number, None) for number in self._stored_chunks]
         return puts + self.stash.removals()
@@ -283,7 +284,7 @@ class Progress:
         return Put(self._space, _CHUNK_KEY.pack(self._queue_id, self._lane, number), value)
 
     def load(self, key: bytes, value: bytes) -> None:
-        """Take in one stored entry of this lane."""
+        """Load one stored entry of this lane."""
         try:
             self._load(key, value)
         except StructError as error:
@@ -306,8 +307,9 @@ class Progress:
         self._stored_chunks.add(number)
 
     def loaded(self, start: int, end: int | None = None) -> None:
-        """Everything is taken in. `start` and `end` are those of the lane's log: nothing lies beyond them."""
-        if end is not None and end < self.handed_out_to:  # what was not there was not handed out
+        """All entries are loaded. `start` and `end` are those of the lane's log: positions outside are
+        dropped."""
+        if end is not None and end < self.handed_out_to:  # positions that do not exist were not delivered
             self.handed_out_to = self.reserved_to = self._reserving_to = max(end, self.floor)
         self.settled_above = 0
         for number, chunk in self._chunks.items():
@@ -318,6 +320,6 @@ class Progress:
 
 
 def lane_of(key: bytes) -> tuple[bytes, int]:
-    """The queue and the lane that a stored entry belongs to."""
+    """The queue and the lane of a stored entry."""
     queue_id, lane = _LANE_KEY.unpack_from(key)
     return queue_id, lane

@@ -1,7 +1,7 @@
 """Acknowledgements on their way to the disk.
 
-They are gathered for a moment: losing the last few in a crash means that their messages come again, never
-that one is lost.
+They are stored with a short delay, many in one commit. A crash before that causes redelivery of their
+messages, never loss.
 """
 
 import asyncio
@@ -47,13 +47,14 @@ class Settling:
         lanes, self._changed = self._changed, {}
         operations: list[Operation] = [put for lane in lanes for put in lane.progress.puts()]
         if operations:
-            with suppress(PosthouseError):  # fenced or closed: what was settled comes again after a restart
+            # Fenced or closed: settled messages are redelivered after a restart.
+            with suppress(PosthouseError):
                 self.store(lanes, operations)
 
     def store(
         self, lanes: Collection[Progressing], puts: Sequence[Operation]
     ) -> asyncio.Future[list[Outcome]]:
-        """Commit what the progress of these has to store. What fails is stored with what comes next."""
+        """Commit the changed progress of these lanes. Failed changes are stored with the next commit."""
         try:
             storing = self._storage.commit(puts)
         except PosthouseError:
@@ -72,7 +73,7 @@ class Settling:
         self._changed |= dict.fromkeys(lanes)
 
     async def close(self, lanes: Iterable[Progressing]) -> None:
-        """Store how far all of them are, exactly."""
+        """Store the exact progress of all lanes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

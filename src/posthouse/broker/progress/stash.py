@@ -1,4 +1,4 @@
-"""Messages of a lane that live on outside of the log, because they alone held much of it back.
+"""The stash: messages of a lane that were copied out of the log, because they alone kept it from shrinking.
 
 In the log such a position counts as settled, so that the floor rises past it and the log can be trimmed. The
 copy is a record in the queue's stash, a partition of its internal topic behind those of its lanes.
@@ -10,7 +10,7 @@ Storage has one entry for each in `Space.QUEUE_PROGRESS`, numbers big-endian:
            id of the topic it was published to 16 bytes
 
 Invariant: a copy is durable before its entry is made, and the entry is stored in one commit with the progress
-in which its position counts as settled. So a message is in the log or in the stash, and never in neither.
+in which its position counts as settled. So a message is always in the log or in the stash.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ KEY_SIZE = _KEY.size
 @dataclass(slots=True)
 class Stashed:
     offset: int
-    """Of the copy in the stash."""
+    """Offset of the copy in the stash."""
     expires_ms: int
     size: int
     topic: TopicId
@@ -42,7 +42,7 @@ class Stashed:
 
 
 class Stash:
-    """Those of one lane, by position. Owned by the event loop, and part of the lane's progress."""
+    """The stashed messages of one lane, by position. Owned by the event loop, part of the lane's progress."""
 
     def __init__(self, queue_id: bytes, lane: int, space: Space) -> None:
         self._queue_id = queue_id
@@ -75,7 +75,7 @@ class Stash:
         self.changed.add(position)
 
     def move(self, position: int, offset: int) -> bool:
-        """There is another copy. False where the message is not in the stash."""
+        """Record the offset of a new copy. False if the message is not in the stash."""
         stashed = self._live.get(position)
         if stashed is None:
             return False
@@ -84,7 +84,7 @@ class Stash:
         return True
 
     def settle(self, position: int) -> bool:
-        """False where it is not in the stash."""
+        """Settle a message; False if it is not in the stash."""
         stashed = self._live.pop(position, None)
         if stashed is None:
             return False
@@ -93,7 +93,7 @@ class Stash:
         return True
 
     def unsettle(self, position: int) -> bool:
-        """False where it was not in the stash."""
+        """Undo `settle`; False if the message was not in the stash."""
         stashed = self._gone.pop(position, None)
         if stashed is None:
             return False
@@ -101,7 +101,7 @@ class Stash:
         return True
 
     def came_back(self, position: int) -> int | None:
-        """One more delivery; None where it is not in the stash."""
+        """Count one more delivery; None if the message is not in the stash."""
         stashed = self._live.get(position)
         if stashed is None:
             return None
@@ -116,7 +116,7 @@ class Stash:
 
     @property
     def lowest(self) -> int | None:
-        """The first offset of the stash that this lane needs; None if it needs nothing."""
+        """The lowest offset of the stash that this lane needs; None if it needs none."""
         both = (*self._live.values(), *self._gone.values())
         return min((stashed.offset for stashed in both), default=None)
 
@@ -125,7 +125,7 @@ class Stash:
         return list(self._gone)
 
     def forget(self, gone: Iterable[int]) -> None:
-        """That these are settled is durable."""
+        """The settlement of these messages is durable."""
         for position in gone:
             self._gone.pop(position, None)
 
@@ -155,7 +155,7 @@ class Stash:
         return Put(self._space, _KEY.pack(self._queue_id, self._lane, position, _KIND), value)
 
     def load(self, key: bytes, value: bytes) -> None:
-        """Take in one stored entry."""
+        """Load one stored entry."""
         position = _KEY.unpack(key)[2]
         version, offset, expires_ms, deliveries, size, topic = _VALUE.unpack(value)
         if version != _VERSION:

@@ -61,6 +61,7 @@ class Dispatcher:
         self._lanes = lanes
         self._resources = resources
         self._clock = resources.clock
+        self._tracer = resources.tracer
         self._effects = effects
         self._retry_seconds = retry_seconds
         self._counters = counters
@@ -309,6 +310,8 @@ class Dispatcher:
             admitted = alive if self.keys is None else self.keys.admit(alive)
             if admitted:
                 self.settlement.hand_out(admitted)
+                if self._tracer is not None:
+                    self._tracer.delivered(self._source.name, admitted)
                 return admitted
         self.loader.plan_reservation()  # the next message may lie far behind those that have expired
         return []

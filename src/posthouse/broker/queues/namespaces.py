@@ -28,6 +28,7 @@ from posthouse.broker.routing.encoding import decode_binding, decode_exchange, n
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
+from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
@@ -57,6 +58,8 @@ class Namespaces:
         traffic: Traffic,
         read_attributes: ReadAttributes = no_attributes,
         predeclared: Sequence[ExchangeDefinition] = (),
+        *,
+        tracer: Tracer | None = None,
     ) -> None:
         """`is_read`: a group reads the partition. Every namespace has the `predeclared` exchanges."""
         self.storage = storage
@@ -71,6 +74,7 @@ class Namespaces:
             stream_memory=StreamMemory(),
             traffic=traffic,
             transaction=self.transaction,
+            tracer=tracer,
         )
         self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
         self.read_attributes = read_attributes

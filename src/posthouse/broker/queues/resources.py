@@ -7,6 +7,7 @@ from posthouse.broker.progress.settling import Settling
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.wave import Wave
+from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.storage.contract import Storage
@@ -22,3 +23,5 @@ class QueueResources:
     traffic: Traffic
     transaction: Callable[[], Wave]
     """A new wave, written when it is told to."""
+    tracer: Tracer | None = None
+    """None where tracing is off."""

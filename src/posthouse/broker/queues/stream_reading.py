@@ -39,6 +39,7 @@ class StreamReading:
         self._background = resources.background
         self._memory = resources.stream_memory
         self._traffic = resources.traffic
+        self._tracer = resources.tracer
         self._consumer: Consumer | None = None
         self._lane = lane
         self._reader = LaneReader(resources.storage, self, lane, start)
@@ -88,6 +89,8 @@ class StreamReading:
             counters = self._stream.counters
             counters.delivered += len(messages)
             count_handed_out(messages, counters, self._traffic)
+            if self._tracer is not None:
+                self._tracer.delivered(self.name, messages)
             consumer.deliver(messages)
             for message in messages:
                 message.value = None  # of what it holds, a consumer needs no more than the place

@@ -1,1 +1,1 @@
-"""From an exchange and a message to its queues: pure and synchronous."""
+"""Routing from an exchange and a message to queues: pure and synchronous."""

@@ -1,4 +1,4 @@
-"""What exchanges and bindings are declared to be."""
+"""Definitions of exchanges and bindings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class ExchangeKind(StrEnum):
-    """How an exchange compares a message with its bindings."""
+    """How an exchange matches a message with its bindings."""
 
     DIRECT = "direct"
-    """The routing key is the binding's key."""
+    """Matches bindings whose key equals the routing key."""
     FANOUT = "fanout"
-    """Every binding."""
+    """Matches every binding."""
     TOPIC = "topic"
     """The binding's key is a pattern over the words of the routing key."""
     HEADERS = "headers"
@@ -23,17 +23,17 @@ class ExchangeDefinition:
     name: str
     kind: ExchangeKind
     durable: bool = True
-    """Whether it is still there after a restart."""
+    """Whether it survives a restart."""
     auto_delete: bool = False
-    """It goes with the last binding from it."""
+    """Deleted with the last binding from it."""
     internal: bool = False
-    """Nobody publishes to it but other exchanges."""
+    """Only other exchanges publish to it."""
     alternate: str | None = None
-    """The exchange that gets what matches none of the bindings. It need not exist."""
+    """The exchange for messages that match no binding. It need not exist."""
     delayed: bool = False
     """Messages may carry a delay."""
     arguments: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """As declared: for comparing and showing."""
+    """As declared: for comparison and display."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

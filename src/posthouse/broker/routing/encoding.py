@@ -1,4 +1,4 @@
-"""Exchanges and bindings as storage keeps them: one entry each.
+"""The stored format of exchanges and bindings: one entry each.
 
     key of an exchange    size of the namespace u32 | namespace | name of the exchange, to the end
     key of a binding      size of the namespace u32 | namespace | SHA-256 of the value
@@ -50,7 +50,7 @@ def decode_exchange(data: bytes) -> ExchangeDefinition:
 
 
 def encode_binding(binding: Binding) -> bytes:
-    """Raises InvalidDefinition where an argument is of a type that no table can hold."""
+    """Raises InvalidDefinition if an argument has a type that a table cannot hold."""
     return _encoded({name: getattr(binding, name) for name in _BINDING_FIELDS})
 
 

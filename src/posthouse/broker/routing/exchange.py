@@ -1,4 +1,4 @@
-"""An exchange in force: its definition, its bindings and the routes found so far."""
+"""An active exchange: its definition, its bindings and its cached routes."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _MATCHERS: dict[ExchangeKind, type[Matcher]] = {
 
 
 class Exchange:
-    """Made and changed by its `Router`. Others look, and may leave something in `data`."""
+    """Created and changed by its `Router`. Others only read it, and may set `data`."""
 
     __slots__ = ("bound", "data", "definition", "is_deleted", "matcher", "name", "route_of_all", "routes")
 
@@ -30,11 +30,12 @@ class Exchange:
         self.is_deleted = False
         self.matcher: Matcher = _MATCHERS[definition.kind]()
         self.bound: dict[bytes, Bound] = {}
-        """The bindings from here by their encoded form, which tells 1 from true where `==` does not."""
+        """The bindings from this exchange by their encoded form, which distinguishes 1 from true where `==`
+        does not."""
         self.routes: dict[bytes, tuple[Any, ...]] = {}
-        """Queues by routing key."""
+        """Cached queues by routing key."""
         self.route_of_all: tuple[Any, ...] | None = None
-        """Where no key makes a difference."""
+        """The cached route if the routing key does not matter."""
 
     @property
     def is_used(self) -> bool:

@@ -1,7 +1,7 @@
-"""When two header values are the same.
+"""Equality of header values.
 
-As in RabbitMQ, the value decides and not how it was encoded: 1 is 1.0, a string is the byte array with its
-bytes, a time is its seconds. What is of another nature differs: 1 from "1" and from true, a decimal from a
+As in RabbitMQ, the value decides and not its encoding: 1 equals 1.0, a string equals the byte array with its
+bytes, a time equals its seconds. Values of different kinds differ: 1 from "1" and from true, a decimal from a
 float.
 """
 
@@ -14,9 +14,9 @@ _DEEPEST = 64
 
 
 def comparable(value: object, depth: int = 0) -> Hashable:
-    """Equal for two values if and only if these are the same.
+    """A hashable that is equal for two values if and only if these are the same.
 
-    What cannot be compared (not a number, nested too deeply, of no known type) is the same as nothing.
+    A value that cannot be compared (not a number, nested too deeply, of unknown type) equals no value.
     """
     if isinstance(value, str):
         return value.encode(errors="surrogatepass")

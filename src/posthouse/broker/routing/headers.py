@@ -1,13 +1,13 @@
 """The headers exchange: a binding's arguments are conditions on the headers of a message.
 
-`x-match` says whether `all` of them must hold or `any` one; by default all. Arguments whose names begin with
-`x-` are conditions only in `all-with-x` and `any-with-x`. An argument without a value asks for the header to
-be there, whatever it is.
+`x-match` tells whether `all` of them must hold or `any` one; the default is all. Arguments whose names begin
+with `x-` are conditions only in `all-with-x` and `any-with-x`. An argument without a value requires the
+header to be present, with any value.
 
-Bindings are found by the headers that a message has. One that wants any is filed under each of its
-conditions. One that wants all is filed under a single one, and the others are looked at when that one holds:
-the one under which the fewest are filed so far, so that a condition that everybody has in common does not
-bring everybody together.
+Bindings are indexed by condition and looked up by the headers of a message. A binding that needs any
+condition is listed under each of them. A binding that needs all conditions is listed under one of them, and
+the others are checked when that one holds. It is the condition with the shortest list so far, so that a
+condition that all bindings share does not put all of them into one list.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -21,7 +21,7 @@ from posthouse.model.errors import InvalidDefinition
 T = TypeVar("T")
 
 Condition = tuple[str, Hashable]
-"""A header's name, and the value it must have or `PRESENT`."""
+"""A header's name, and its required value or `PRESENT`."""
 
 MATCH = "x-match"
 PRESENT = object()
@@ -30,7 +30,7 @@ MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a binding asks for."""
+    """The conditions of a binding."""
 
     any_one: bool
     conditions: tuple[Condition, ...]
@@ -42,14 +42,14 @@ class HeadersMatcher:
     def __init__(self) -> None:
         self._wishes: dict[Bound, _Wish] = {}
         self._always: dict[Bound, None] = {}
-        """They want all of no conditions."""
+        """Bindings without conditions: they always match."""
         self._any: dict[Condition, dict[Bound, None]] = {}
         self._all: dict[Condition, dict[Bound, tuple[Condition, ...]]] = {}
-        """With what else must hold."""
+        """Bindings by one condition, with the other conditions that must hold."""
         self._filed_under: dict[Bound, Condition] = {}
-        """Where in `_all` they are."""
+        """The condition under which a binding is listed in `_all`."""
         self._names: dict[str, int] = {}
-        """How many bindings look at a header; no other headers need be looked at."""
+        """Number of bindings with a condition on a header; other headers are ignored."""
 
     def add(self, bound: Bound) -> None:
         wish = _wish(bound.binding.arguments)

@@ -1,4 +1,4 @@
-"""What an exchange asks of its kind: which of my bindings does this message match?"""
+"""The interface of an exchange's kind: find the bindings that match a message."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from posthouse.broker.routing.definitions import Binding
 
 
 class RoutingInputs(IntEnum):
-    """What of a message decides where it goes. Each includes the ones before."""
+    """The parts of a message that a route depends on. Each includes the previous ones."""
 
     NOTHING = 0
     KEY = 1
@@ -18,7 +18,7 @@ class RoutingInputs(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Bound:
-    """A binding in force. The numbers grow from one to the next, and matches come in their order."""
+    """An active binding. Numbers increase, and matches are in their order."""
 
     number: int
     binding: Binding
@@ -27,18 +27,18 @@ class Bound:
 
 
 class Matcher(Protocol):
-    """The bindings of one exchange, arranged so that a message meets few of those that it does not match."""
+    """The bindings of one exchange, indexed so that few bindings are compared that do not match."""
 
     reads: ClassVar[RoutingInputs]
 
     def add(self, bound: Bound) -> None:
-        """Raises InvalidDefinition, and changes nothing, where the binding makes no sense for the kind."""
+        """Raises InvalidDefinition, and changes nothing, if the binding is invalid for the kind."""
 
     def remove(self, bound: Bound) -> None:
-        """It was added before."""
+        """Remove a binding that was added before."""
 
     def match(self, key: bytes, headers: Mapping[str, object]) -> Collection[Bound]:
-        """In the order of their numbers; valid until the next change."""
+        """The matching bindings in the order of their numbers; valid until the next change."""
 
 
 def by_number(bound: Bound) -> int:

@@ -1,7 +1,8 @@
-"""The routes found since the last change of the topology.
+"""Cache of routes since the last change of the topology.
 
-The same queues in the same order are always the same tuple, whatever key or exchange led to them, so that
-callers can compare routes with `is`. Bounded in routes per exchange and in queues that all routes name.
+Equal routes (the same queues in the same order) are always the same tuple, whatever key or exchange led to
+them, so that callers can compare routes with `is`. The cache is bounded in routes per exchange and in queues
+of all routes.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from posthouse.broker.routing.exchange import Exchange
 
 _LONGEST_KEY = 255
-"""What AMQP allows. Longer keys, from elsewhere, would make the cache large and hardly repeat."""
+"""AMQP's limit. Longer keys, from other protocols, would make the cache large and rarely repeat."""
 _MOST_QUEUES = 1_000_000
 
 
@@ -17,12 +18,12 @@ class RouteCache:
     def __init__(self, most_routes: int) -> None:
         self._most_routes = most_routes
         self._filled: set[Exchange] = set()
-        """Only these need clearing: with many exchanges most have nothing since the last change."""
+        """Exchanges with cached routes: with many exchanges, most have none to clear."""
         self._routes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._queues = 0
 
     def one(self, route: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The tuple that stands for all that are equal."""
+        """The one tuple for all equal routes."""
         known = self._routes.get(route)
         if known is not None:
             return known
@@ -41,7 +42,7 @@ class RouteCache:
         self._filled.add(exchange)
 
     def keep_for_all(self, exchange: Exchange, route: tuple[Any, ...]) -> None:
-        """No key makes a difference."""
+        """Cache the route for every routing key."""
         if self._most_routes:
             exchange.route_of_all = route
             self._filled.add(exchange)

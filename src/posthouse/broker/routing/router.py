@@ -1,4 +1,4 @@
-"""The exchanges and bindings of one namespace, and which queues a message goes to."""
+"""The exchanges and bindings of one namespace, and the routes of messages to queues."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
@@ -15,35 +15,35 @@ from posthouse.model.errors import AccessRefused, UnknownExchange, UnknownQueue
 Q = TypeVar("Q")
 
 Headers = Callable[[], Mapping[str, object]]
-"""Asked for only where an exchange looks at them."""
+"""Called only if an exchange needs the headers."""
 
 _MOST_ROUTES = 10_000
 _NO_HEADERS: Mapping[str, object] = MappingProxyType({})
 
 
 class Router(Generic[Q]):
-    """Q is what a message is handed to, equal to nothing but itself. Owned by the event loop.
+    """Q is the type of a queue, compared by identity. Owned by the event loop.
 
-    A route has every queue once. The queues of one exchange come in the order of the bindings that led to
-    them; then those of the exchanges that it is bound to, in their order, and so on. An exchange takes
-    part once, so circles end. The alternate of an exchange takes part where none of the
-    exchange's own bindings matched, be it the one published to or one further on.
+    A route has every queue once. The queues of one exchange are in the order of their bindings; then those of
+    the exchanges that it is bound to, in their order, and so on. An exchange is visited once, so cycles end.
+    The alternate of an exchange is visited if none of the exchange's own bindings matched, also for exchanges
+    reached by bindings.
     """
 
     def __init__(self, most_routes: int = _MOST_ROUTES) -> None:
-        """At most so many routes are remembered per exchange, with 0 none at all."""
+        """At most `most_routes` routes are cached per exchange; 0 disables the cache."""
         self.default = Exchange(ExchangeDefinition(name="", kind=ExchangeKind.DIRECT))
-        """Every queue is bound to it under its name. Those bindings are nowhere listed."""
+        """Every queue is bound to it under its name. Those bindings are not listed."""
         self._exchanges: dict[str, Exchange] = {"": self.default}
         self._queues: dict[str, Bound] = {}
-        """With their bindings to the default exchange."""
+        """Queues by name, with their bindings to the default exchange."""
         self._arriving: dict[tuple[bool, str], dict[bytes, Bound]] = {}
         """Bindings by destination."""
         self._numbers = count()
         self._cache = RouteCache(most_routes)
 
     def declare(self, definition: ExchangeDefinition) -> Exchange:
-        """There must be none of this name."""
+        """Add an exchange. The name must be free."""
         if definition.name in self._exchanges:
             raise ValueError(f"exchange {definition.name!r} exists already")
         exchange = Exchange(definition)
@@ -63,7 +63,8 @@ class Router(Generic[Q]):
         return list(self._exchanges.values())
 
     def delete(self, name: str) -> list[Binding]:
-        """The bindings from it and to it that went with it. Raises UnknownExchange."""
+        """Delete an exchange; returns the bindings from it and to it, which are removed. Raises
+        UnknownExchange."""
         exchange = self._changeable(name)
         gone = self._remove(exchange.bound | self._arriving.get((True, name), {}))
         del self._exchanges[name]
@@ -71,7 +72,7 @@ class Router(Generic[Q]):
         return gone
 
     def add_queue(self, name: str, queue: Q) -> None:
-        """There must be none of this name."""
+        """Add a queue. The name must be free."""
         if name in self._queues:
             raise ValueError(f"queue {name!r} exists already")
         binding = Binding(source="", destination=name, key=name.encode())
@@ -80,7 +81,7 @@ class Router(Generic[Q]):
         self._cache.clear()
 
     def remove_queue(self, name: str) -> list[Binding]:
-        """The bindings to it that went with it. Raises UnknownQueue."""
+        """Remove a queue; returns the bindings to it, which are removed. Raises UnknownQueue."""
         bound = self._queues.pop(name, None)
         if bound is None:
             raise UnknownQueue(f"there is no queue {name!r}")
@@ -88,10 +89,10 @@ class Router(Generic[Q]):
         return self._remove(dict(self._arriving.get((False, name), {})))
 
     def bind(self, binding: Binding) -> bool:
-        """False where the very same is there already.
+        """Add a binding; False if an equal one exists.
 
         Raises UnknownExchange or UnknownQueue, AccessRefused for the default exchange, and InvalidDefinition
-        where its arguments make no sense.
+        for invalid arguments.
         """
         exchange = self._changeable(binding.source)
         target = self._target(binding)
@@ -106,7 +107,7 @@ class Router(Generic[Q]):
         return True
 
     def unbind(self, binding: Binding) -> bool:
-        """False where it was not there. Raises AccessRefused for the default exchange."""
+        """Remove a binding; False if it does not exist. Raises AccessRefused for the default exchange."""
         if not binding.source or (binding.to_exchange and not binding.destination):
             raise _default_is_fixed()
         exchange = self._exchanges.get(binding.source)
@@ -119,7 +120,8 @@ class Router(Generic[Q]):
     def bindings(
         self, *, source: str | None = None, destination: str | None = None, to_exchange: bool = False
     ) -> list[Binding]:
-        """All, or those from one exchange, or those to one queue (with `to_exchange`, to one exchange)."""
+        """All bindings, or those from one exchange, or those to one queue (with `to_exchange`, to one
+        exchange)."""
         if destination is not None:
             arriving = self._arriving.get((to_exchange, destination), {}).values()
             return [each.binding for each in arriving if source is None or each.binding.source == source]
@@ -129,7 +131,8 @@ class Router(Generic[Q]):
         return [each.binding for exchange in self._exchanges.values() for each in exchange.bound.values()]
 
     def leading_to(self, queue: str) -> set[str]:
-        """The exchanges but the default whose messages may come to the queue, be it by an alternate."""
+        """The exchanges, except the default, whose messages may reach the queue, also by an alternate
+        exchange."""
         found: set[str] = set()
         names = ["", *(binding.source for binding in self.bindings(destination=queue))]
         for name in names:
@@ -140,9 +143,9 @@ class Router(Generic[Q]):
         return found - {""}
 
     def route(self, exchange: Exchange, key: bytes, headers: Headers | None = None) -> tuple[Q, ...]:
-        """The same tuple for the same queues, until the topology changes.
+        """The queues of a message: the same tuple for the same queues, until the topology changes.
 
-        Raises UnknownExchange where the exchange has been deleted, even if there is a new one of its name.
+        Raises UnknownExchange if the exchange was deleted, even if a new one has its name.
         """
         route = exchange.routes.get(key)
         return self._find(exchange, key, headers) if route is None else route
@@ -163,7 +166,8 @@ class Router(Generic[Q]):
     def route_all(
         self, exchange: Exchange, keys: Sequence[bytes], headers: Headers | None = None
     ) -> tuple[Q, ...]:
-        """Of a message with several keys: an alternate exchange takes part where none of them matched."""
+        """The queues of a message with several keys: the alternate exchange is used if none of them
+        matched."""
         if exchange.is_deleted:
             raise UnknownExchange(f"exchange {exchange.name!r} has been deleted")
         return tuple(self._follow(exchange, keys, headers)[0])
@@ -171,7 +175,7 @@ class Router(Generic[Q]):
     def _follow(
         self, exchange: Exchange, keys: Sequence[bytes], headers: Headers | None
     ) -> tuple[Iterable[Q], RoutingInputs]:
-        """All queues that can be reached, and what of the message has been looked at on the way."""
+        """All reachable queues, and the parts of the message that the route depends on."""
         queues: dict[Any, None] = {}
         reads = RoutingInputs.NOTHING
         table: Mapping[str, object] = _NO_HEADERS

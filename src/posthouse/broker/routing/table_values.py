@@ -1,4 +1,4 @@
-"""The values of argument tables as JSON, with the types kept apart that JSON lacks.
+"""The values of argument tables as JSON, with tags for types that JSON lacks.
 
     bytes      {"$bytes": base64}
     time       {"$time": seconds since 1970}, with "micros" where they are not 0
@@ -22,7 +22,7 @@ _DEEPEST = 64
 
 
 def to_json(value: object, depth: int = 0) -> object:
-    """Raises InvalidDefinition for what no table can hold."""
+    """Raises InvalidDefinition for a value that a table cannot hold."""
     if depth > _DEEPEST:
         raise InvalidDefinition(f"arguments are nested more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool | str | int):
@@ -53,7 +53,7 @@ def _table_to_json(table: Mapping[object, object], depth: int) -> object:
 
 
 def from_json(value: object) -> object:
-    """Raises DataDamaged for what `to_json` does not make."""
+    """Raises DataDamaged for a value that `to_json` does not produce."""
     if isinstance(value, list):
         return [from_json(each) for each in value]
     if not isinstance(value, dict):

@@ -1,11 +1,11 @@
 """The topic exchange: a binding's key is a pattern over the words of the routing key.
 
-Words are what lies between dots; a key without any byte has no words. In a pattern `*` stands for exactly one
-word and `#` for any number of them, none included.
+Words are separated by dots; an empty key has no words. In a pattern `*` stands for exactly one word and `#`
+for zero or more words.
 
-The patterns form a trie with a word per edge. A key walks down all its branches at once: after every word
-there is a set of nodes that fit so far, and a node is in it once, however many ways lead there. So the
-worst pattern costs nodes times words, where trying one way after the other can take for ever.
+The patterns form a trie with a word per edge. A lookup follows all branches at once: after every word there
+is a set of nodes that match so far, each of them once. So the worst pattern costs nodes times words, while
+backtracking can take exponential time.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ ANY_WORDS = b"#"
 
 
 class TrieNode:
-    """One place in the trie: everything that begins with the same words."""
+    """One node of the trie: the patterns that begin with the same words."""
 
     __slots__ = ("any_word", "any_words", "bound", "repeats", "words")
 
@@ -27,7 +27,7 @@ class TrieNode:
         self.any_word: TrieNode | None = None
         self.any_words: TrieNode | None = None
         self.repeats = repeats
-        """It was reached by `#`, and takes further words without leaving it."""
+        """The node was reached by `#`, and matches any further words."""
         self.bound: dict[Bound, None] = {}
 
     @property
@@ -35,7 +35,7 @@ class TrieNode:
         return not (self.bound or self.words or self.any_word or self.any_words)
 
     def behind(self, word: bytes) -> "TrieNode":
-        """The one that this word of a pattern leads to; a new one, where none was there."""
+        """The child for this word of a pattern, created if it is missing."""
         if word == ANY_WORD:
             if self.any_word is None:
                 self.any_word = TrieNode()
@@ -100,7 +100,7 @@ class TopicMatcher:
                 for child in (node.words.get(word), node.any_word):
                     if child is not None:
                         there[child] = None
-                        if child.any_words is not None:  # which may stand for no word at all
+                        if child.any_words is not None:  # `#` may match no word at all
                             there[child.any_words] = None
             if not there:
                 return ()
@@ -113,7 +113,7 @@ def _words(key: bytes) -> list[bytes]:
 
 
 def _pattern(key: bytes) -> Iterator[bytes]:
-    """The words of a pattern. A `#` behind another adds nothing and is left out: none leads to one."""
+    """The words of a pattern. A `#` behind another one has no effect and is left out."""
     before = b""
     for word in _words(key):
         if word != ANY_WORDS or before != ANY_WORDS:

@@ -1,4 +1,4 @@
-"""A bucket: one log with the entries that are due in one period, and how far they have been fired.
+"""A bucket: one log with the entries that are due in one period, and a mark of those already fired.
 
 Storage has one entry per bucket in `Space.SCHEDULE`, numbers big-endian:
 
@@ -6,14 +6,14 @@ Storage has one entry per bucket in `Space.SCHEDULE`, numbers big-endian:
     value  version u8 = 1 | bits of the period u8 | start of the period u64 | fired u64
            | mark: due u64, sequence 8 bytes, offset u64 | marked to u64
 
-Entries lie in the log in the order of their coming and are fired in the order in which they are due. The mark
-says which: *an entry whose offset is below `marked to` has been fired if it does not sort behind the mark*.
-So any number of entries needs one mark, and it changes in the same commit that puts the messages into their
-topics. An entry that came behind `marked to` but sorts before the mark is *late*. Late ones are fired first,
-by offset, and `marked to` follows them.
+Entries are in the log in order of arrival and are fired in the order in which they are due. The mark tells
+which: *an entry whose offset is below `marked to` has been fired if it does not sort behind the mark*. So any
+number of entries needs one mark, and it changes in the same commit that appends the messages to their topics.
+An entry that arrived behind `marked to` but sorts before the mark is *late*. Late entries are fired first, by
+offset, and `marked to` follows them.
 
-A bucket is stored with its first entry. When nothing is left in it, one commit trims its log to the end and
-removes it. A bucket of a longer period is moved from the front: each step trims what it has put elsewhere.
+A bucket is stored with its first entry. When it is empty, one commit trims its log to the end and removes it.
+A bucket of a longer period is moved from the front: each step trims the entries that it has moved.
 """
 
 from collections import deque
@@ -37,9 +37,9 @@ _VALUE = Struct(">BBQQQ8sQQ")
 @dataclass(frozen=True, slots=True)
 class Mark:
     place: bytes = keys.pack(0, bytes(8), 0, 0, 0)[:PLACE_SIZE]
-    """The key of the last entry that was fired, without its size."""
+    """The key of the last fired entry, without its size."""
     to: int = 0
-    """It speaks of entries below this offset."""
+    """The mark covers entries below this offset."""
 
     @property
     def due_ms(self) -> int:
@@ -52,19 +52,19 @@ class Bucket:
     log: int
     partition: PartitionId
     fired: int = 0
-    """How many of the entries in the log have been."""
+    """Number of fired entries in the log."""
     mark: Mark = field(default_factory=Mark)
 
     is_closed: bool = False
-    """Nothing can come in any more, neither new entries nor those that were on their way."""
+    """The bucket gets no more entries, neither new nor pending ones."""
     bound: bytes = b""
-    """Everything of it that sorts before this, and has been read, is in memory. `END`: all of it."""
+    """Every entry that was read and sorts before this key is in memory. `END`: all of them."""
     read_to: int = -1
-    """How far the log has been read; -1: not yet."""
+    """The offset up to which the log has been read; -1: not yet."""
     floor: int = 0
-    """Below this offset everything has been fired, as far as is known."""
+    """Every entry below this offset is known to be fired."""
     loaded: int = 0
-    """How many of its entries are in the window."""
+    """Number of its entries in the window."""
     late: deque[bytes] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Bucket:
 
 
 def log_in(key: bytes) -> int:
-    """The log that a stored bucket belongs to."""
+    """The log of a stored bucket."""
     log: int = _KEY.unpack(key)[0]
     return log
 

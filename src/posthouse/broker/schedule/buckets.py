@@ -1,4 +1,4 @@
-"""All buckets of a schedule: which of them takes an entry, and the operations that store it."""
+"""All buckets of a schedule: chooses the bucket of an entry, and returns the operations that store it."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class BucketEntry(NamedTuple):
-    """One record of a log, and the period that it is for."""
+    """One record of a log, and its period."""
 
     period: Period
     due_ms: int
@@ -33,7 +33,7 @@ class Buckets:
         self._logs = logs
         self._by_log: dict[int, Bucket] = {}
         self._taking: dict[Period, Bucket] = {}
-        """Of several buckets with one period at most one takes entries; the others are being emptied."""
+        """Of several buckets with one period at most one accepts entries; the others are being emptied."""
 
     def __iter__(self) -> Iterator[Bucket]:
         return iter(self._by_log.values())
@@ -52,7 +52,7 @@ class Buckets:
             partition = self._logs.partition(number)
             bounds = self._storage.bounds(partition)
             if bounds.start < bounds.end:
-                # A bucket is stored with its first entry. Rather fire something twice than lose it.
+                # A bucket is stored with its first entry. Firing an entry twice is better than losing it.
                 log.error("schedule, log %d: has entries but no state; all of them are published", number)
                 self._logs.claim(number)
                 self._add(Bucket(Period(FINEST_BITS, 0), number, partition))
@@ -65,9 +65,9 @@ class Buckets:
         return self._by_log[number]
 
     def store(self, entries: Iterable[BucketEntry], now_ms: int) -> list[Operation]:
-        """One batch for each bucket. To be committed in the same turn of the event loop.
+        """One batch for each bucket. To be committed in the same iteration of the event loop.
 
-        Raises Unavailable where a bucket is needed and no log is free.
+        Raises Unavailable if a bucket is needed and no log is free.
         """
         builders: dict[Period, BatchBuilder] = {}
         for period, due_ms, sequence, value in entries:
@@ -79,7 +79,7 @@ class Buckets:
         for period, builder in builders.items():
             bucket = self._taking.get(period)
             if bucket is None or bucket.mark.due_ms > now_ms:
-                # Where the clock was set back, what comes now would be late and yet not due.
+                # If the clock was set back, a new entry would be late although it is not due.
                 bucket = self._new(period)
             batch = memoryview(builder.build())
             operations.append(Append(bucket.partition, batch, parse_header(batch)))
@@ -94,7 +94,7 @@ class Buckets:
         return bucket
 
     def count(self, bucket: Bucket) -> int:
-        """Its entries that are durable, fired or not."""
+        """Number of its durable entries, fired or not."""
         bounds = self._storage.bounds(bucket.partition)
         return bounds.end - bounds.start
 
@@ -103,18 +103,18 @@ class Buckets:
         return sum(self.count(bucket) - bucket.fired for bucket in self)
 
     async def close(self, buckets: Iterable[Bucket]) -> None:
-        """Let nothing more come into them. New entries of their periods get buckets of their own."""
+        """Close buckets for new entries. New entries of their periods get new buckets."""
         closing = [bucket for bucket in buckets if not bucket.is_closed]
         if not closing:
             return
         for bucket in closing:
             if self._taking.get(bucket.period) is bucket:
                 del self._taking[bucket.period]
-        await self._storage.barrier()  # entries that are being written may still go to these buckets
+        await self._storage.barrier()  # pending appends may still be for these buckets
         for bucket in closing:
             bucket.is_closed = True
 
     def remove(self, bucket: Bucket) -> None:
-        """Its removal is durable, and its log trimmed."""
+        """The removal of the bucket is durable, and its log is trimmed."""
         del self._by_log[bucket.log]
         self._logs.give_back(bucket.log)

@@ -1,4 +1,4 @@
-"""Moves entries from longer periods to shorter ones, and lets go of buckets that have nothing left."""
+"""Moves entries from longer periods to shorter ones, and removes empty buckets."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,8 @@ class Emptying:
         self._logs = logs
 
     async def move_some(self, bucket: Bucket, now_ms: int) -> None:
-        """Move one piece of a longer period to its parts, in one commit; with the last one it goes."""
+        """Move one piece of a longer period to shorter ones, in one commit; the last piece removes the
+        bucket."""
         await self._buckets.close([bucket])
         await self._logs.reserve(MOST_PARTS)
         bounds = self._storage.bounds(bucket.partition)
@@ -42,7 +43,7 @@ class Emptying:
             self._buckets.remove(bucket)
 
     async def remove(self, finished: Sequence[Bucket]) -> None:
-        """Let go of those to which nothing has come meanwhile."""
+        """Remove the finished buckets that got no entry meanwhile."""
         await self._buckets.close(finished)
         finished = [bucket for bucket in finished if self.is_finished(bucket)]
         operations: list[Operation] = []
@@ -53,7 +54,7 @@ class Emptying:
             self._buckets.remove(bucket)
 
     def is_finished(self, bucket: Bucket) -> bool:
-        """Whether everything in it has been fired."""
+        """Whether all of its entries have been fired."""
         return (
             bucket.is_open
             and not bucket.misses_something

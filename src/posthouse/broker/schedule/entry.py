@@ -1,7 +1,7 @@
 """A delayed message as a schedule keeps it: one record in one of its logs.
 
-The record's timestamp is the time at which the message is due, its key the 8 bytes of its sequence (who came
-first, where several are due at once), and it has no headers. Its value, numbers big-endian:
+The record's timestamp is the time at which the message is due, its key the 8 bytes of its sequence (the order
+of arrival, for messages due at the same time), and it has no headers. Its value, numbers big-endian:
 
     offset  size  field
          0     1  version        1
@@ -32,7 +32,7 @@ from posthouse.broker.routing.table_values import from_json, to_json
 from posthouse.model.errors import DataDamaged, InvalidRecord, InvalidTimestamp
 
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999. Nothing can be due later."""
+"""The end of the year 9999, the latest due time."""
 
 _VERSION = 1
 _PERSISTENT = 1
@@ -44,7 +44,7 @@ _MAX_INT64 = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
-    """Raises a BadRequest when made if it cannot be stored: later others would fail with it."""
+    """Raises BadRequest on construction if it cannot be stored: later it would fail a whole batch."""
 
     due_ms: int
     namespace: str
@@ -60,7 +60,7 @@ class Scheduled:
     more_keys: tuple[bytes, ...] = ()
     persistent: bool = True
     stored_attributes: bytes | None = field(default=None, repr=False, compare=False)
-    """The attributes in JSON; made from them where it is not given."""
+    """The attributes in JSON; derived from them if not given."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.due_ms <= LATEST_MS:

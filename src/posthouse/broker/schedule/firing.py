@@ -1,4 +1,4 @@
-"""Fires what is due: the messages go into their topics and the marks of their buckets move, in one commit."""
+"""Fires due messages: appends them to their topics and moves the marks of their buckets, in one commit."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,12 +21,13 @@ Fire = Callable[[Sequence[Scheduled], Sequence[Put]], Awaitable[None]]
 
 
 AHEAD_BYTES = 8 * 1024 * 1024
-"""Where more is due than is fired at once, as much is read together: what is due one after the other may lie
-anywhere in its log, and to go through it for each firing would take far longer."""
+"""Bytes to read ahead if more messages are due than are fired at once. Messages that are due in sequence may
+lie anywhere in the log, and scanning it for each firing would take far longer."""
 
 
 class _Room:
-    """So many entries, and so many bytes of them, but always one. Once it has refused, it takes no more."""
+    """Limit on entries and bytes of one firing, but always one entry. Once it has refused, it takes no
+    more."""
 
     def __init__(self, most: int, most_bytes: int, taken: Iterable[bytes] = ()) -> None:
         self._left = most
@@ -54,10 +55,10 @@ class Firing:
         self._most = most
         self._most_bytes = most_bytes
         self._ahead: dict[bytes, bytes] = {}
-        """What was read ahead of its firing, by key."""
+        """Bodies that were read ahead, by key."""
 
     async def fire_some(self, now_ms: int) -> bool:
-        """The first messages that are due, up to the limits. False if none is."""
+        """Fire the first due messages, up to the limits. False if none is due."""
         room = _Room(self._most, self._most_bytes)
         limit = min((bucket.bound for bucket in self._buckets), default=keys.END)
         limit = min(limit, keys.before(now_ms + 1))
@@ -73,7 +74,7 @@ class Firing:
         return True
 
     def _late(self, now_ms: int, room: _Room) -> list[bytes]:
-        """Of each bucket those with the lowest offsets: see `bucket` for why."""
+        """Of each bucket the late entries with the lowest offsets: see `bucket`."""
         return [
             key
             for bucket in self._buckets
@@ -81,7 +82,7 @@ class Firing:
         ]
 
     def _from_window(self, limit: bytes, room: _Room) -> list[bytes]:
-        """In order, up to what some bucket has not loaded yet or is not due yet."""
+        """Due entries in order, up to the first entry that is not loaded yet."""
         taken: list[bytes] = []
         window = self._window
         while (first := window.first) is not None and first < limit and room.takes(first):
@@ -107,7 +108,7 @@ class Firing:
     async def _bodies(
         self, late: Sequence[bytes], taken: Sequence[bytes], limit: bytes
     ) -> dict[bytes, bytes]:
-        """Of all that can be read; the rest is damaged."""
+        """The bodies of all readable entries; the others are damaged."""
         bodies = await self._read(late)
         if any(key not in self._ahead for key in taken):
             room = _Room(self._window.limit, AHEAD_BYTES, taken)

@@ -1,9 +1,9 @@
-"""What is kept in memory of an entry that waits: 32 bytes that sort as entries are to be fired.
+"""The key of a waiting entry in memory: 32 bytes that sort in the order of firing.
 
     due in ms u64 | sequence 8 bytes | log u32 | offset u64 | size of the record u32
 
 Bytes and not tuples, because there are tens of thousands: they take a third of the memory. A shorter key,
-such as that of a time alone, lies before all keys that begin with it.
+such as a time alone, sorts before all keys that begin with it.
 """
 
 from struct import Struct
@@ -14,10 +14,10 @@ _DUE = Struct(">Q")
 _LOG = _SIZE = Struct(">I")
 _LOG_AT = 16
 PLACE_SIZE = 28
-"""Without the size at the end, which says nothing about the order."""
+"""Without the size at the end, which has no effect on the order."""
 
 END = b"\xff" * 9
-"""Behind all keys."""
+"""Sorts behind all keys."""
 
 
 class Key(NamedTuple):
@@ -37,7 +37,7 @@ def unpack(key: bytes) -> Key:
 
 
 def before(due_ms: int) -> bytes:
-    """Before all that is due at this time, and behind all that is due earlier."""
+    """A key that sorts before all entries due at this time, and behind all entries due earlier."""
     return _DUE.pack(due_ms)
 
 

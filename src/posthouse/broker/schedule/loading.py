@@ -1,8 +1,8 @@
 """Fills the window from the logs.
 
-A bucket that is open has been read up to `read_to`. What did not fit into the window is known only by the
-lowest of its keys, the bucket's `bound`; when the window has been fired up to there, the log is read once
-more. So a bucket of any size is fired in order with a window of any size, and the usual one is read once.
+An open bucket has been read up to `read_to`. Of the entries that did not fit into the window only the lowest
+key is kept, the bucket's `bound`. When the window has been fired up to there, the log is read once more. So a
+bucket of any size is fired in order with a window of any size, and a typical bucket is read once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from posthouse.broker.schedule.window import Window
 from posthouse.storage.contract import Storage
 
 FEW_OF_WINDOW = 8
-"""This part of the window may be taken by a bucket that fills it for long."""
+"""A bucket of a long period may take this fraction of the window."""
 
 
 class ScheduleLoader:
@@ -27,21 +27,22 @@ class ScheduleLoader:
         self.window = window
 
     async def catch_up(self) -> None:
-        """Read what came into open buckets, unless there is no room for what is late."""
+        """Read new entries of open buckets, unless there is no room for late entries."""
         for bucket in [bucket for bucket in self._buckets if bucket.is_open]:
             await self._read_on(bucket)
 
     def can_load(self, bucket: Bucket) -> bool:
-        """Those of long periods only if they have few entries; else their parts are loaded one by one.
+        """Whether the bucket may be loaded. Long periods only with few entries; otherwise their parts are
+        loaded one by one.
 
-        Once something of a bucket has been loaded or fired, it is never moved.
+        Once an entry of a bucket has been loaded or fired, the bucket is never moved.
         """
         if bucket.period.is_finest or bucket.is_open or bucket.fired:
             return True
         return self._buckets.count(bucket) <= self.window.limit // FEW_OF_WINDOW
 
     def is_needed(self, bucket: Bucket) -> bool:
-        """Whether nothing in the window is to be fired before what this bucket still misses."""
+        """Whether the window has no entry that is due before the unloaded entries of this bucket."""
         first = self.window.first
         return first > bucket.bound if first is not None else not self.window.is_full
 
@@ -49,7 +50,7 @@ class ScheduleLoader:
         return len(self.window) + self._buckets.count(bucket) - bucket.fired <= self.window.limit
 
     async def load(self, bucket: Bucket) -> None:
-        """Bring what the bucket misses into the window, or as much of it as there is room for."""
+        """Load missing entries of the bucket into the window, as many as there is room for."""
         if bucket.is_open:
             await self._read_again(bucket)
         else:
@@ -70,7 +71,7 @@ class ScheduleLoader:
             await asyncio.sleep(0)
 
     def _take(self, bucket: Bucket, offset: int, key: bytes) -> bool:
-        """False where there is no room for an entry that must not be left behind."""
+        """False if there is no room for an entry that must not be skipped."""
         if key[:PLACE_SIZE] > bucket.mark.place:
             if key < bucket.bound:
                 self._add(bucket, key)
@@ -101,7 +102,7 @@ class ScheduleLoader:
                 piece = await read_piece(self._storage, bucket.partition, offset, bucket.read_to)
                 for at, key in keys_in(piece, bucket, offset):
                     if key[:PLACE_SIZE] <= bucket.mark.place:
-                        continue  # fired, or among the late ones
+                        continue  # fired, or among the late entries
                     if first_left is None:
                         first_left = at
                     if lowest <= key < bucket.bound:

@@ -1,7 +1,7 @@
-"""The logs that a schedule keeps its entries in: partitions of one internal topic, given out and taken back.
+"""The logs of a schedule: partitions of one internal topic, allocated and released.
 
-Making a topic for each period would write to the catalog every second. A partition that was trimmed to its
-end is as good as new and has no file, so logs are used again.
+A topic for each period would mean a write to the catalog every second. A partition that was trimmed to its
+end is empty and has no file, so logs are reused.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 
 TOPIC_NAME = ":schedule"
-"""No client can use a name with a colon."""
+"""Clients cannot use a name with a colon."""
 
 OVERRIDES = {
     "cleanup.policy": "delete",
@@ -27,7 +27,7 @@ OVERRIDES = {
     "segment.ms": str(2**63 - 1),
 }
 COUNT = 512
-"""So many are made at a time. All levels together rarely need more."""
+"""Number of logs to create at a time. All levels together rarely need more."""
 
 
 class ScheduleLogs:
@@ -62,13 +62,13 @@ class ScheduleLogs:
         return self._topic.partition(log)
 
     def take(self) -> int:
-        """The lowest numbers come first, and those given back last come before them."""
+        """Allocate a log: the most recently released one first, then the lowest number."""
         if not self._free:
-            raise Unavailable("all logs of the schedule are in use; more are being made")
+            raise Unavailable("all logs of the schedule are in use; more are being created, try again")
         return self._free.pop()
 
     def claim(self, log: int) -> bool:
-        """Take this one, which was in use before a restart. False if it is not there."""
+        """Allocate a log that was in use before a restart. False if it does not exist."""
         if log not in self._free:
             return False
         self._free.remove(log)
@@ -78,11 +78,11 @@ class ScheduleLogs:
         self._free.append(log)
 
     async def reserve(self, count: int) -> None:
-        """See that so many are free."""
+        """Create logs until `count` are free."""
         if len(self._free) >= count:
             return
         async with self._growing:
-            self.load()  # somebody who was cancelled may have made some
+            self.load()  # a cancelled caller may have created some
             while len(self._free) < count:
                 await self._grow()
 

@@ -1,26 +1,26 @@
-"""Periods of time: what is due in one of them waits in one log.
+"""Periods of time: the entries that are due in one period wait in one log.
 
 There are six levels, each 64 times as long as the one below: about a second, a minute, an hour, three days,
-half a year, 35 years. Periods of a level lie side by side, so that the far future needs few logs and the near
-one has short ones. Where much waits in a longer period, it is moved to periods of the next level below before
-its time comes, and so on; so that what has to be looked at together is never much.
+half a year, 35 years. Periods of a level are adjacent: the far future needs few logs, and the near future has
+short ones. If many entries wait in a longer period, they are moved to periods of the next level below before
+their time, and so on. So the number of entries to load together stays small.
 """
 
 from typing import NamedTuple
 
 FAN_OUT_BITS = 6
 FINEST_BITS = 10
-"""2 to the power of so many milliseconds."""
+"""The length is 2 to this power, in milliseconds."""
 COARSEST_BITS = FINEST_BITS + 5 * FAN_OUT_BITS
 MOST_PARTS = (1 << FAN_OUT_BITS) + 1
-"""More parts a period is never moved to."""
+"""The maximum number of parts that a period is moved to."""
 
 NEAR_PAST_MS = 60_000
 
 
 class Period(NamedTuple):
     bits: int
-    """Its length is 2 to the power of so many milliseconds."""
+    """Its length is 2 to this power, in milliseconds."""
     start_ms: int
 
     @property
@@ -29,7 +29,7 @@ class Period(NamedTuple):
 
     @property
     def opens_ms(self) -> int:
-        """When to begin with it: early enough to be ready at its start."""
+        """When to start loading it: early enough to be ready at its start."""
         return self.start_ms - (1 << self.bits - 2)
 
     @property
@@ -42,10 +42,10 @@ class Period(NamedTuple):
 
 
 def period_for(due_ms: int, now_ms: int) -> Period:
-    """Where something goes that comes in now: the shortest periods that reach so far.
+    """The period of a new entry: the shortest one that reaches its due time.
 
-    What was due long ago goes where the near past is, or it could need any number of periods. A longer
-    period is not chosen once its time has come.
+    An entry that was due long ago goes to a recent period, to bound the number of periods. A longer period is
+    not chosen once it has begun.
     """
     due_ms = max(due_ms, now_ms - NEAR_PAST_MS)
     bits = FINEST_BITS

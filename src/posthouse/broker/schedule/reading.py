@@ -14,17 +14,17 @@ from posthouse.records.spans import iter_spans
 from posthouse.storage.contract import Storage
 
 PIECE_BYTES = 256 * 1024
-"""As much is read and decoded before others get their turn; more only if one batch is larger."""
+"""Bytes to read and decode before yielding to other tasks; more only if one batch is larger."""
 
 
 class ScheduledBatches(NamedTuple):
     batches: list[tuple[BatchHeader, bytes]]
     following: int
-    """The offset to go on from."""
+    """The offset to continue from."""
 
 
 async def read_piece(storage: Storage, partition: PartitionId, offset: int, end: int) -> ScheduledBatches:
-    """The next batches from `offset` on that begin before `end`; none where the rest is damaged."""
+    """The next batches from `offset` on that begin before `end`; none if the rest is damaged."""
     part = await storage.read(partition, offset, PIECE_BYTES)
     view = memoryview(part.data)
     batches = []
@@ -33,7 +33,7 @@ async def read_piece(storage: Storage, partition: PartitionId, offset: int, end:
         if header.base_offset >= end:
             break
         if header.next_offset <= offset:
-            continue  # what follows it is damaged, so it is the one that is nearest
+            continue  # the batches behind it are damaged, so it is returned as the nearest one
         batches.append((header, body_of(view[position : position + header.length], header)))
         following = header.next_offset
     return ScheduledBatches(batches, min(following, end))
@@ -59,7 +59,7 @@ def records_in(piece: ScheduledBatches, offset: int) -> Iterator[RawRecord]:
 async def read_records(
     storage: Storage, partition: PartitionId, offsets: Sequence[int]
 ) -> dict[int, RawRecord]:
-    """The records at these rising offsets, without those that are damaged."""
+    """The records at these rising offsets, without damaged ones."""
     found: dict[int, RawRecord] = {}
     end = offsets[-1] + 1
     done = 0

@@ -1,8 +1,7 @@
-"""The schedule: keeps delayed messages on disk and fires each once, when it is due and not before.
+"""The schedule: stores delayed messages and fires each once, when it is due and not before.
 
-One task does everything that takes time, step by step: read, fire, move, let go. What a step changes, it
-changes in one commit, so that a crash or an error before or after it does no harm. Publishers only add to
-buckets.
+One task does everything that takes time, step by step: read, fire, move, remove. Each step is one commit, so
+that a crash or an error before or after it does no harm. Publishers only append to buckets.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from posthouse.storage.spaces import Space
 log = logging.getLogger(__name__)
 
 SPARE_LOGS = 128
-"""So many are kept free for periods that publishers need next."""
+"""Number of logs kept free for the next periods of publishers."""
 LONGEST_SLEEP = 1.0
 """In seconds. The wall clock may be set forward meanwhile."""
 FIRST_PAUSE = 0.1
@@ -53,9 +52,9 @@ class Schedule:
         most_bytes_at_once: int = 1024 * 1024,
         defaults: TopicConfig | None = None,
     ) -> None:
-        """At most `window` waiting messages are known in memory by their times, whatever the number that
-        waits. One call of `fire` gets `most_at_once` of them, or one that is larger than
-        `most_bytes_at_once`. `defaults` are the settings of topics."""
+        """At most `window` waiting messages have their keys in memory, whatever the number that waits. One
+        call of `fire` gets up to `most_at_once` of them and `most_bytes_at_once` bytes, or one larger
+        message. `defaults` are the settings of topics."""
         self._storage = storage
         self._clock = clock
         self._logs = ScheduleLogs(storage, defaults or TopicConfig())
@@ -70,23 +69,23 @@ class Schedule:
         self._one_at_a_time = asyncio.Lock()
         self._awake = asyncio.Event()
         self._planned: float = math.inf
-        """When the task looks again by itself; whatever is due before that wakes it."""
+        """When the task next runs by itself; an earlier due time wakes it."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Take over what storage kept. Once, after it was opened."""
+        """Load the stored state. Once, after storage was opened."""
         self._logs.load()
         self._buckets.load(self._storage.take_state(Space.SCHEDULE))
 
     @property
     def waiting(self) -> int:
-        """How many messages are not due yet, or due and not fired yet."""
+        """Number of messages that are not fired yet."""
         return self._buckets.waiting
 
     @property
     def loaded(self) -> int:
-        """How many of them are known in memory."""
+        """Number of them that are in memory."""
         return len(self._window)
 
     def is_ready(self, due_ms: int) -> bool:
@@ -97,9 +96,9 @@ class Schedule:
         await self._logs.reserve(SPARE_LOGS)
 
     def appends(self, entries: Sequence[Scheduled]) -> list[Operation]:
-        """The operations that store them, to be committed in the same turn of the event loop.
+        """The operations that store the entries, to be committed in the same iteration of the event loop.
 
-        Call `stored` once they are durable. If the commit fails, there is nothing to do.
+        Call `stored` once they are durable. After a failed commit there is nothing to do.
         """
         now = self._clock.now_ms()
         stored = (
@@ -121,7 +120,7 @@ class Schedule:
         self._task = asyncio.create_task(self._run(), name="schedule")
 
     async def stop(self) -> None:
-        """Finish the step that has begun. The schedule cannot be used any more."""
+        """Finish the running step. The schedule cannot be used afterwards."""
         self._stopping = True
         self._awake.set()
         if self._task is not None:
@@ -136,7 +135,9 @@ class Schedule:
                 await self.fire_due()
             except Exception as error:
                 if isinstance(error, Unavailable):
-                    log.warning("schedule: delayed messages wait, retrying in %s s: %s", pause, error)
+                    log.warning(
+                        "schedule: delayed messages are held back, retrying in %s s: %s", pause, error
+                    )
                 else:
                     log.exception("schedule: delayed messages could not be sent, retrying in %s s", pause)
                 self._planned = -math.inf
@@ -158,15 +159,15 @@ class Schedule:
             await asyncio.wait_for(self._awake.wait(), seconds)
 
     async def fire_due(self) -> None:
-        """Fire everything that is due, and do what has to be done ahead of time."""
+        """Fire all due messages, and do the preparation that is due."""
         async with self._one_at_a_time:
             while not self._stopping:
                 if not await self._step():
                     return
-                await asyncio.sleep(0)  # a storage in memory lets nobody else have a turn
+                await asyncio.sleep(0)  # a storage in memory never yields to other tasks
 
     async def _step(self) -> bool:
-        """Whatever comes first. False if there is nothing to do now."""
+        """Do the most urgent step. False if there is nothing to do now."""
         await self._loading.catch_up()
         now = self._clock.now_ms()
         if await self._firing.fire_some(now):
@@ -185,7 +186,7 @@ class Schedule:
         return False
 
     def _lacking(self, now_ms: int) -> list[Bucket]:
-        """Those whose time comes, and that have something that is not in the window."""
+        """Buckets whose time has come and that have entries outside the window."""
         return [
             bucket
             for bucket in self._buckets
@@ -193,12 +194,13 @@ class Schedule:
         ]
 
     def _is_over(self, bucket: Bucket, now_ms: int) -> bool:
-        """Longer periods take nothing more once they are open, the shortest ones do until they end."""
+        """Whether the bucket accepts no more entries: longer periods once they are open, the shortest ones at
+        their end."""
         past = not bucket.period.is_finest or bucket.period.end_ms <= now_ms
         return past and self._emptying.is_finished(bucket)
 
     def _next_ms(self) -> float:
-        """When there is next something to do, as far as is known."""
+        """The time of the next step, as far as is known."""
         now = self._clock.now_ms()
         first = self._window.first
         times: list[float] = [] if first is None else [due_of(first)]
@@ -206,6 +208,6 @@ class Schedule:
             if bucket.late:
                 times.append(due_of(bucket.late[0]))
             look_ms = bucket.period.end_ms if bucket.is_open else bucket.period.opens_ms
-            if look_ms > now:  # else there is no room for it, or something in it waits for its time
+            if look_ms > now:  # otherwise the window is full, or its first entry is not due yet
                 times.append(look_ms)
         return min(times, default=math.inf)

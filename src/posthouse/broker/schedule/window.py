@@ -1,4 +1,4 @@
-"""The entries that are due next, over all buckets: as many as fit, by their keys."""
+"""The window: keys of the entries that are due next, over all buckets, up to a limit."""
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
@@ -7,7 +7,7 @@ from posthouse.broker.schedule.keys import log_of
 
 
 class Window:
-    """A heap with a limit. Late entries are kept by their buckets, but are counted here."""
+    """A heap with a limit. Buckets keep their late entries, which count here."""
 
     def __init__(self, limit: int) -> None:
         if limit < 2:
@@ -28,7 +28,7 @@ class Window:
         return self._heap[0] if self._heap else None
 
     def add(self, key: bytes) -> Sequence[bytes]:
-        """Returns what had to be let go for it: the later half of all, so that this happens rarely."""
+        """Add a key; returns the keys that were evicted: the later half, so that this happens rarely."""
         if not self.is_full:
             heappush(self._heap, key)
             return ()
@@ -36,7 +36,7 @@ class Window:
         return self._keep((self.limit - self.late + 1) // 2)
 
     def make_room(self) -> Sequence[bytes]:
-        """Returns what had to be let go."""
+        """Evict the later half; returns the evicted keys."""
         return self._keep(len(self._heap) // 2) if self.is_full else ()
 
     def _keep(self, count: int) -> Sequence[bytes]:
@@ -49,7 +49,7 @@ class Window:
         return heappop(self._heap)
 
     def upcoming(self, bound: bytes) -> list[bytes]:
-        """What lies before the bound, in order. It stays."""
+        """The keys before the bound, in order. They stay in the window."""
         return sorted(key for key in self._heap if key < bound)
 
     def put_back(self, keys: Iterable[bytes]) -> None:
@@ -57,7 +57,7 @@ class Window:
             heappush(self._heap, key)
 
     def forget(self, log: int, bound: bytes) -> int:
-        """Let go of what a log has from `bound` on; returns how many these were."""
+        """Remove the keys of a log from `bound` on; returns their number."""
         before = len(self._heap)
         self._heap = [key for key in self._heap if key < bound or log_of(key) != log]
         heapify(self._heap)

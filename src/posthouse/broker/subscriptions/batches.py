@@ -1,4 +1,4 @@
-"""Which records of stored batches a subscription can deliver."""
+"""The records of stored batches that a subscription can deliver."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def nothing_aborted(header: BatchHeader) -> bool:
 
 
 def aborted_in(transactions: Sequence[AbortedTransaction]) -> Aborted:
-    """Says of a batch whether it belongs to one of these aborted transactions."""
+    """A predicate: whether a batch belongs to one of these aborted transactions."""
 
     def is_aborted(header: BatchHeader) -> bool:
         return header.is_transactional and any(
@@ -45,10 +45,10 @@ def found_in(
     is_aborted: Aborted = nothing_aborted,
     most: int | None = None,
 ) -> Iterator[tuple[int, Found | None]]:
-    """Each batch of `data`, which was read from `position`: where the next begins, and what can be had.
+    """Each batch of `data`, which was read from `position`: the position of the next one, and its ready
+    records.
 
-    Of one batch that is `most` records at most. What is never delivered is passed over for good: markers,
-    gaps, aborted records.
+    At most `most` records per batch. Markers, gaps and aborted records are never delivered, and are settled.
     """
     view = memoryview(data)
     for at, header in iter_headers(data):
@@ -72,7 +72,7 @@ def found_in(
 
 
 def _present(batch: Readable, header: BatchHeader, first: int) -> list[int]:
-    """Compaction has taken records out of the batch."""
+    """The offsets that are left in a batch after compaction."""
     base = header.base_offset
     offsets = (base + span.offset_delta for span in iter_spans(body_of(batch, header), header))
     return [offset for offset in offsets if offset >= first]

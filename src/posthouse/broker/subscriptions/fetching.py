@@ -1,6 +1,6 @@
 """One fetch of a member: find records, lease them, or wait for some.
 
-Records are found first and leased at the very end, in one go: a fetch that waits for more holds no leases.
+Records are leased in one step at the very end: a fetch that waits for more holds no leases.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from posthouse.storage.contract import Storage
 _BEYOND = 2**63
 """More than any offset."""
 _SCATTERED_BYTES = 64 * 1024
-"""What is read at once where most records were handed out before, and few have come back."""
+"""Bytes per read if most records were delivered before, and few were released."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     max_bytes: int
-    """A first batch may be larger; but 0 takes none."""
+    """A first batch may be larger; 0 takes none."""
     min_bytes: int = 1
     max_records: int
     is_strict: bool = False
-    """Not one record more than `max_records`; else the last batch is handed out whole."""
+    """Never more than `max_records`; otherwise the last batch is delivered whole."""
     run_size: int = 0
-    """How many records there should be in a run at most; 0: no matter."""
+    """Maximum number of records in a run; 0: no limit."""
     seconds: float = 0.0
 
 
@@ -60,7 +60,7 @@ class WaitForRecords(Protocol):
 
 @dataclass(slots=True)
 class _Harvest:
-    """What was found in one pass over the partitions."""
+    """The records found in one pass over the partitions."""
 
     wish: Wish
     size: int = 0
@@ -78,7 +78,7 @@ class _Harvest:
         return self.records >= self.wish.max_records or (self.room <= 0 < self.records)
 
     def add(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found, most: int) -> int:
-        """How many records of it there are for the taking."""
+        """Add found records; returns their number."""
         if self.wish.is_strict:
             most = min(most, self.wish.max_records - self.records)
         del found.offsets[most:]
@@ -112,7 +112,7 @@ class Fetching:
         self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
 
     def became_ready(self, group: GroupId) -> None:
-        """Records came back, or may be held again: fetches that wait look again."""
+        """Records were released, or leases are free again: wake waiting fetches."""
         self._changes[group] += 1
         for waiting in self._waiting.get(group, ()):
             if not waiting.done():
@@ -146,7 +146,7 @@ class Fetching:
             if not is_live():
                 return {**harvest.errors}
             taken = self._lease(group, member, harvest)
-            # Others may have been faster; then there is nothing, and time may be left.
+            # Other members may have leased the records first; then retry while time is left.
             if taken or harvest.errors or not harvest.found or loop.time() >= deadline:
                 return taken | harvest.errors
 
@@ -225,7 +225,7 @@ class Fetching:
     async def _wait(
         self, group: GroupId, ends: Sequence[tuple[PartitionId, int]], missing: int, seconds: float
     ) -> bool:
-        """Whether there may be more than before."""
+        """Wait; returns whether there may be more records than before."""
         stable_only = self._rules(group).stable_only
         back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         arrival = asyncio.ensure_future(

@@ -1,4 +1,4 @@
-"""Leases of records, and what their holders say about them."""
+"""Leases of records, and acknowledgements of their holders."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from posthouse.model.ids import MemberId
 
 
 class Verdict(Enum):
-    """What a member says of a record that it holds."""
+    """A member's verdict on a leased record."""
 
     GONE = auto()
-    """There is no such record."""
+    """The record does not exist."""
     ACCEPT = auto()
     RELEASE = auto()
-    """Another member may try."""
+    """The record is redelivered, perhaps to another member."""
     REJECT = auto()
-    """It is not delivered again."""
+    """It is not redelivered."""
     RENEW = auto()
-    """It is still being worked on."""
+    """The member still works on it: extend the lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Of the records `first` to `last`: one verdict for all, or one for each."""
+    """Acknowledgement of the records `first` to `last`: one verdict for all, or one for each."""
 
     first: int
     last: int
@@ -38,7 +38,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class LeasedRun:
-    """Records `first` to `last`, leased together. `deliveries` counts this one too."""
+    """Records `first` to `last`, leased together. `deliveries` includes this one."""
 
     first: int
     last: int
@@ -46,9 +46,9 @@ class LeasedRun:
 
 
 class Lease:
-    """One member's hold on records up to `last`, until `deadline`; told apart by identity.
+    """One member's lease on records up to `last`, until `deadline`; compared by identity.
 
-    Those of its records that were settled or renewed since are not in it any more.
+    Records that were settled or renewed since are no longer part of it.
     """
 
     __slots__ = ("deadline", "first", "last", "member")
@@ -65,9 +65,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """How records are leased."""
+    """Limits and durations of leases."""
 
     lock_seconds: float
     max_deliveries: int
     max_leases: int
-    """Of one partition."""
+    """Maximum number of leases per partition."""

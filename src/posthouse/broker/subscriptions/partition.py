@@ -4,9 +4,9 @@
       ▲                  │ │                               ▲
       └──release, expire─┘ └──the last delivery allowed────┘
 
-A position is an offset. Settled ones and how often the others came back are in `Progress`, which is stored;
-leases are not: after a restart, what was leased is ready. A plain object: it is given the time, and the
-records are read elsewhere.
+A position is an offset. Settled positions and delivery counts are in `Progress`, which is stored. Leases are
+not stored: after a restart, leased records are ready. A plain object: callers pass the time, and read the
+records.
 """
 
 import math
@@ -28,11 +28,11 @@ class SubscribedPartition:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.start = 0
-        """Where the log starts, as far as is known here: nothing below can be had any more."""
+        """The known log start: records below it do not exist any more."""
         self._leases: dict[int, Lease] = {}
         self._deadlines: list[Lease] = []
         self._ready_from = progress.floor
-        """Nothing below is ready."""
+        """No record below is ready."""
 
     @property
     def leased(self) -> int:
@@ -40,7 +40,7 @@ class SubscribedPartition:
 
     @property
     def deadline(self) -> float:
-        """When to call `expire` next; it may turn out to be too early."""
+        """When to call `expire` next; it may be too early."""
         return self._deadlines[0].deadline if self._deadlines else math.inf
 
     def holder(self, offset: int) -> MemberId | None:
@@ -48,7 +48,7 @@ class SubscribedPartition:
         return None if lease is None else lease.member
 
     def next_ready(self, offset: int = 0) -> int:
-        """The first offset from `offset` on that is neither settled nor leased; perhaps yet to be written."""
+        """The first offset from `offset` on that is neither settled nor leased; it may not be written yet."""
         is_first = offset <= self._ready_from
         found = self.progress.next_unsettled(max(offset, self._ready_from))
         while found in self._leases:
@@ -58,7 +58,7 @@ class SubscribedPartition:
         return found
 
     def ready(self, offsets: Iterable[int], most: int | None = None) -> list[int]:
-        """The first `most` of them: a batch may say that it has millions."""
+        """The first `most` ready offsets: a batch may claim millions of records."""
         leases, progress = self._leases, self.progress
         if not leases and not progress.settled_above:
             floor = progress.floor
@@ -70,7 +70,7 @@ class SubscribedPartition:
     def acquire(
         self, offsets: Iterable[int], member: MemberId, now: float, terms: LeaseTerms, run_size: int
     ) -> list[LeasedRun]:
-        """Lease what is ready of `offsets`, as many as the terms allow, in runs of up to `run_size`."""
+        """Lease the ready ones of `offsets`, as many as the terms allow, in runs of up to `run_size`."""
         ready = self.ready(offsets)[: max(terms.max_leases - len(self._leases), 0)]
         if not ready:
             return []
@@ -82,7 +82,7 @@ class SubscribedPartition:
         return runs
 
     def _runs(self, offsets: Sequence[int], size: int) -> list[LeasedRun]:
-        """Neighbours that were delivered equally often."""
+        """Runs of adjacent offsets with the same delivery count."""
         runs = []
         first = last = offsets[0]
         deliveries = self.progress.deliveries(first)
@@ -104,10 +104,10 @@ class SubscribedPartition:
     def acknowledge(
         self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: LeaseTerms
     ) -> None:
-        """All of them, or none; in the order of their offsets.
+        """Apply all acknowledgements, or none; in the order of their offsets.
 
-        Raises NotLeased where the member does not hold one of the records. Those that retention has
-        deleted meanwhile are passed over.
+        Raises NotLeased if the member has no lease on one of the records. Records that retention has deleted
+        meanwhile are skipped.
         """
         self.expire(now, terms)
         acknowledgements = [each for each in acknowledgements if each.last >= self.start]
@@ -139,7 +139,7 @@ class SubscribedPartition:
                 self.progress.settle(offset)
 
     def expire(self, now: float, terms: LeaseTerms) -> bool:
-        """Take back what was held for too long; whether there was any."""
+        """Release expired leases; returns whether there were any."""
         before = len(self._leases)
         while self._deadlines and self._deadlines[0].deadline <= now:
             lease = heappop(self._deadlines)
@@ -151,7 +151,7 @@ class SubscribedPartition:
         return len(self._leases) < before
 
     def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
-        """All that the member holds is ready at once. With `count`, it was a delivery like any other."""
+        """Release all leases of the member. With `count`, they count as deliveries."""
         held = [offset for offset, lease in self._leases.items() if lease.member == member]
         for offset in held:
             self._give_back(offset, terms, count=count)
@@ -166,9 +166,9 @@ class SubscribedPartition:
             self._ready_from = offset
 
     def pass_over(self, first: int, end: int) -> None:
-        """There are no records from `first` to before `end` for this group.
+        """Settle offsets from `first` to before `end`, which have no records for this group.
 
-        What is leased among them stays so: the member has the record, though the log may not.
+        Leases on them stay: the member has the record, though the log may not.
         """
         if first >= end:
             return
@@ -178,7 +178,7 @@ class SubscribedPartition:
         self.progress.settle_range(first, end)
 
     def trim(self, start: int) -> None:
-        """The log starts at `start` by now."""
+        """Set the log start."""
         if start <= self.start:
             return
         self.start = start

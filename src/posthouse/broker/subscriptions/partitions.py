@@ -1,4 +1,4 @@
-"""The partitions of subscriptions: their progress from and to storage, and where new ones begin."""
+"""The partitions of subscriptions: load and store their progress, and choose where new ones begin."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class SubscribedPartitions:
         return list(self._groups)
 
     def of(self, group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
-        """Those that the group has begun to read."""
+        """The partitions that the group has begun to read."""
         found = self._groups.get(group)
         if found is None:
             raise UnknownGroup(f"there is no subscription {group!r}")
@@ -71,7 +71,7 @@ class SubscribedPartitions:
         return self._groups.get(group, {}).get(partition)
 
     async def add_group(self, group: GroupId) -> None:
-        """It is known at once, and for good when this returns."""
+        """Add a group: in memory at once, durable on return."""
         self._groups[group] = {}
         try:
             await self._storage.commit([store.put_group(group)])
@@ -80,7 +80,8 @@ class SubscribedPartitions:
             raise
 
     async def opened(self, group: GroupId, partition: PartitionId) -> SubscribedPartition:
-        """Where the group begins is stored first: records that arrive from now on are for it."""
+        """Open a partition. Its start position is stored first: records that arrive from now on are
+        delivered."""
         known = self.of(group).get(partition)
         if known is not None:
             return known
@@ -95,7 +96,7 @@ class SubscribedPartitions:
     ) -> None:
         del self._opening[group, partition]
         if not done.cancelled():
-            done.exception()  # raised where it is awaited, which may be nowhere
+            done.exception()  # raised where it is awaited, if anywhere
 
     async def _open(self, group: GroupId, partition: PartitionId) -> SubscribedPartition:
         progress = store.new_progress(group, partition, await self._beginning(group, partition))
@@ -121,12 +122,12 @@ class SubscribedPartitions:
         return bounds.end if found is None else found.offset
 
     def changed(self, group: GroupId, partition: PartitionId, subscribed: SubscribedPartition) -> None:
-        """Stored in a moment; if it is lost, records come again."""
+        """Store the progress soon; if that is lost, records are redelivered."""
         if subscribed.progress.is_changed and self.find(group, partition) is subscribed:
             self._settling.changed(subscribed)
 
     async def store(self, partitions: Iterable[SubscribedPartition]) -> None:
-        """Stored when this returns."""
+        """Durable on return."""
         changed = [subscribed for subscribed in partitions if subscribed.progress.is_changed]
         puts = [put for subscribed in changed for put in subscribed.progress.puts()]
         if not puts:
@@ -140,7 +141,7 @@ class SubscribedPartitions:
             raise
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
-        """Begin anew at these offsets, whatever was settled or is leased."""
+        """Restart at these offsets; settled state and leases are dropped."""
         of_group = self.of(group)
         operations: list[Operation] = []
         moved: dict[PartitionId, Progress] = {}
@@ -155,7 +156,7 @@ class SubscribedPartitions:
             self._take(group, partition, progress)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
-        """False where the group has no progress there."""
+        """Remove the group's progress in the topic; False if there is none."""
         of_group = self._groups.get(group, {})
         partitions = [partition for partition in of_group if partition.topic == topic]
         removals = self._removals(of_group, partitions)

@@ -12,13 +12,14 @@ from posthouse.model.ids import GroupId
 class SubscriptionRules:
     terms: LeaseTerms
     stable_only: bool
-    """Records of transactions are delivered once these are committed, and never if they are aborted."""
+    """Records of transactions are delivered after commit; aborted records never."""
     may_renew: bool
-    """A member may extend its leases."""
+    """Members may extend their leases."""
     begins_at_end: bool
-    """In a partition without progress, at the end of the log; else at its start, or some time ago."""
+    """Whether a partition without progress begins at the end of the log; otherwise at its start, or by
+    time."""
     begins_ago_ms: int | None = None
 
 
 RulesOf: TypeAlias = Callable[[GroupId], SubscriptionRules]
-"""Asked each time: rules change while a subscription is in use."""
+"""Called each time: rules change while a subscription is in use."""

@@ -1,10 +1,10 @@
-"""What storage knows of subscriptions, besides their progress.
+"""The stored state of subscriptions, besides their progress.
 
 Entries in `Space.SHARE_GROUPS`:
 
     key    topic id 16 bytes | group in UTF-8, to the end        value  version u8 = 1
 
-One with zeroes for the topic says that there is a subscription of that group; the others, which topics it has
+An entry with zeroes for the topic is the subscription itself; the others are the topics in which it has
 progress in. The progress itself is in `Space.SHARE_PROGRESS`, see `broker.progress`: its queue id is a hash
 of the group and the topic (and of the number of 65,536 partitions in front, for the few topics that have
 more), its lane the partition.
@@ -36,7 +36,7 @@ def drop_group(group: GroupId, topic: TopicId = _NO_TOPIC) -> Put:
 
 
 def stored_groups(state: Mapping[bytes, bytes]) -> Iterator[tuple[GroupId, TopicId | None]]:
-    """None for the topic: the group itself."""
+    """Groups with their topics; None for the topic: the group itself."""
     for key, value in state.items():
         if value != _VERSION:
             raise DataDamaged(f"a subscription of the unknown version {value.hex()}")
@@ -45,7 +45,7 @@ def stored_groups(state: Mapping[bytes, bytes]) -> Iterator[tuple[GroupId, Topic
 
 
 def lane_of(group: GroupId, partition: PartitionId) -> tuple[bytes, int]:
-    """The queue id and the lane that a partition's progress is stored under."""
+    """The queue id and the lane under which a partition's progress is stored."""
     high = _HIGH.pack(partition.index >> _LANE_BITS)
     queue = blake2b(partition.topic + high + group.encode(), digest_size=16).digest()
     return queue, partition.index & _LANE_MASK

@@ -1,8 +1,8 @@
 """The subscriptions of a broker: records of partitions, leased to members and settled one by one.
 
-A subscription has the name of a group. Its members are known by an id that a protocol gives them, and only
-while they hold leases: who is a member, and for how long, is the protocol's business. Subscriptions and their
-progress are stored; leases are not.
+A subscription has the name of a group. Its members are ids that a protocol chooses, and are known only while
+they hold leases: membership is managed by the protocol. Subscriptions and their progress are stored; leases
+are not.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.storage.contract import Storage
 
 _CHECK_SECONDS = 0.1
-"""How often leases that are over are looked for."""
+"""Interval of the check for expired leases."""
 
 
 class Subscriptions:
@@ -46,7 +46,7 @@ class Subscriptions:
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
         self.is_closed = False
-        """No more leases; acknowledgements are still taken, and no member counts as lost."""
+        """No more leases; acknowledgements are still accepted, and no member counts as lost."""
 
     def load(self) -> None:
         self._partitions.load()
@@ -69,16 +69,17 @@ class Subscriptions:
         return iter(self._partitions.groups())
 
     def is_read(self, partition: PartitionId) -> bool:
-        """Whether any subscription has progress there."""
+        """Whether any subscription has progress in the partition."""
         return any(self._partitions.find(group, partition) is not None for group in self)
 
     async def create(self, group: GroupId) -> None:
-        """Known at once, and stored when this returns. Nothing happens where it is there already."""
+        """Create a subscription: in memory at once, stored on return. No-op if it exists."""
         if group not in self._partitions:
             await self._partitions.add_group(group)
 
     def open(self, group: GroupId, partitions: Iterable[PartitionId]) -> None:
-        """A subscription begins where a partition ends now, not where it ends at the first fetch."""
+        """Open partitions now, so that a subscription begins at their present end, not at that of the first
+        fetch."""
         known = self._partitions.of(group)
         for partition in partitions:
             if partition not in known:
@@ -90,7 +91,7 @@ class Subscriptions:
         try:
             await self._partitions.opened(group, partition)
         except PosthouseError:
-            return  # the fetch that needs it tries again, and raises
+            return  # the fetch that needs it retries, and raises
 
     # Leases
 
@@ -104,7 +105,7 @@ class Subscriptions:
     ) -> dict[PartitionId, Taken | PosthouseError]:
         """Lease records to the member. Only partitions with records or an error are in the result.
 
-        `is_live` says whether the member may still be answered when records have been found.
+        `is_live` tells whether the member can still be answered when records have been found.
         """
         return await self._fetching.fetch(
             group, member, wanted, wish, lambda: not self.is_closed and is_live()
@@ -116,9 +117,9 @@ class Subscriptions:
         member: MemberId,
         said: Mapping[PartitionId, Sequence[Acknowledgement]],
     ) -> dict[PartitionId, PosthouseError | None]:
-        """Settle, release or extend leases. All that is valid is stored when this returns.
+        """Settle, release or extend leases. All valid acknowledgements are stored on return.
 
-        For each partition None, or what is wrong.
+        For each partition None, or the error.
         """
         rules = self._rules(group)
         now = self._clock.monotonic()
@@ -146,14 +147,14 @@ class Subscriptions:
         return results
 
     def release(self, group: GroupId, member: MemberId, *, count: bool) -> None:
-        """All that the member holds is ready at once. Without `count`, as if it had not been delivered."""
+        """Release all leases of the member. Without `count`, they do not count as deliveries."""
         terms = self._rules(group).terms
         for subscribed, (owner, partition) in self._leasing.items():
             if owner == group and subscribed.take_back(member, terms, count=count):
                 self._came_back(group, partition, subscribed)
 
     async def tick(self) -> None:
-        """Take back what is held for too long."""
+        """Release expired leases."""
         if self.is_closed:
             return
         now = self._clock.monotonic()
@@ -173,7 +174,7 @@ class Subscriptions:
     # Progress
 
     def progress(self, group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
-        """Every partition that has progress; none for a subscription that does not exist (yet)."""
+        """Every partition with progress; none for a subscription that does not exist."""
         if group not in self._partitions:
             return {}
         found: dict[PartitionId, SubscribedPartition] = {}
@@ -186,11 +187,11 @@ class Subscriptions:
         return found
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
-        """Begin anew at these offsets, whatever was settled or is leased."""
+        """Restart at these offsets; settled state and leases are dropped."""
         await self._partitions.move(group, offsets)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
-        """Begin there as if for the first time. False where it never did."""
+        """Remove the progress in a topic, so that it begins anew. False if there is none."""
         return await self._partitions.forget_topic(group, topic)
 
     async def forget_topics(self, topics: Sequence[TopicId]) -> None:

@@ -1,1 +1,1 @@
-"""Metrics that clients push to the broker (KIP-714): who is asked for what, and what they last said."""
+"""Metrics that clients push to the broker (KIP-714): subscriptions, and the last push of each client."""

@@ -1,9 +1,10 @@
-"""Client instances that push metrics: what each is asked for, and what it said last.
+"""Client instances that push metrics: the metrics requested from each, and its last push.
 
-The table is bounded, and so are the bytes in it: the instance that was silent for longest makes room.
-A connection, which belongs to one client, has few instances, so that a client cannot push more often than it
-may by changing its id. What was not asked for is not kept.
-Nothing of it is stored; clients keep their ids and are known again after a restart.
+The table is bounded, and so are its bytes: the least recently active instance is evicted. A connection, which
+belongs to one client, may have few instances, so that a client cannot push more often by changing its id.
+Metrics that were not requested are dropped.
+
+Nothing is stored; clients keep their ids and are known again after a restart.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,15 +23,15 @@ from posthouse.model.errors import BadRequest, TooEarly, UnknownSubscription
 
 MOST_CLIENTS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
-"""Of what all clients have pushed last."""
+"""Bytes of the last pushes of all clients."""
 MOST_PER_CONNECTION = 16
 _EARLY = 0.5
-"""Clients add some jitter to the interval: this part of it must have passed."""
+"""Clients add jitter to the interval: this fraction of it must have passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedMetrics:
-    """What a client is asked for."""
+    """The metrics that a client should push."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -50,9 +51,9 @@ class ClientInstance:
         self.version = version
         self.asked_at = self.pushed_at = float("-inf")
         self.may_ask = True
-        """It was told that its subscription is not the present one."""
+        """It was told that its subscription is outdated."""
         self.is_over = False
-        """It said that it pushes for the last time."""
+        """It has sent its terminating push."""
         self.last: PushedMetrics | None = None
 
 
@@ -74,9 +75,9 @@ class ClientMetrics:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._instances: dict[str, ClientInstance] = {}
-        """In the order in which they were last heard of."""
+        """In the order of their last activity."""
         self._connections: dict[_Connection, dict[str, None]] = {}
-        """The instances that were last heard of there, in that order."""
+        """The instances last active on each connection, in that order."""
 
     def __iter__(self) -> Iterator[ClientInstance]:
         return iter(self._instances.values())
@@ -85,7 +86,8 @@ class ClientMetrics:
         return len(self._instances)
 
     def ask(self, identity: ClientIdentity) -> RequestedMetrics:
-        """What the client is to push. Raises TooEarly where it asks again and nothing has changed."""
+        """The metrics that the client should push. Raises TooEarly if it asks again and nothing has
+        changed."""
         instance, is_changed = self._instance(identity)
         now = self._clock.monotonic()
         if not (instance.may_ask or is_changed) and self._is_early(instance, instance.asked_at, now):
@@ -95,11 +97,11 @@ class ClientMetrics:
         return instance.wanted
 
     def check_push(self, identity: ClientIdentity, subscription_id: int, *, is_last: bool) -> bool:
-        """Raises where the client must not push now. Otherwise: whether `keep` is to be called with what it
-        says; where no metrics are asked for, it is not."""
+        """Raises if the client must not push now. Otherwise returns whether `keep` is to be called with the
+        push; False if no metrics are requested."""
         instance, _ = self._instance(identity)
         if instance.is_over:
-            raise BadRequest("the client has said that it pushes no more")
+            raise BadRequest("the client has already sent its last push")
         now = self._clock.monotonic()
         if not is_last and self._is_early(instance, instance.pushed_at, now):
             raise TooEarly("the client pushes again before its interval is over")
@@ -130,7 +132,7 @@ class ClientMetrics:
         return now - last < instance.wanted.interval_ms * _EARLY / 1000
 
     def _instance(self, identity: ClientIdentity) -> tuple[ClientInstance, bool]:
-        """With whether it is new, or asked for something else than before."""
+        """The instance, and whether it is new or had another subscription before."""
         name = identity.client_instance_id
         version = self._subscriptions.version
         instance = self._instances.get(name)
@@ -150,7 +152,7 @@ class ClientMetrics:
         return instance, is_changed
 
     def _make_room(self, connection: _Connection) -> None:
-        """For one more instance of the connection. Raises TooEarly while all of them are early."""
+        """Make room for one more instance of the connection. Raises TooEarly while all of them are recent."""
         names = self._connections.get(connection, {})
         if len(names) < MOST_PER_CONNECTION:
             return

@@ -1,7 +1,7 @@
-"""Metrics of clients as lines of JSON in a file, for those who want to look at them or collect them.
+"""Export of clients' metrics as lines of JSON in a file.
 
-A thread writes. When the file has reached its size it becomes `<name>.1`, in the place of the one before, and
-a new one begins. If the disk is slower than the clients, lines are dropped and counted.
+A thread writes. A file that has reached its maximum size is renamed to `<name>.1`, which replaces the
+previous one, and a new file begins. If the disk is slower than the clients, lines are dropped and counted.
 """
 
 import json
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 MOST_BYTES = 64 * 1024 * 1024
 _MOST_WAITING_BYTES = 16 * 1024 * 1024
 _IDENTITY_BYTES = 1000
-"""What the client's names add to a push that waits."""
+"""Estimated bytes of the client's names in a waiting push."""
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class MetricsFile:
-    """`write` is for the event loop; the file belongs to the thread."""
+    """The event loop calls `write`; the thread owns the file."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class MetricsFile:
         self._lock = threading.Lock()
         self._waiting: list[tuple[ClientIdentity, PushedMetrics]] = []
         self._waiting_bytes = 0
-        """Of all that is not in the file yet, also of what the thread is writing."""
+        """Bytes of all pushes that are not in the file yet, including those being written."""
         self._dropped = 0
         self._wake = threading.Event()
         self._is_over = False
@@ -55,7 +55,7 @@ class MetricsFile:
         except OSError as error:
             raise InvalidConfig(
                 f"the file of clients' metrics {self._path} cannot be written: {error.strerror}; "
-                "say client_metrics=FILE or client_metrics=off"
+                "set client_metrics=FILE or client_metrics=off"
             ) from None
         self._thread = threading.Thread(target=self._run, name="client metrics", daemon=True)
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Metrics as clients measure them, in no protocol's terms."""
+"""Metrics of clients, independent of the protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from sys import getsizeof
 
 Attribute = str | int | float | bool
 _POINT_BYTES = 250
-"""Of a point with its numbers, without its texts and attributes."""
+"""Estimated bytes of a point, without its texts and attributes."""
 
 
 class MetricKind(StrEnum):
@@ -21,9 +21,9 @@ class MetricPoint:
     name: str
     kind: MetricKind
     value: int | float
-    """Of a histogram: the sum of what was measured."""
+    """For a histogram: the sum of the measurements."""
     count: int | None = None
-    """Of a histogram: how often it was measured."""
+    """For a histogram: the number of measurements."""
     unit: str = ""
     time_ms: int = 0
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class MetricPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedMetrics:
-    """What one client instance said at one time."""
+    """One push of one client instance."""
 
     time_ms: int
     resource: Mapping[str, Attribute] = field(default_factory=dict)
-    """What all points have in common."""
+    """Attributes common to all points."""
     points: tuple[MetricPoint, ...] = ()
     size: int = field(init=False, compare=False)
-    """The bytes of memory that it takes, roughly."""
+    """Estimated bytes of memory."""
 
     def __post_init__(self) -> None:
         points = sum(

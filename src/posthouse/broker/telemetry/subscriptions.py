@@ -1,4 +1,4 @@
-"""Subscriptions to clients' metrics: which metrics, how often, and of which clients."""
+"""Subscriptions to clients' metrics: which metrics, the interval, and which clients."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SUBSCRIPTION_KEYS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """Who pushes. The names of the fields are those that a subscription can match."""
+    """A client that pushes. The field names are those that a subscription can match."""
 
     client_instance_id: str
     client_id: str = ""
@@ -57,7 +57,7 @@ class MetricsSubscriptions:
         self.own = OwnSettings(storage, Space.CLIENT_METRICS, _check)
         self._parsed: dict[str, MetricsSubscription] = {}
         self.version = 0
-        """Grows with every change."""
+        """Increases with every change."""
 
     def load(self) -> None:
         self.own.load()
@@ -69,7 +69,8 @@ class MetricsSubscriptions:
     async def change(
         self, name: str, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
     ) -> None:
-        """`change` gets the settings as they are and returns all that are to be; without any, it is gone."""
+        """`change` gets the current settings and returns all new ones; without any, the subscription is
+        deleted."""
         await self.own.change(name, change, validate_only=validate_only)
         self._parsed.pop(name, None)
         if self.own.get(name):

@@ -1,4 +1,4 @@
-"""The partitions that one produce writes to as part of a transaction."""
+"""The partitions that one produce request writes to as part of a transaction."""
 
 from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, Work
@@ -8,7 +8,7 @@ from posthouse.storage.operations import Put
 
 
 class TransactionAdmission:
-    """Made by `Transactions.admit` once the producer has been checked."""
+    """Created by `Transactions.admit` after the producer was checked."""
 
     __slots__ = ("_put", "_request", "_transaction", "_work")
 
@@ -19,7 +19,7 @@ class TransactionAdmission:
         self._put: set[PartitionId] | None = None
 
     def include(self, producer: ProducerIdentity, partition: PartitionId) -> None:
-        """Raises where the partition cannot take part: else a latecomer would get into the transaction."""
+        """Raises if the partition is not part of the transaction: a late request must not get into it."""
         if producer != self._request.producer:
             raise UnknownProducerId("one request may carry the batches of one producer only")
         if self._request.epoch_per_transaction:
@@ -28,7 +28,7 @@ class TransactionAdmission:
             raise InvalidTransaction(f"{partition} is not part of the transaction of {self._request.id!r}")
 
     def puts(self) -> list[Put]:
-        """What must be durable with the records, so that a restart knows where markers are needed."""
+        """State that must be durable with the records, so that recovery knows where markers are needed."""
         if self._work.is_stored:
             return []
         self._put = set(self._work.partitions)

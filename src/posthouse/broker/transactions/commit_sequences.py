@@ -1,8 +1,8 @@
 """The highest sequence number that was committed under each name.
 
-A job that may have to repeat its commits (a streaming query its epochs) numbers them. The number is durable
-in the same step as the work, so that a repetition is recognised whatever crashed in between. There is one
-small row per name in `Space.FENCES`; it never expires, because the broker cannot know that a query is dead.
+A job that may repeat its commits (a streaming query its epochs) numbers them. The number becomes durable in
+the same step as the work, so that a repetition is detected whatever crashed in between. There is one small
+row per name in `Space.FENCES`; it never expires, because the broker cannot know that a query has ended.
 
     key    name in UTF-8
     value  version u8 (1) | sequence i64, big-endian
@@ -22,7 +22,7 @@ _VALUE = Struct(">Bq")
 
 
 class CommitSequences:
-    """Owned by the event loop. Holds what is durable, never more."""
+    """Owned by the event loop. Holds only durable values."""
 
     def __init__(self) -> None:
         self._sequences: dict[str, int] = {}
@@ -50,14 +50,14 @@ class CommitSequences:
         return Put(Space.FENCES, name.encode(), _VALUE.pack(VERSION, sequence))
 
     def passed(self, name: str, sequence: int) -> None:
-        """What `put` made is durable."""
+        """The result of `put` is durable."""
         self._sequences[name] = sequence
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """One at a time: two that commit the same number must not both find it free."""
+        """Serialize commits of a name: two commits of the same number must not both succeed."""
         if name in self._held:
-            raise ConcurrentTransaction(f"{name!r} is just committing")
+            raise ConcurrentTransaction(f"{name!r} is committing; try again")
         self._held.add(name)
         try:
             yield

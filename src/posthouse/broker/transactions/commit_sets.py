@@ -1,11 +1,11 @@
-"""Several transactions that end in one durable step, with the number of the work that they hold.
+"""Commit sets: several transactions that end in one durable step, with the sequence number of the job.
 
 A job with many writers gives each a transactional id of its own, `NAME/N` or `NAME/N.ATTEMPT`, and commits
-them all with one call. Either every record of the job becomes visible and its number is remembered, or
-neither. Told again, the answer is that it was committed before, and what the repetition wrote is given up.
+them all with one call. Either all records of the job become visible and its number is stored, or neither. A
+repeated commit is answered as committed before, and the records of the repetition are aborted.
 
-A commit also makes an end to all else under the name: writers that were lost on the way would hold back
-readers until their transactions time out, and one that wakes up later must not begin another.
+A commit also ends all other transactions under the name: lost writers would hold back readers until their
+transactions time out, and a writer that resumes later must not begin another.
 """
 
 import re
@@ -62,14 +62,15 @@ class CommitSets:
         return self._sequences.sequence(name)
 
     async def commit(self, name: str, sequence: int | None, parts: Sequence[CommitPart]) -> bool:
-        """All or nothing; False if this was committed before. Without a sequence only the parts can tell."""
+        """Commit all or none; False if this was committed before. Without a sequence only the parts can
+        tell."""
         _check(name, parts)
         return await self._transitions.undisturbed(self._commit(name, sequence, parts))
 
     async def abort(self, name: str, parts: Sequence[CommitPart] | None, sequence: int | None = None) -> None:
-        """Give up those of the parts that are still open; None: all that may write under the name.
+        """Abort those of the parts that are still open; None: all that may write under the name.
 
-        Not, however, if `sequence` was committed: what is open then belongs to work that follows it.
+        Does nothing if `sequence` was committed: open transactions then belong to later work.
         """
         _check(name, parts or ())
         await self._transitions.undisturbed(self._abort(name, parts, sequence))
@@ -117,7 +118,7 @@ class CommitSets:
         if transaction is None:
             raise UnknownProducerId(f"transactional id {part.id!r} has no producer")
         if transaction.is_busy:
-            raise ConcurrentTransaction(f"a transaction of {part.id!r} is just ending")
+            raise ConcurrentTransaction(f"a transaction of {part.id!r} is ending; try again")
         if transaction.producer != part.producer:
             raise ProducerFenced(
                 f"{part.id!r} belongs to another producer, or its transaction took longer than its "
@@ -142,7 +143,7 @@ class CommitSets:
         return [each for part, each in found if each and each.work and each.producer == part.producer]
 
     def _others(self, name: str, known: Collection[str]) -> list[Transaction]:
-        """What else may write under the name: what is open, or has been given an epoch to begin with."""
+        """Other transactions that may write under the name: open, or with an epoch to begin with."""
         return [
             each
             for each in self._ids.under(name)

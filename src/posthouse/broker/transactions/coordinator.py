@@ -1,12 +1,12 @@
 """Transactions: several appends and offset commits that become visible together, or never.
 
-Everything that a client is told is durable first. Ending a transaction is one commit with its markers, its
-offsets and its new state, so there is nothing to finish after a crash. Owned by the event loop.
+Every answer to a client is durable first. Ending a transaction is one commit with its markers, its offsets
+and its new state, so recovery has nothing to finish. Owned by the event loop.
 
-The danger is what arrives late: a request of an earlier transaction must not touch a later one. A producer
-that takes a new epoch with every transaction is safe by that. For all others `request_order` tells what was
-sent before; its sender hears that it is fenced, and the transaction stays as it is. Where it cannot be told
-which of two senders is the right one, the producer itself is fenced.
+The danger is a late request: a request of an earlier transaction must not affect a later one. A producer that
+takes a new epoch with every transaction is safe. For all others `request_order` detects late requests; their
+sender gets a fencing error, and the transaction stays unchanged. If it cannot be decided which of two senders
+is the right one, the producer itself is fenced.
 """
 
 import logging
@@ -48,7 +48,7 @@ from posthouse.storage.producers import NOT_OPEN
 log = logging.getLogger(__name__)
 
 IDLE_MS = 7 * 24 * 3600 * 1000
-"""How long a transactional id that nobody uses is remembered."""
+"""Retention of unused transactional ids."""
 
 _ENDED = (TransactionState.COMMITTED, TransactionState.ABORTED)
 _RESUMABLE = (TransactionState.EMPTY, *_ENDED)
@@ -65,7 +65,7 @@ class Transactions:
         apply_offsets: Callable[[Sequence[Put]], None],
         refer: Refer,
     ) -> None:
-        """`apply_offsets` lets readers see committed offsets."""
+        """`apply_offsets` makes committed offsets visible."""
         self._storage = storage
         self._clock = clock
         self._max_timeout_ms = max_timeout_ms
@@ -85,16 +85,16 @@ class Transactions:
             await lost_state.restore(self._storage, self.ids, self._clock.now_ms())
 
     async def close(self) -> None:
-        """Wait for what has begun."""
+        """Wait for running transitions."""
         await self.transitions.close()
 
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""
     ) -> ProducerIdentity:
-        """A producer's first step. Whoever used the transactional id before is fenced from here on.
+        """A producer's first step. Fences earlier producers with the same transactional id.
 
-        With `expected` a producer that is in use asks for its next epoch. Without a transactional id the
-        producer belongs to its `owner`.
+        With `expected` an active producer asks for its next epoch. Without a transactional id the producer
+        belongs to its `owner`.
         """
         if id is None:
             return ProducerIdentity(await self.producer_ids.take(owner), 0)
@@ -111,7 +111,7 @@ class Transactions:
         with self.transitions.exclusively(transaction):
             if expected is not None and expected != transaction.producer:
                 if expected == transaction.previous and transaction.state in _RESUMABLE:
-                    # It has not heard the answer, or its transaction took too long: its epoch is new already.
+                    # The answer was lost, or its transaction timed out: it has a new epoch already.
                     return transaction.producer
                 raise ProducerFenced(f"transactional id {id!r} belongs to another producer by now")
             after = replace(
@@ -128,7 +128,7 @@ class Transactions:
         transaction = Transaction(
             id=id, producer=NOBODY, timeout_ms=timeout_ms, changed_ms=self._clock.now_ms()
         )
-        # Known at once, so that a second caller does not make a second one.
+        # Added at once, so that a second caller does not create another.
         self.ids.keep(transaction)
         try:
             with self.transitions.exclusively(transaction):
@@ -143,7 +143,7 @@ class Transactions:
     async def add_partitions(
         self, request: TransactionalRequest, partitions: Collection[PartitionId]
     ) -> None:
-        """Answered when a restart would remember that these partitions need a marker."""
+        """Durable on return: recovery knows that these partitions need a marker."""
         transaction = self._checked(request)
         self._check_control(transaction, request.origin)
         work = self._begun(transaction)
@@ -151,7 +151,7 @@ class Transactions:
         await self._remember(transaction, work)
 
     async def add_group(self, request: TransactionalRequest, group: str) -> None:
-        """Offsets of a group will follow; that begins a transaction if none is open."""
+        """Announce offsets of a group; begins a transaction if none is open."""
         transaction = self._checked(request)
         self._check_control(transaction, request.origin)
         work = self._begun(transaction)
@@ -163,7 +163,7 @@ class Transactions:
         """Raises unless all of the partitions are part of the open transaction."""
         work = self._checked(request).work
         if work is None or not work.partitions.issuperset(partitions):
-            raise InvalidTransaction(f"that is not part of the transaction of {request.id!r}")
+            raise InvalidTransaction(f"a partition is not part of the transaction of {request.id!r}")
 
     async def _remember(self, transaction: Transaction, work: Work) -> None:
         if not work.is_stored:
@@ -172,7 +172,7 @@ class Transactions:
             work.stored = partitions | (work.stored or set())
 
     def admit(self, request: TransactionalRequest) -> TransactionAdmission:
-        """For a produce: what it writes becomes part of the transaction."""
+        """Admit a produce request: its batches become part of the transaction."""
         transaction = self._checked(request)
         if request.epoch_per_transaction:
             return TransactionAdmission(request, transaction, self._begun(transaction))
@@ -183,7 +183,7 @@ class Transactions:
         return TransactionAdmission(request, transaction, transaction.work)
 
     async def add_offsets(self, request: TransactionalRequest, group: str, offsets: Sequence[Put]) -> None:
-        """Keep offsets until the transaction ends. `offsets` are the puts that would commit them."""
+        """Store offsets until the transaction ends. `offsets` are the puts that would commit them."""
         transaction = self._checked(request)
         if request.epoch_per_transaction:
             work = self._begun(transaction)
@@ -205,7 +205,8 @@ class Transactions:
             work.stored = partitions | (work.stored or set())
 
     async def end(self, request: TransactionalRequest, *, commit: bool) -> ProducerIdentity:
-        """Commit or abort. Returns the producer to go on with; told again, it answers the same."""
+        """Commit or abort. Returns the producer for the next transaction; a repeated call gets the same
+        answer."""
         return await self.transitions.undisturbed(self._end(request, commit))
 
     async def _end(self, request: TransactionalRequest, commit: bool) -> ProducerIdentity:
@@ -214,9 +215,9 @@ class Transactions:
         if request.epoch_per_transaction:
             if transaction.previous == request.producer and transaction.state in _ENDED:
                 if transaction.state is not outcome:
-                    raise InvalidTransaction(f"the transaction of {request.id!r} has ended otherwise")
+                    raise InvalidTransaction(f"the transaction of {request.id!r} ended with the other result")
                 return transaction.producer
-            # Its client cannot know whether a batch that failed has begun a transaction.
+            # The client cannot know whether a failed batch has begun a transaction.
             nothing_to_end = transaction.work is None and commit
         else:
             nothing_to_end = transaction.work is None
@@ -238,7 +239,7 @@ class Transactions:
         return after.producer
 
     async def abort(self, producer: ProducerIdentity, partition: PartitionId) -> None:
-        """Give up, on an administrator's word, what this producer has open in the partition."""
+        """Abort what this producer has open in the partition, as an administrator asked."""
         for transaction in self.ids.open():
             if transaction.producer.producer_id == producer.producer_id:
                 if transaction.producer != producer:
@@ -257,8 +258,8 @@ class Transactions:
         await self.transitions.undisturbed(self._fence(transaction))
 
     async def abort_expired(self) -> None:
-        """Give up what has been open for too long. Its producer cannot write any more before it has aborted
-        or asked for its next epoch; it is then told the one that it has been given here."""
+        """Abort transactions that exceeded their timeout. The producer cannot write any more before it has
+        aborted or asked for its next epoch; it then gets the epoch that it was given here."""
         for transaction in self.ids.open():
             work = transaction.work
             if work is None or transaction.is_busy:
@@ -274,14 +275,14 @@ class Transactions:
                 await self._give_up(transaction)
 
     def _seconds_open(self, work: Work) -> float:
-        """By the clock that does not jump. Of the time before a restart only the other one knows."""
+        """By the monotonic clock; before a restart only the wall clock knows."""
         now = self._clock.monotonic()
         if work.since is None:
             work.since = now - max(self._clock.now_ms() - work.started_ms, 0) / 1000
         return now - work.since
 
     async def expire(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Remove transactional ids that have been unused for long."""
         before = self._clock.now_ms() - IDLE_MS
         for each in self.ids.all():
             if each.work is None and each.changed_ms < before and not each.is_busy:
@@ -290,7 +291,7 @@ class Transactions:
                     self.ids.forget(each)
 
     async def _give_up(self, transaction: Transaction, *, resumable: bool = False) -> None:
-        """Fence it on the broker's own account. `abort_expired` tries again what fails."""
+        """Fence it on the broker's own account. `abort_expired` retries after a failure."""
         try:
             await self.transitions.undisturbed(self._fence(transaction, resumable=resumable))
         except Unavailable as error:
@@ -301,8 +302,8 @@ class Transactions:
             )
 
     async def _fence(self, transaction: Transaction, *, resumable: bool = False) -> None:
-        """Give the transaction up and make its producer's epoch invalid. A `resumable` producer is known by
-        its old epoch when it asks what it is to go on with."""
+        """Abort the transaction and invalidate its producer's epoch. A `resumable` producer may use its old
+        epoch to ask for the new one."""
         with self.transitions.exclusively(transaction):
             producer = transaction.producer.next_epoch
             after = replace(
@@ -333,7 +334,7 @@ class Transactions:
         if transaction is None:
             raise UnknownProducerId(f"transactional id {request.id!r} has no producer")
         if transaction.is_busy:
-            raise ConcurrentTransaction(f"a transaction of {request.id!r} is just ending")
+            raise ConcurrentTransaction(f"a transaction of {request.id!r} is ending; try again")
         return transaction
 
     def _check_producer(self, transaction: Transaction, request: TransactionalRequest) -> None:
@@ -347,14 +348,14 @@ class Transactions:
             raise ProducerFenced(f"the transaction of {request.id!r} is being aborted")
 
     def _check_control(self, transaction: Transaction, origin: RequestOrigin) -> None:
-        """Beginning and ending go over one connection. Another may take over when that one is gone."""
+        """Begin and end use one connection. Another connection may take over when that one is closed."""
         order = transaction.control
         self._follow(transaction, order, origin, alone=transaction.work is not None and order.is_open)
 
     def _follow(
         self, transaction: Transaction, order: RequestOrder, origin: RequestOrigin, *, alone: bool = True
     ) -> None:
-        """Raises where this may be a latecomer. `alone`: a second connection may not follow the first."""
+        """Raises if the request may be late. `alone`: a second connection may not follow the first."""
         arrival = order.judge(origin)
         if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
             log.warning(
@@ -367,4 +368,4 @@ class Transactions:
         elif arrival is not Arrival.LATE:
             order.follow(origin)
             return
-        raise ProducerFenced(f"a request of {transaction.id!r} came too late, or from somebody else")
+        raise ProducerFenced(f"a request of {transaction.id!r} came too late, or from another client")

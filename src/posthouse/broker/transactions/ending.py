@@ -15,7 +15,7 @@ from posthouse.storage.partition_view import PartitionView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """`after` is to take the place of `transaction`."""
+    """`after` replaces `transaction`."""
 
     transaction: Transaction
     after: Transaction
@@ -25,7 +25,7 @@ class Ending:
 async def commit_ends(
     storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = (), references: Sequence[Refer] = ()
 ) -> None:
-    """All of them with `others` and `references` in one durable step."""
+    """Commit all endings with `others` and `references` in one durable step."""
     markers: list[Append] = []
     puts = list(others)
     for ending in endings:
@@ -39,7 +39,8 @@ async def commit_ends(
 async def abort_hanging(
     storage: Storage, partition: PartitionId, producer: ProducerIdentity, now_ms: int
 ) -> None:
-    """Write the marker that ends what is open in one partition and that no transaction knows of."""
+    """Write the marker that ends a hanging transaction: open in one partition, but unknown to the
+    coordinator."""
     marker = end_marker(partition, producer, now_ms, commit=False)
     try:
         await storage.commit([marker])
@@ -48,7 +49,7 @@ async def abort_hanging(
 
 
 def _markers(view: PartitionView, ending: Ending) -> list[Append]:
-    """They carry the new epoch if there is one, and so fence the old in every partition."""
+    """Markers carry the new epoch if there is one, and so fence the old one in every partition."""
     transaction, after = ending.transaction, ending.after
     if transaction.work is None:
         return []
@@ -56,7 +57,7 @@ def _markers(view: PartitionView, ending: Ending) -> list[Append]:
     if writer.producer_id != transaction.producer.producer_id:
         writer = transaction.producer.next_epoch
     return [
-        # A partition that knows a later epoch refuses its marker: it has no record of this transaction.
+        # A partition with a later epoch refuses the marker: it has no record of this transaction.
         end_marker(partition, writer, after.changed_ms, commit=ending.commit, required=False)
         for partition in transaction.work.partitions
         if partition.topic in view.topics

@@ -1,14 +1,14 @@
-"""Transactions after commits were lost to damage of the journal.
+"""Repair of transactions after commits were lost to damage of the journal.
 
-Their batches may have come back from the segments. What was put with them has not: which partitions a
-transaction writes to, its producer's epoch. Without this a partition could have a transaction open that never
-ends, and readers of committed records would wait behind it; or an epoch could be given out again, and its
-batches would be taken for repetitions of others.
+Batches of lost commits may have been recovered from the segments. The state that was put with them is lost:
+the partitions of a transaction, its producer's epoch. Without a repair a partition could have a transaction
+that never ends, and readers of committed records would wait behind it. Or an epoch could be assigned again,
+and its batches would be taken for duplicates of others.
 
-- A partition has a transaction open, of the present epoch of a transactional id: it becomes part of the id's
-  transaction again, and the producer may go on.
-- A partition knows a later epoch than the transactional id, or the id is not known: what is open is aborted,
-  and the producer is fenced.
+- A partition has an open transaction with the present epoch of a transactional id: it becomes part of the
+  id's transaction again, and the producer may continue.
+- A partition has a later epoch than the transactional id, or the id is unknown: the open transaction is
+  aborted, and the producer is fenced.
 """
 
 import logging
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a partition remembers of a producer."""
+    """The state of a producer in one partition."""
 
     partition: PartitionId
     name: str
@@ -48,7 +48,7 @@ class _Seen:
 
 
 async def restore(storage: Storage, ids: TransactionalIds, now_ms: int) -> None:
-    """Let the coordinator know what the log knows, in one durable step."""
+    """Restore the coordinator's state from the log, in one durable step."""
     owners = {each.producer.producer_id: each for each in ids.all()}
     markers: list[Append] = []
     changed: list[Transaction] = []
@@ -77,7 +77,7 @@ async def restore(storage: Storage, ids: TransactionalIds, now_ms: int) -> None:
 
 
 def _seen(view: PartitionView) -> dict[int, list[_Seen]]:
-    """By the ids of the producers."""
+    """Producer states by producer id."""
     found: dict[int, list[_Seen]] = {}
     for topic in view.topics.values():
         for partition in topic.partition_ids():

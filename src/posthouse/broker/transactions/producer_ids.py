@@ -1,15 +1,15 @@
-"""Numbers for producers, never given out twice, not even after a crash.
+"""Producer ids, never assigned twice, not even after a crash.
 
-A block is made durable before its first number is used; numbers left in it at a stop are lost.
+A block of ids is made durable before its first one is used; ids left in it at shutdown are lost.
 
-A partition takes every batch with a producer's id, epoch and next sequence number for that producer's own. A
-batch of somebody else could lock the producer out, or make its batches look like repetitions. So where users
-log in, an id is *bound* to the user who asked for it:
+A partition accepts every batch with a producer's id, epoch and next sequence number. A batch of another
+client could lock the producer out, or make its batches look like duplicates. So where users log in, an id is
+*bound* to the user who asked for it:
 
     bit 62: 1 | counter, 38 bits | tag, 24 bits
 
-The tag is a MAC of counter and user. Nothing has to be remembered to check it, and the ids that others will
-get cannot be guessed. Ids that are not bound come from a time without logins; every user may write with them.
+The tag is a MAC of counter and user. Checking it needs no stored state, and the ids of other users cannot be
+guessed. Unbound ids are from a time without logins; every user may write with them.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from posthouse.storage.spaces import Space
 BLOCK = 1000
 FIRST_BOUND = 1 << 62
 LOST = 2**27
-"""More ids than lost commits can have given out: 134 million. Each id is the answer to one request, and
-commits can be lost until the next checkpoint only, which follows within a minute. The counter has room for
+"""More ids than lost commits can have assigned: 134 million. Each id is the answer to one request, and
+commits can be lost only until the next checkpoint, which follows within a minute. The counter has room for
 2,000 losses."""
 _KEY = b"next"
 _TAG_BYTES = 3
 _TAG_BITS = 8 * _TAG_BYTES
 END = 1 << 38
-"""Of the counter. Also without logins: they may be switched on later."""
+"""End of the counter. Also without logins: they may be enabled later."""
 _MOST_REMEMBERED = 10_000
 
 
@@ -44,28 +44,28 @@ class ProducerIds:
         self._end = 0
         self._lock = asyncio.Lock()
         self.secret: bytes | None = None
-        """Where users log in."""
+        """Set if users log in."""
         self._store_secret: Callable[[], Awaitable[None]] | None = None
         self._owners: dict[int, str] = {}
-        """Checked before: one look for every batch."""
+        """Cache of checked ids: one lookup for every batch."""
 
     def load(self) -> None:
         stored = self._storage.take_state(Space.PRODUCER_IDS).get(_KEY)
         self._next = self._end = int.from_bytes(stored, "big") if stored else 0
 
     def bind(self, secret: bytes, store: Callable[[], Awaitable[None]]) -> None:
-        """Ids are bound to users from here on. Before one is given out, `store` makes the secret durable."""
+        """Bind new ids to users. Before the first one is assigned, `store` makes the secret durable."""
         self.secret = secret
         self._store_secret = store
 
     async def skip_lost(self) -> None:
-        """Commits were lost, and with them how far numbers were given out."""
+        """Skip ids after lost commits, which may have held the last assigned block."""
         async with self._lock:
             await self._reserve(self._end + LOST)
             self._next = self._end
 
     async def take(self, owner: str = "") -> int:
-        """For this user. Without one, it is nobody's outside of transactions."""
+        """A new id for this user. Without an owner, the id is for transactions only."""
         async with self._lock:
             if self._store_secret is not None:
                 await self._store_secret()
@@ -77,7 +77,7 @@ class ProducerIds:
         return number if self.secret is None else _bound(self.secret, number, owner)
 
     def belongs_to(self, producer_id: int, owner: str) -> bool:
-        """Whether this user may write with the id. Not asked about batches of transactions."""
+        """Whether this user may write with the id. Not called for batches of transactions."""
         if producer_id < FIRST_BOUND or self.secret is None:
             return True
         if self._owners.get(producer_id) == owner:

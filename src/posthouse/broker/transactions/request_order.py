@@ -1,8 +1,8 @@
-"""Which requests of a producer come too late.
+"""Detection of late requests of a producer.
 
-Producers that keep their epoch over several transactions give the broker nothing to tell a request of an
-earlier transaction from one of the present. Protocols know more: the connection of a request, and its place
-there. They say of two requests which was sent first.
+If a producer keeps its epoch over several transactions, a request of an earlier transaction looks like one of
+the present. Protocols know more: the connection of a request, and its position there. They tell which of two
+requests was sent first.
 """
 
 from enum import Enum
@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 
 class Arrival(Enum):
-    """How a request stands to those before it."""
+    """The order of a request relative to earlier ones."""
 
     IN_ORDER = "over the same connection, or the first"
     SUCCEEDS = "over a younger connection"
@@ -18,17 +18,17 @@ class Arrival(Enum):
 
 
 class RequestOrigin(Protocol):
-    """Where a request came from. All requests of one transactional id come by one protocol."""
+    """The origin of a request. All requests of one transactional id use one protocol."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection of the request may still bring others."""
+        """Whether the connection of the request may still carry others."""
 
     def arrival_after(self, earlier: Self) -> Arrival: ...
 
 
 class RequestOrder:
-    """The requests that a producer sends about one matter, as far as they have been seen."""
+    """The requests of a producer about one subject, as far as they have been seen."""
 
     __slots__ = ("_latest",)
 
@@ -37,7 +37,7 @@ class RequestOrder:
 
     @property
     def is_open(self) -> bool:
-        """Whether the client may still send something over the connection that it used last."""
+        """Whether the client may still send on the connection that it used last."""
         return self._latest is not None and self._latest.is_open
 
     def judge(self, origin: RequestOrigin) -> Arrival:

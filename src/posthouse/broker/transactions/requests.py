@@ -8,7 +8,7 @@ from posthouse.broker.transactions.transaction import ProducerIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalRequest:
-    """A transactional id, its producer as the client knows it, and where the request came from."""
+    """A transactional id, its producer as the client knows it, and the origin of the request."""
 
     id: str
     producer: ProducerIdentity
@@ -19,7 +19,7 @@ class TransactionalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalWriter:
-    """What a produce says of its transaction; the producer itself is named in the batches."""
+    """The transaction of a produce request; the batches name the producer."""
 
     id: str
     origin: RequestOrigin

@@ -1,4 +1,4 @@
-"""One transactional id: who its producer is, and how far its transaction has come.
+"""One transactional id: its producer, and the state of its transaction.
 
 Stored under the id in `Space.TRANSACTIONS` whenever it changes, big-endian:
 
@@ -31,7 +31,7 @@ from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
 MAX_EPOCH = 2**15 - 2
-"""The last one that is given out: the one above it can only fence."""
+"""The last epoch that is assigned: the one above it is only for fencing."""
 VERSION = 1
 
 _HEAD = Struct(">BqhqhiBqqI")
@@ -61,22 +61,22 @@ NOBODY = ProducerIdentity(-1, -1)
 
 @dataclass(slots=True)
 class Work:
-    """What an open transaction has done so far."""
+    """The contents of an open transaction."""
 
     started_ms: int
     partitions: set[PartitionId] = field(default_factory=set)
     stored: set[PartitionId] | None = None
-    """Those of its partitions that a restart would remember; None: it would not remember it at all."""
+    """Those of its partitions that are stored; None: the transaction is not stored at all."""
     offsets: dict[bytes, Put] = field(default_factory=dict)
-    """Offsets that become committed with it, by their key."""
+    """Offsets to commit with it, by their key."""
     groups: set[str] | None = field(default_factory=set)
-    """The groups whose offsets it may commit; None: it was open when the broker started, nobody knows."""
+    """The groups whose offsets it may commit; None: unknown, because it was open when the broker started."""
     producing: RequestOrder = field(default_factory=RequestOrder)
     committing: RequestOrder = field(default_factory=RequestOrder)
     is_doubtful: bool = False
-    """It may hold something that belongs to another transaction: all that is left is to give it up."""
+    """It may hold records of another transaction: it can only be aborted."""
     since: float | None = None
-    """When it began by the clock that does not jump; None: before the broker started."""
+    """When it began by the monotonic clock; None: before the broker started."""
 
     @property
     def is_stored(self) -> bool:
@@ -88,18 +88,18 @@ class Transaction:
     id: str
     producer: ProducerIdentity
     previous: ProducerIdentity = NOBODY
-    """Who this producer was before it was given its present epoch, to recognise a question asked twice."""
+    """The producer's identity before its present epoch, to detect repeated requests."""
     timeout_ms: int
     changed_ms: int
     outcome: TransactionState = TransactionState.EMPTY
-    """That of the last transaction."""
+    """The outcome of the last transaction."""
     work: Work | None = None
-    """Of the transaction that is open."""
+    """The open transaction."""
     is_busy: bool = False
-    """Something that must not be disturbed is being made durable."""
+    """A transition is being made durable and must not be disturbed."""
     control: RequestOrder = field(default_factory=RequestOrder)
     has_aborted: bool = False
-    """Its client gave up a transaction and went on with the same epoch: batches may still be on their way."""
+    """The client aborted a transaction and kept the epoch: batches may still be in flight."""
 
     @property
     def state(self) -> TransactionState:

@@ -1,4 +1,4 @@
-"""The transactional ids that there are, by name, and what is open among them."""
+"""The transactional ids by name, and their open transactions."""
 
 from collections.abc import Iterable
 
@@ -17,9 +17,9 @@ class TransactionalIds:
         self._producers: set[int] = set()
         self._open: set[str] = set()
         self._names: dict[str, set[str]] = {}
-        """Ids by what is before their last slash."""
+        """Ids by the part before their last slash."""
         self._pending: dict[bytes, int] = {}
-        """How many open transactions are about to change a committed offset, by its key."""
+        """Number of open transactions that are about to change a committed offset, by its key."""
 
     def load(self, storage: Storage) -> None:
         for key, value in storage.take_state(Space.TRANSACTIONS).items():
@@ -55,7 +55,7 @@ class TransactionalIds:
         return producer_id in self._producers
 
     def keep(self, transaction: Transaction) -> None:
-        """Takes the place of what was known under its id."""
+        """Add a transaction, or replace the one with its id."""
         if transaction.id not in self._transactions:
             self._names.setdefault(_name(transaction.id), set()).add(transaction.id)
         self._transactions[transaction.id] = transaction

@@ -1,4 +1,4 @@
-"""How a transactional id goes from one state to the next: alone, undisturbed, and known once durable."""
+"""State transitions of a transactional id: exclusive, shielded from cancellation, visible once durable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -29,7 +29,7 @@ class Referred(Protocol):
 
 
 Refer = Callable[[Sequence[tuple[PartitionId, int]]], Awaitable[Referred | None]]
-"""What queues refer to among records that are about to be committed, by partitions and producer ids."""
+"""Finds the records that queues refer to among those about to be committed, by partition and producer id."""
 
 
 def _committed(endings: Sequence[Ending]) -> list[tuple[PartitionId, int]]:
@@ -54,7 +54,7 @@ class Transitions:
         apply_offsets: Callable[[Sequence[Put]], None],
         refer: Refer,
     ) -> None:
-        """`apply_offsets` lets readers see committed offsets."""
+        """`apply_offsets` makes committed offsets visible."""
         self._storage = storage
         self._clock = clock
         self._ids = ids
@@ -62,9 +62,12 @@ class Transitions:
         self._apply_offsets = apply_offsets
         self._refer = refer
         self._under_way: set[asyncio.Task[Any]] = set()
+        self.committed = 0
+        """Transactions that had begun, since the broker started."""
+        self.aborted = 0
 
     async def conclude(self, endings: Sequence[Ending], others: Sequence[Put] = ()) -> None:
-        """Let every `after` take the place of its transaction, with `others`, in one durable step."""
+        """Replace every transaction by its `after`, with `others`, in one durable step."""
         now = self._clock.now_ms()
         for ending in endings:
             after = ending.after
@@ -83,6 +86,8 @@ class Transitions:
             work = ending.transaction.work
             self._ids.keep(ending.after)
             if work is not None:
+                self.committed += ending.commit
+                self.aborted += not ending.commit
                 if ending.commit:
                     self._apply_offsets(list(work.offsets.values()))
                 self._ids.remove_pending(work.offsets)
@@ -96,7 +101,7 @@ class Transitions:
     def exclusively(self, *transactions: Transaction) -> Iterator[None]:
         for transaction in transactions:
             if transaction.is_busy:
-                raise ConcurrentTransaction(f"a transaction of {transaction.id!r} is just ending")
+                raise ConcurrentTransaction(f"a transaction of {transaction.id!r} is ending; try again")
         for transaction in transactions:
             transaction.is_busy = True
         try:
@@ -106,7 +111,7 @@ class Transitions:
                 transaction.is_busy = False
 
     async def undisturbed(self, step: Coroutine[Any, Any, T]) -> T:
-        """A client that goes away must not stop half-way what it began."""
+        """Shield the step: a client that disconnects must not interrupt it."""
         return await asyncio.shield(self.start(step))
 
     def start(self, step: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
@@ -116,10 +121,10 @@ class Transitions:
         return task
 
     def cancel(self) -> None:
-        """Stop in the middle, as a crash would."""
+        """Cancel running transitions, as a crash would."""
         for task in self._under_way:
             task.cancel()
 
     async def close(self) -> None:
-        """Wait for what has begun."""
+        """Wait for running transitions."""
         await asyncio.gather(*self._under_way, return_exceptions=True)

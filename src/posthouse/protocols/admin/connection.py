@@ -33,6 +33,7 @@ _MOST_BODY = 16 * 1024 * 1024
 _MOST_BODY_BEFORE_LOGIN = 64 * 1024
 _IDLE_SECONDS = 75
 """Between two requests; then the connection is closed."""
+_LINGER_SECONDS = 1.0
 _SERVER = (b"server", b"posthouse")
 
 
@@ -191,7 +192,7 @@ class AdminConnection(asyncio.Protocol):
             response = await self._dispatcher.dispatch(request, self._login, self.peer, self._host)
             if not self._backend.settings.must_log_in:
                 self._prove()
-        if response.status == 401:
+        if response.status == 401 and response.headers:  # a failed login; RabbitMQ's API has another 401
             self._listener.offended(self)
         await self._respond(response, is_head=head.method == b"HEAD")
 
@@ -280,13 +281,19 @@ class AdminConnection(asyncio.Protocol):
                 self._send(h11.Response(status_code=status, headers=headers))
                 self._send(h11.Data(data=body))
                 self._send(h11.EndOfMessage())
-        self._close()
+        self._close(lingers=True)
 
-    def _close(self) -> None:
+    def _close(self, *, lingers: bool = False) -> None:
+        """`lingers`: the client may still be sending. A socket that is closed with unread bytes is reset, and
+        the client would not hear the answer; so they are read and dropped for a while."""
         self._flow.outbox.flush()
         self._is_closed = True
         self._flow.resume()
-        self._transport.close()
+        if lingers and self._transport.can_write_eof():
+            self._transport.write_eof()
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.close)
+        else:
+            self._transport.close()
 
     def pause_writing(self) -> None:
         self._flow.outbox.pause()

@@ -7,6 +7,7 @@ from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.broker import Broker
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.problems import refused
+from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
 from posthouse.protocols.gate import Gate
@@ -19,6 +20,7 @@ class Context:
     backend: Backend
     guard: Guard
     peer: str
+    rates: Rates
     events: EventHub
 
     @property

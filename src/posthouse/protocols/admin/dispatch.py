@@ -1,14 +1,18 @@
 """One request to one response: login, rules for browsers, route, handler. Errors become problems here."""
 
 import logging
+from time import perf_counter
+from typing import Final
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import check
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.events import EventHub
-from posthouse.protocols.admin.login import Login
+from posthouse.protocols.admin.login import PROTOCOL, Login
+from posthouse.protocols.admin.management.errors import rabbitmq_error
 from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.request import Request
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.router import Router
@@ -16,32 +20,55 @@ from posthouse.protocols.front_end import Backend
 
 log = logging.getLogger(__name__)
 
+_NO_ROUTE: Final = "unknown"
+"""In metrics: all paths and methods that are not served."""
+
 
 class Dispatcher:
     """One for all connections."""
 
-    def __init__(self, backend: Backend, router: Router, events: EventHub) -> None:
+    def __init__(self, backend: Backend, router: Router, rates: Rates, events: EventHub) -> None:
         self._backend = backend
         self._router = router
+        self._rates = rates
         self._events = events
 
     async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+        begun = perf_counter()
+        response = await self._answered(request, login, peer, host)
+        metrics = self._backend.requests.of(PROTOCOL, self._api_of(request))
+        metrics.seconds.observe(perf_counter() - begun)
+        if response.status >= 400:
+            metrics.errors += 1
+        return response
+
+    def _api_of(self, request: Request) -> str:
+        """Its route, with the names of parameters in place of values."""
+        try:
+            route, _ = self._router.find(request.method, request.segments)
+        except Problem:
+            return _NO_ROUTE
+        return f"{route.method} {route.path}"
+
+    async def _answered(self, request: Request, login: Login, peer: str, host: str) -> Response:
         try:
             check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
-            context = Context(backend=self._backend, guard=guard, peer=peer, events=self._events)
+            context = Context(
+                backend=self._backend, guard=guard, peer=peer, rates=self._rates, events=self._events
+            )
             response = await route.handler(context, request, parameters)
             await self._backend.broker.access.audit.written(guard.last_change)
             return response
         except Problem as problem:
-            return problem.response()
+            return _shown(request, problem)
         except PosthouseError as error:
-            return Problem.of(error).response()
+            return _shown(request, Problem.of(error))
         except Exception:
             log.exception("admin: %s %s from %s failed", request.method, request.path[:200], peer)
-            return Problem(500, "the broker failed to answer; its log has the reason").response()
+            return _shown(request, Problem(500, "the broker failed to answer; its log has the reason"))
 
     async def _guard_unless_public(self, request: Request, login: Login) -> Guard:
         credentials = request.headers.get("authorization")
@@ -55,3 +82,8 @@ class Dispatcher:
         except Problem:
             return False
         return route.is_public
+
+
+def _shown(request: Request, problem: Problem) -> Response:
+    """Tools of RabbitMQ expect its own kind of errors."""
+    return rabbitmq_error(problem) if request.segments[0] == "api" else problem.response()

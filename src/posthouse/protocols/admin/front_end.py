@@ -9,6 +9,8 @@ from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.dispatch import Dispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, Source
+from posthouse.protocols.admin.handlers.metrics import metrics_route
+from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import Router
 from posthouse.protocols.admin.routes import ROUTES
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
@@ -16,12 +18,14 @@ from posthouse.settings import Settings
 
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
+    rates = Rates(backend.broker.namespaces)
     sees_all = backend.broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, Source]:
-        return sources(Context(backend=backend, guard=sees_all, peer="", events=hub))
+        return sources(Context(backend=backend, guard=sees_all, peer="", rates=rates, events=hub))
 
-    dispatcher = Dispatcher(backend, Router(ROUTES), EventHub(event_sources))
+    router = Router((*ROUTES, metrics_route(backend)))
+    dispatcher = Dispatcher(backend, router, rates, EventHub(event_sources))
     return lambda listener: AdminConnections(backend, dispatcher, listener.address.host)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.problems import Problem
@@ -12,6 +12,9 @@ from posthouse.protocols.admin.response import Response
 Parameters: TypeAlias = Mapping[str, str]
 _Found: TypeAlias = "tuple[_Node, tuple[str, ...]] | None"
 Handler: TypeAlias = Callable[[Context, Request, Parameters], Awaitable[Response]]
+
+_OF_RABBITMQ: Final = "api"
+"""Paths that begin like this may end with a slash, as with RabbitMQ; Flower writes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class Router:
 
     def find(self, method: str, segments: Sequence[str]) -> tuple[Route, Parameters]:
         """Raises Problem: 404 for an unknown path, 405 for a method that it does not have."""
+        if len(segments) > 1 and segments[0] == _OF_RABBITMQ and not segments[-1]:
+            segments = segments[:-1]
         found = _find(self._root, segments, ())
         if found is None:
             raise Problem(404, f"there is nothing at /{'/'.join(segments)[:200]}; see /v1/openapi.json")

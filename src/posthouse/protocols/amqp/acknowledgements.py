@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 
 from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.broker.queues.publishing import Publishing
@@ -17,16 +18,20 @@ from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.noop import noop
 from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.request_metrics import ApiMetrics
 
 
 class Part:
     """The publishes of one connection in one wave."""
 
-    __slots__ = ("_unfinished", "size", "spans", "wave")
+    __slots__ = ("_begun", "_unfinished", "count", "size", "spans", "wave")
 
     def __init__(self, unfinished: Unfinished, wave: Wave) -> None:
         self._unfinished = unfinished
         self.wave = wave
+        self._begun = perf_counter()
+        self.count = 0
+        """Publishes."""
         self.size = 0
         """Bytes of bodies."""
         self.spans: list[ConfirmSpan] = []
@@ -37,15 +42,22 @@ class Part:
         spans, self.spans = self.spans, []
         for span in spans:
             span.end(error)
+        metrics = self._unfinished.metrics
+        metrics.seconds.observe(perf_counter() - self._begun, self.count)
+        if error is not None:
+            metrics.errors += self.count
         self._unfinished.part_ended(self, error)
 
 
 class Unfinished:
     """The publishes of one connection that are not durable yet, by wave."""
 
-    def __init__(self, publishing: Publishing, on_end: Callable[[PosthouseError | None], None]) -> None:
-        """`on_end` is called for each wave that ends, with its error."""
+    def __init__(
+        self, publishing: Publishing, metrics: ApiMetrics, on_end: Callable[[PosthouseError | None], None]
+    ) -> None:
+        """`metrics` are those of publishes. `on_end` is called for each wave that ends, with its error."""
         self.publishing = publishing
+        self.metrics = metrics
         self._on_end = on_end
         self._current: Part | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -174,9 +186,10 @@ class Confirms:
 class Settlements:
     """Acknowledgements of one connection, collected for each queue: most clients send them one by one."""
 
-    __slots__ = ("acked", "raised")
+    __slots__ = ("_metrics", "acked", "raised")
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: ApiMetrics) -> None:
+        self._metrics = metrics
         self.acked: dict[MessageSource, list[Message]] = {}
         self.raised: dict[MessageSource, None] = {}
         """Queues with a consumer whose credit was raised."""
@@ -187,6 +200,7 @@ class Settlements:
             acked, self.acked = self.acked, {}
             for queue, messages in acked.items():
                 queue.ack(messages)
+                self._metrics.untimed += len(messages)
         if self.raised:
             raised, self.raised = self.raised, {}
             for queue in raised:

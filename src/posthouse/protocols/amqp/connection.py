@@ -24,6 +24,7 @@ from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
+from posthouse.protocols.amqp.method_metrics import MethodMetrics
 from posthouse.protocols.amqp.negotiation import LoginRefused
 from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
@@ -32,6 +33,7 @@ from posthouse.protocols.budget import Budget
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class AmqpConnections:
         *,
         limits: AmqpLimits | None = None,
         budget: Budget | None = None,
+        requests: RequestMetrics | None = None,
         random: RandomBytes = os.urandom,
     ) -> None:
         self.shared = Shared(
@@ -63,6 +66,7 @@ class AmqpConnections:
             limits=limits or AmqpLimits(max_unacked=settings.max_unacked),
             allow_cleartext_passwords=settings.allow_cleartext_passwords,
             budget=budget or Budget(_ENOUGH),
+            methods=MethodMetrics(requests or RequestMetrics()),
             random=random,
         )
 

@@ -135,6 +135,7 @@ class ChannelConsumer:
         if not no_ack:
             self.unacked += len(messages)  # first: sending may make room for the next deliveries at once
         channel.outbox.send_all(frames)
+        channel.session.delivered.untimed += len(messages)
         if not (throttle := channel.session.throttle).quotas.is_empty:
             throttle.delivered(sum(map(len, frames)))
         if channel.shared_prefetch:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from time import perf_counter
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 from pamqp.base import Frame as Command
@@ -92,6 +93,7 @@ class Conversation:
         decoder: Decoder,
     ) -> None:
         self._shared = shared
+        self._methods = shared.methods
         self._host = host
         self._peer = identity.peer
         self._loop = loop
@@ -99,7 +101,7 @@ class Conversation:
         self._decoder = decoder
         self._opening = Opening(shared, identity, lambda refusal: host.close_because(refusal, 0))
         self.negotiation = self._opening.negotiation
-        self.unfinished = Unfinished(shared.publishing, self._wave_ended)
+        self.unfinished = Unfinished(shared.publishing, shared.methods.publish, self._wave_ended)
         self.blocking = Blocking(flow.outbox)
         self.throttle = Throttle(
             shared.access.quotas, reading=flow.throttle, deliveries=ThrottleTimer(loop, self.deliver_again)
@@ -108,7 +110,7 @@ class Conversation:
         self.waiting: deque[Asked] = deque()
         self.is_over = False
         """No more requests are executed. Those that were begun are finished."""
-        self._settlements = Settlements()
+        self._settlements = Settlements(shared.methods.ack)
         self._channels: Channels | None = None
         self._by_number: dict[int, Channel] = {}
         self._task: asyncio.Task[None] | None = None
@@ -214,6 +216,8 @@ class Conversation:
         raise precondition_failed(f"message size {size} is larger than configured max size {most}")
 
     def _refuse(self, number: int, error: Exception, index: int) -> None:
+        if (metrics := self._methods.of(index)) is not None:
+            metrics.errors += 1
         if isinstance(error, Refused):
             refusal = error
         elif isinstance(error, PosthouseError):
@@ -234,14 +238,19 @@ class Conversation:
             return
         if self._channels is None:
             raise channel_error(f"unexpected method in connection state {self.negotiation.state}")
+        begun = perf_counter()
         answer = self._channels.take(number, method)
-        if answer is None:
+        if answer is not None and not isinstance(answer, bytes):
+            self._hold(number, answer, method.index)
             return
-        if isinstance(answer, bytes):
+        if answer is not None:
             # Only methods that wait make changes that the audit log has to have first: see `_answered`.
             self._outbox.send(answer)
-        else:
-            self._hold(number, answer, method.index)
+        self._measure(method.index, begun)
+
+    def _measure(self, index: int, begun: float) -> None:
+        if (metrics := self._methods.of(index)) is not None:
+            metrics.seconds.observe(perf_counter() - begun)
 
     def _hold(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
         """All later requests wait for the answer."""
@@ -255,6 +264,7 @@ class Conversation:
         self._task.add_done_callback(self._done)
 
     async def _answered(self, number: int, answer: Coroutine[Any, Any, bytes | None], index: int) -> None:
+        begun = perf_counter()
         try:
             frame = await answer
             if frame is not None and self.session is not None:
@@ -264,6 +274,7 @@ class Conversation:
         else:
             if frame is not None and self._is_awaited(number, index):
                 self._outbox.send(frame)
+        self._measure(index, begun)
 
     def _is_awaited(self, number: int, index: int) -> bool:
         """Whether the client still waits for an answer on this channel."""

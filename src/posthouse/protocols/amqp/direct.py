@@ -61,8 +61,9 @@ class AmqpDirectChannels:
             frame_max=_FRAME_MAX,
             limits=shared.limits,
             outbox=Outbox(loop, _Nowhere(), shared.buffer_bytes, account, noop),
-            unfinished=Unfinished(shared.publishing, lambda error: None),
-            settlements=Settlements(),
+            unfinished=Unfinished(shared.publishing, shared.methods.publish, lambda error: None),
+            settlements=Settlements(shared.methods.ack),
+            delivered=shared.methods.deliver,
             throttle=Throttle(
                 shared.access.quotas,
                 reading=ThrottleTimer(loop, noop),

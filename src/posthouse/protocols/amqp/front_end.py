@@ -13,7 +13,12 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
     broker = backend.broker
     # One for all listeners: a client without TLS may answer one with TLS by its reply-to address.
     connections = AmqpConnections(
-        broker.namespaces, broker.publishing, broker.access, backend.settings, budget=backend.budget
+        broker.namespaces,
+        broker.publishing,
+        broker.access,
+        backend.settings,
+        budget=backend.budget,
+        requests=backend.requests,
     )
     return lambda listener: connections
 

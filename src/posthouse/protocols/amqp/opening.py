@@ -72,6 +72,7 @@ class Opening:
             envelopes=shared.envelopes,
             shown=shared.shown(namespace),
             stream_offsets=shared.stream_offsets,
+            delivered=shared.methods.deliver,
             reply_tos=shared.reply_tos,
             names=shared.names,
         )

@@ -63,11 +63,14 @@ def publish(channel: Channel, event: Publish) -> None:
     except QueueBlocked:
         raise
     except QueueFull:
+        unfinished.metrics.untimed += 1
+        unfinished.metrics.errors += 1
         if confirms is not None:
             confirms.refused()
         return
     size = len(body)
     part.size += size
+    part.count += 1
     unfinished.size += size
     if mandatory and not routed:
         give_back(channel, exchange_name, key, properties, body)

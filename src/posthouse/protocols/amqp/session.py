@@ -14,6 +14,7 @@ from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.request_metrics import ApiMetrics
 
 
 class Closable(Protocol):
@@ -46,6 +47,7 @@ class Session:
     shown: DeliveryCache
     """Records as AMQP messages."""
     stream_offsets: StreamOffsets
+    delivered: ApiMetrics
     reply_tos: ReplyTos
     names: ServerNames
     own_queues_left: int = 0

@@ -8,6 +8,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
+from posthouse.protocols.amqp.method_metrics import MethodMetrics
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import RandomBytes, ServerNames
 from posthouse.protocols.budget import Budget
@@ -24,6 +25,7 @@ class Shared:
         limits: AmqpLimits,
         allow_cleartext_passwords: bool,
         budget: Budget,
+        methods: MethodMetrics,
         random: RandomBytes,
     ) -> None:
         self.namespaces = namespaces
@@ -32,6 +34,7 @@ class Shared:
         self.buffer_bytes = buffer_bytes
         self.limits = limits
         self.budget = budget
+        self.methods = methods
         self.allow_cleartext_passwords = allow_cleartext_passwords
         self.names = ServerNames(random)
         self.reply_tos = ReplyTos(self.names)

@@ -45,6 +45,7 @@ class StreamConsumer(ChannelConsumer):
         deliveries.last_tag = delivery_tag
         self.unacked += len(messages)
         channel.outbox.send_all(frames)
+        channel.session.delivered.untimed += len(messages)
         if not (throttle := channel.session.throttle).quotas.is_empty:
             throttle.delivered(sum(map(len, frames)))
 

@@ -1,4 +1,4 @@
-"""Permissions in Kafka's numbers, and filters over them."""
+"""ACLs in Kafka's codes, and filters over them."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,14 +10,14 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.operations import OPERATION_CODES
 
 ANY = 1
-"""In filters, of whatever it is."""
+"""In filters: any value."""
 _DENY, _ALLOW = 2, 3
 
 
 class PatternType(IntEnum):
     ANY = ANY
     MATCH = 2
-    """In filters: all that concerns a resource, whether it names it, all, or how it begins."""
+    """In filters: all rules that apply to a resource: literal, wildcard or prefixed."""
     LITERAL = 3
     PREFIXED = 4
 
@@ -27,13 +27,13 @@ _PATTERN_CODES = {Pattern.LITERAL: PatternType.LITERAL, Pattern.PREFIXED: Patter
 _KINDS = {code: kind for kind, code in _KIND_CODES.items()}
 _PATTERNS = {int(code): pattern for pattern, code in _PATTERN_CODES.items()}
 _OPERATIONS = {code: operation for operation, code in OPERATION_CODES.items()}
-# Kafka has more kinds of resources and operations. Nobody has permissions for them here.
+# Kafka has more kinds of resources and operations. There are no permissions for them here.
 _LAST_KIND, _LAST_OPERATION = 7, 15
 
 
 @dataclass(frozen=True, slots=True)
 class CodedAcl:
-    """A permission as it is written on the wire."""
+    """An ACL as encoded on the wire."""
 
     resource_type: int
     pattern_type: int
@@ -97,7 +97,7 @@ class Filter(Protocol):
 
 
 class AclFilter:
-    """Raises Refused where it is made of numbers that mean nothing."""
+    """Raises Refused if a code is unknown."""
 
     def __init__(self, given: Filter) -> None:
         if not (
@@ -106,7 +106,7 @@ class AclFilter:
             and ANY <= given.operation <= _LAST_OPERATION
             and ANY <= given.permission_type <= _ALLOW
         ):
-            raise _invalid("a filter that asks for something unknown")
+            raise _invalid("a filter with an unknown code")
         self._given = given
 
     def matches(self, acl: Acl) -> bool:

@@ -1,4 +1,4 @@
-"""The broker's own settings under the names that Kafka's tools look for. Some can change while it runs."""
+"""The broker's settings under Kafka's names. Some can change at run time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _NO_LIMIT = 2**31 - 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicKey:
     name: str
-    """What the broker calls it, see `broker.dynamic_settings`."""
+    """The broker's own name of the setting, see `broker.dynamic_settings`."""
     type: ConfigType
     doc: str
 
@@ -60,7 +60,7 @@ DYNAMIC: Mapping[str, DynamicKey] = {
     ),
     "message.max.bytes": _topic_default("max.message.bytes", ConfigType.INT),
 }
-"""What can change while the broker runs, by Kafka's names. It can in Kafka, too."""
+"""Settings that can change at run time, by Kafka's names. In Kafka they can, too."""
 
 _STANDARD = {
     name: {MOST_CONNECTIONS: str(Settings().max_connections), MOST_PER_ADDRESS: "0"}.get(key.name)
@@ -73,7 +73,7 @@ _STANDARD = {
 }
 
 _ALWAYS_SET = frozenset({"node.id", "listeners", "advertised.listeners", "log.dirs"})
-"""What no Kafka broker runs without being told: tools look for these among the settings that were made."""
+"""Settings that every Kafka broker sets explicitly: tools expect these among the static settings."""
 
 
 def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
@@ -82,8 +82,8 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
     rows: list[tuple[str, object, object, ConfigType, str]] = [
         ("node.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
         ("broker.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
-        ("listeners", f"PLAINTEXT://{settings.kafka}", None, own.STRING, "Where Kafka clients are served."),
-        ("advertised.listeners", f"PLAINTEXT://{node}", None, own.STRING, "Where this client is sent."),
+        ("listeners", f"PLAINTEXT://{settings.kafka}", None, own.STRING, "Addresses of the Kafka listeners."),
+        ("advertised.listeners", f"PLAINTEXT://{node}", None, own.STRING, "Address for this client."),
         ("log.dirs", settings.data, standard.data, own.STRING, "The directory that holds the log."),
         (
             "auto.create.topics.enable",
@@ -97,7 +97,7 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
             settings.default_partitions,
             standard.default_partitions,
             own.INT,
-            "Partitions of a topic when its creator does not say.",
+            "Partitions of a topic whose creator does not specify a number.",
         ),
         (
             "socket.request.max.bytes",
@@ -116,7 +116,7 @@ def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
 
 
 def describe_cluster_defaults(broker: Broker) -> list[ConfigEntry]:
-    """What was set for all brokers while they run."""
+    """The cluster-wide dynamic settings."""
     own = broker.dynamic_settings.get(Scope.CLUSTER)
     return [_dynamic_entry(broker, name, Scope.CLUSTER) for name, key in DYNAMIC.items() if key.name in own]
 
@@ -145,12 +145,12 @@ def _dynamic_entry(broker: Broker, name: str, scope: Scope = Scope.NODE) -> Conf
 
 
 def _shown(name: str, text: str) -> str:
-    """Kafka has no way to say that there is no limit."""
+    """Kafka has no value for "no limit"."""
     return str(_NO_LIMIT) if name == "max.connections.per.ip" and text == "0" else text
 
 
 def kept_dynamic(wanted: Mapping[str, str]) -> dict[str, str]:
-    """The broker's own names of what is set. Raises Refused for what cannot change while it runs."""
+    """The broker's own names of the settings. Raises Refused for a setting that cannot change at run time."""
     fixed = sorted(wanted.keys() - DYNAMIC.keys())
     if fixed:
         raise Refused(
@@ -165,7 +165,7 @@ def _kept(name: str, value: str) -> str:
 
 
 def shown_dynamic(kept: Mapping[str, str]) -> dict[str, str]:
-    """The other way: Kafka's names."""
+    """The inverse of `kept_dynamic`: Kafka's names."""
     return {name: kept[key.name] for name, key in DYNAMIC.items() if key.name in kept}
 
 

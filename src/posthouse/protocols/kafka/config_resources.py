@@ -1,4 +1,4 @@
-"""What has settings in Kafka's admin calls, and how one setting is described there."""
+"""Resources with settings in Kafka's admin API, and the description of one setting."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Who set a value."""
+    """Where a value comes from."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -43,7 +43,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synonym:
-    """One of the places that a value can come from."""
+    """One of the sources of a value."""
 
     name: str
     value: str
@@ -59,7 +59,7 @@ class ConfigEntry:
     read_only: bool
     doc: str
     synonyms: tuple[Synonym, ...] = ()
-    """From the one that counts to the one that counts least."""
+    """From the effective source to the one with the lowest precedence."""
 
 
 def check_broker_name(name: str) -> None:
@@ -68,9 +68,11 @@ def check_broker_name(name: str) -> None:
 
 
 def check_alterable(resource_type: int, names: Sequence[str]) -> None:
-    """Raises Refused unless it has settings that can change and each is named once."""
+    """Raises Refused unless the resource has settings that can change, and each is named once."""
     if resource_type == ResourceType.BROKER_LOGGER:
-        raise Refused(ErrorCode.INVALID_CONFIG, "no logger can change; say log_level when the broker starts")
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, "log levels cannot change at run time; set log_level at the start"
+        )
     if resource_type not in RESOURCE_TYPES:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
     twice = [name for name, times in Counter(names).items() if times > 1]

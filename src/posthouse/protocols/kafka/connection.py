@@ -1,8 +1,9 @@
-"""One client: its bytes in, its responses out, in the order of its requests.
+"""One client connection: reads requests, sends responses in the order of the requests.
 
-Memory is bounded by `flow_control`. Requests that are in flight or wait, and responses that wait for earlier
-ones, count against `connection_buffer_bytes`: beyond it nothing more is read, and while responses are not
-taken nothing more is started. One request or response may exceed the limit by itself, or it could never pass.
+`flow_control` bounds memory. Requests that are in flight or wait, and responses that wait for earlier ones,
+count against `connection_buffer_bytes`: above it reading pauses, and while the client does not read its
+responses no request is started. One request or response may exceed the limit by itself, otherwise it could
+never pass.
 """
 
 import asyncio
@@ -35,16 +36,16 @@ log = logging.getLogger(__name__)
 
 _PROTOCOL = "kafka"
 _MAX_BEFORE_LOGIN = 64 * 1024
-"""Bytes of a request of a client that has yet to log in."""
+"""Maximum size of a request before login."""
 _LAST_SECONDS = 1.0
-"""How long the requests in flight of a user whose login was revoked may still take."""
+"""How long requests in flight may take after the user's login was revoked."""
 _LONG_SECONDS = 0.02
-"""A request that keeps the event loop busy for longer lets others have it for as long."""
+"""A request that blocks the event loop for longer is throttled for the same time."""
 _LENGTH = Struct(">i")
 
 
 class KafkaConnections:
-    """Makes the connections of one listener."""
+    """Creates the connections of one listener."""
 
     def __init__(
         self,
@@ -80,11 +81,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.session = ConnectionIdentity()
         self.software = ("", "")
-        """Name and version of the client's software, once it has told."""
+        """Name and version of the client's software, if it has sent them."""
         self.guard: Guard = CLOSED
-        """Says what the client may do."""
+        """Authorizes the client's requests."""
         self.login: Login | None = None
-        """None where clients do not have to log in."""
+        """None if login is not required."""
         self._is_proven = False
         self._pending: deque[PendingRequest] = deque()
         self._waiting: deque[memoryview] = deque()
@@ -93,7 +94,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._held = 0
         """Bytes of responses that wait for earlier ones."""
         self._unfinished = 0
-        """Bytes of the answer that the task is working on."""
+        """Bytes of the response that is being built."""
         self._starting = False
         self._finishing = False
         self._closed = False
@@ -148,7 +149,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def _log_in_by_certificate(self, name: str) -> None:
-        """The client need not send anything: its certificate says who it is."""
+        """Log in by the client's certificate: it need not send anything."""
         failure = None
         try:
             self._authenticator.admit(Principal(name))
@@ -159,7 +160,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.violated(str(failure))
 
     def _node_reached(self) -> Address:
-        """Where this client reached us: the one address that is sure to work for it."""
+        """The address on which this client reached the broker: the one that is known to work for it."""
         name = self._transport.get_extra_info("sockname")
         return Address(name[0], name[1]) if isinstance(name, tuple) else self._node
 
@@ -170,7 +171,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._prove()
 
     def _revoked(self) -> None:
-        """Requests in flight are answered, but one may have asked to wait for days."""
+        """Answer requests in flight, with a deadline: one may be a long poll of days."""
         self.finish()
         self._loop.call_later(_LAST_SECONDS, self.abort)
 
@@ -181,7 +182,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self._closed and self._reader.in_frame:
             log.warning("the Kafka connection from %s ended in the middle of a request", self.peer)
-            if not self._flow.is_paused:  # else it may have sent the rest, which was not read
+            if not self._flow.is_paused:  # while paused, the rest may have been sent but not read
                 self._listener.offended(self)
         self._listener.leave(self)
         self.session.is_open = False
@@ -222,7 +223,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        """Start requests in order, until one must be waited for or the client does not take its answers."""
+        """Start requests in order, until one has to be awaited or the client does not read its responses."""
         if self._starting:
             return
         self._starting = True
@@ -258,7 +259,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._regulate_reading()
 
     def _leaves_answers(self) -> bool:
-        """Memory is spent, and the client does not take what it got: it gets nothing more."""
+        """Whether memory is short and the client does not read its responses: then it gets no more."""
         return self._flow.account.must_wait() and self._transport.get_write_buffer_size() > SMALL
 
     def _regulate_reading(self) -> None:
@@ -266,7 +267,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._flow.regulate(held_back=self._outbox.is_congested or self._finishing)
 
     def _take_raw(self, frame: memoryview, request: PendingRequest, login: Login) -> None:
-        """A token without any request around it, and so is the answer."""
+        """A raw SASL token without a request header; the answer has none either."""
 
         async def take() -> Any:
             return await login.take(bytes(frame))
@@ -290,17 +291,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return max(0, self._budget.room)
 
     def hold(self, size: int) -> None:
-        """Count an answer from when it is read, not from when it is sent: others are reading meanwhile."""
+        """Count a response from when it is read, not from when it is sent: other connections read
+        meanwhile."""
         self._unfinished = size
         if not self._closed:
             self._flow.count()
 
     def offended(self) -> None:
-        """It asked for what clients do not ask for again and again, and was told so."""
+        """Count an offence: the client sent a request that well-behaved clients do not repeat."""
         self.throttle(self._listener.offended(self))
 
     def throttle(self, seconds: float) -> None:
-        """It has used up its quota, or more than its share: nothing more is read from it for a while."""
+        """Throttle the client: it has exceeded its quota or its share, so reading pauses."""
         if not self._closed and seconds > 0:
             self._flow.throttle.extend(seconds)
             self._regulate_reading()
@@ -321,7 +323,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._task
 
     def answered(self, request: PendingRequest) -> None:
-        """Send what is ready, up to the first request that is still being worked on."""
+        """Send finished responses, up to the first unfinished request."""
         if self._closed:
             return
         if self._blocked_by is request:
@@ -349,19 +351,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._leave_when_finished()
 
     def violated(self, reason: str) -> None:
-        """The client is at fault."""
+        """Close the connection: the client violated the protocol."""
         if not self._closed:
             self._listener.offended(self)
             self.close_because(reason)
 
     def close_because(self, reason: str) -> None:
-        """One line in the log, and no effect on anybody else."""
+        """Close the connection with one log line, and without effect on other connections."""
         if self._closed:
             return
         log.warning("closing the Kafka connection from %s: %s", self.peer, excerpt(reason))
         self._outbox.flush()
         self._forget()
-        # A client that does not take what was written before would keep the connection open for ever.
+        # A client that does not read earlier responses would keep the connection open forever.
         if self._outbox.is_congested:
             self._transport.abort()
         else:

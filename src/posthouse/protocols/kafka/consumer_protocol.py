@@ -4,8 +4,8 @@
     assignment    version i16 | [partitions] | user data bytes
     partitions    topic string | [i32]
 
-A string has a length i16, an array and bytes a length i32 (-1 is null). What newer versions add comes
-behind and is not looked at.
+A string has a length i16, an array and bytes a length i32 (-1 is null). Fields that newer versions append are
+ignored.
 """
 
 import struct
@@ -60,7 +60,7 @@ class ConsumerProtocol:
 
 
 class _Reader:
-    """Raises struct.error where the bytes end too early, or declare more than they can hold."""
+    """Raises struct.error if the bytes end too early, or declare more than they can hold."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -74,7 +74,7 @@ class _Reader:
         return self._number(">i", 4)
 
     def count(self, smallest: int) -> int:
-        """Of elements that take `smallest` bytes at least."""
+        """The number of elements that take at least `smallest` bytes each."""
         count = max(0, self.int32())
         self._elements_left -= count
         if count * smallest > len(self._data) - self._pos or self._elements_left < 0:

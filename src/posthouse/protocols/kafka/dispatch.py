@@ -1,12 +1,13 @@
-"""From a frame to its handler and back to the chunks of a response.
+"""Dispatch of a frame to its handler, and encoding of the response.
 
-The table is the list of what is served; it is also exactly what ApiVersions advertises.
+The table is the list of served APIs, and exactly what ApiVersions advertises.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from posthouse.broker.access.guard import CLOSED
@@ -101,8 +102,10 @@ from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
 from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
+from posthouse.protocols.kafka.response_errors import has_error
 from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.protocols.kafka.throttling import Throttling
+from posthouse.protocols.request_metrics import ApiMetrics, RequestMetrics
 from posthouse.protocols.stopwatch import Stopwatch, Timed
 from posthouse.settings import Address
 
@@ -182,6 +185,10 @@ _SERVED: tuple[Handler[Any], ...] = (
 _ADVERTISED = [APIS[key] for key in sorted({API_VERSIONS_KEY, *(handler.key for handler in _SERVED)})]
 _API_VERSIONS = api_versions.handler(_ADVERTISED)
 
+_PROTOCOL = "kafka"
+_COUNT_THEIR_ERRORS = frozenset({produce.HANDLER.key, fetch.HANDLER.key})
+"""Hot paths: their handlers know of errors, and nothing looks for one in their responses."""
+
 _BEFORE_LOGIN = frozenset({API_VERSIONS_KEY, sasl_handshake.HANDLER.key, sasl_authenticate.HANDLER.key})
 
 HANDLERS: dict[int, tuple[Api, Handler[Any]]] = {
@@ -190,8 +197,11 @@ HANDLERS: dict[int, tuple[Api, Handler[Any]]] = {
 
 
 class Dispatcher:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, requests: RequestMetrics) -> None:
         self._broker = broker
+        self._served = {
+            key: (api, handler, requests.of(_PROTOCOL, api.name)) for key, (api, handler) in HANDLERS.items()
+        }
         self._throttling = Throttling(broker.access.quotas)
         self.share_groups = ShareGroups(
             broker.subscriptions,
@@ -205,12 +215,13 @@ class Dispatcher:
         self.now_ms = broker.now_ms
 
     def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
-        """Start one request. Raises DecodeError or ProtocolViolation where the connection must close."""
+        """Start one request. Raises DecodeError or ProtocolViolation if the connection must close."""
+        begun = perf_counter()
         header, pos = decode_request_header(frame)
-        served = HANDLERS.get(header.api_key)
+        served = self._served.get(header.api_key)
         if served is None:
             raise ProtocolViolation(f"a request with the API key {header.api_key}, which is not served")
-        api, handler = served
+        api, handler, metrics = served
         guard = pending.guard
         if guard is CLOSED and handler.key not in _BEFORE_LOGIN:
             raise ProtocolViolation(f"{api.name} before a login")
@@ -230,6 +241,8 @@ class Dispatcher:
         call.pending = pending
         call.finish = None
         call.stopwatch = None
+        call.begun = begun
+        call.metrics = metrics
         try:
             if self._throttling.is_on:
                 call.stopwatch = Stopwatch()
@@ -237,7 +250,7 @@ class Dispatcher:
                     answer = handler.handle(call, request)
             else:
                 answer = handler.handle(call, request)
-        except Exception as error:  # noqa: BLE001 - told apart in one place
+        except Exception as error:  # noqa: BLE001 - mapped in `fail`
             call.fail(error)
             return
         if type(answer) is Deferred:
@@ -252,7 +265,8 @@ class Dispatcher:
 
 
 def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest) -> None:
-    """A client that is newer than we are asks again with what this answer says; all others are lost."""
+    """Answer an ApiVersions request of a newer client, which then retries. For other APIs the connection is
+    closed."""
     if api.key != API_VERSIONS_KEY:
         raise ProtocolViolation(
             f"{api.name} version {header.api_version}; {api.min_version} to {api.max_version} are served"
@@ -262,13 +276,15 @@ def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest
 
 
 class _Call(Context):
-    """One request until its response is encoded. Also its context: the produce path counts objects."""
+    """One request until its response is encoded. Also its context: the produce path creates few objects."""
 
     __slots__ = (
         "api",
+        "begun",
         "correlation_id",
         "finish",
         "handler",
+        "metrics",
         "pending",
         "request",
         "stopwatch",
@@ -282,6 +298,8 @@ class _Call(Context):
     pending: PendingRequest
     throttling: Throttling
     stopwatch: Stopwatch | None
+    begun: float
+    metrics: ApiMetrics
     finish: Callable[[Any], Message | None] | None
 
     @property
@@ -320,6 +338,9 @@ class _Call(Context):
     def offended(self) -> None:
         self.pending.offended()
 
+    def count_error(self) -> None:
+        self.metrics.errors += 1
+
     def done(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
             return
@@ -327,16 +348,23 @@ class _Call(Context):
         if failure is not None:
             self.fail(failure)
             return
-        # What finishes it may know the call: a request that knows itself would wait for the collector.
+        # `finish` may refer to the call: clearing it avoids a reference cycle, which would need the garbage
+        # collector.
         finish, self.finish = self.finish, None
         try:
             response = finish(future.result()) if finish else future.result()
-        except Exception as error:  # noqa: BLE001 - told apart in one place
+        except Exception as error:  # noqa: BLE001 - mapped in `fail`
             self.fail(error)
             return
         self.respond(response)
 
     def respond(self, response: Message | None) -> None:
+        if response is not None and self.api.key not in _COUNT_THEIR_ERRORS and has_error(response):
+            self.metrics.errors += 1
+        self._send(response)
+
+    def _send(self, response: Message | None) -> None:
+        self.metrics.seconds.observe(perf_counter() - self.begun)
         if self.stopwatch is not None:
             self._throttle(response, self.stopwatch.seconds)
         if response is None:
@@ -370,9 +398,11 @@ class _Call(Context):
 
     def fail(self, error: BaseException) -> None:
         if isinstance(error, CloseWithoutResponse):
+            self._close_without_response()
             self.pending.give_up(str(error))
             return
         if isinstance(error, ProtocolViolation):
+            self._close_without_response()
             self.pending.violated(str(error))
             return
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why"
@@ -391,6 +421,12 @@ class _Call(Context):
         try:
             response = self.handler.refuse(self, self.request, code, message)
         except CloseWithoutResponse as close:
+            self._close_without_response()
             self.pending.give_up(str(close))
             return
-        self.respond(response)
+        self.metrics.errors += 1
+        self._send(response)
+
+    def _close_without_response(self) -> None:
+        self.metrics.untimed += 1
+        self.metrics.errors += 1

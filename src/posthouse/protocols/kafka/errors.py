@@ -196,8 +196,8 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    # Consumers retry a storage error without a word, but tell their user of a corrupt message: records
-    # that cannot be read again must not look like a pause.
+    # Consumers silently retry a storage error, but report a corrupt message: unreadable records must not look
+    # like a pause.
     errors.DataDamaged: ErrorCode.CORRUPT_MESSAGE,
     errors.Unavailable: ErrorCode.KAFKA_STORAGE_ERROR,
     PosthouseError: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -205,15 +205,15 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
 
 
 class ProtocolViolation(Exception):
-    """The client broke the protocol in a way that has no error response; the connection is lost."""
+    """The client violated the protocol in a way that has no error response; the connection is closed."""
 
 
 class CloseWithoutResponse(ProtocolViolation):
-    """The client wants no response, and something went wrong: it learns that by losing the connection."""
+    """A request without a response (acks 0) failed: closing the connection tells the client."""
 
 
 class Refused(Exception):
-    """A request or part of it that is answered with `code`: for rules that only Kafka has."""
+    """A request or a part of it that is answered with `code`: for rules that only Kafka has."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -221,7 +221,7 @@ class Refused(Exception):
 
 
 def code_of(error: PosthouseError | Refused, *, by_id: bool = False) -> ErrorCode:
-    """`by_id` says that the client named the topic by its id: then an unknown topic has its own code."""
+    """`by_id`: the client named the topic by its id; an unknown topic then has its own code."""
     if isinstance(error, Refused):
         return error.code
     if by_id and isinstance(error, errors.UnknownTopic):

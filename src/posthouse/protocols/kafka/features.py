@@ -1,6 +1,6 @@
-"""The features of a Kafka cluster: levels of behaviour that clients go by. They are those of Kafka 4.3.
+"""The features of a Kafka cluster, with the levels of Kafka 4.3.
 
-Each is at its highest level, and stays there: what an older level would change is not implemented.
+Each is at its highest level and stays there: lower levels are not implemented.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class UpgradeType(IntEnum):
 
 
 def check_update(name: str, level: int, upgrade_type: int) -> None:
-    """Raises Refused unless the feature is at this level already: no other can be had."""
+    """Raises Refused unless the feature already has this level: no other level is supported."""
     feature = _BY_NAME.get(name)
     if feature is None:
         raise _refused(name, level, "this broker does not know the feature")

@@ -1,10 +1,10 @@
-"""Cuts the byte stream of a connection into frames: a 4-byte length, then that many bytes.
+"""Splits the byte stream of a connection into frames: a 4-byte length, then that many bytes.
 
-Bytes arrive in a buffer that all connections share, because a read and its parsing are one step of the
-event loop; so a silent connection holds no memory. What was read is copied out once, and frames are
-views into that copy. A frame that is large and incomplete gets memory of its own, into which the rest is
-received directly; how much follows what has arrived, since a length is only a promise. Memory that was given
-out in a frame is never written again by this module.
+Bytes are received into a buffer that all connections share, because a read and its parsing are one step of
+the event loop. So an idle connection holds no memory. The bytes are copied once, and frames are views into
+that copy. A large incomplete frame gets its own memory, into which the rest is received directly. That memory
+grows with the bytes received, since a declared length proves nothing. This module never writes again to
+memory of a returned frame.
 """
 
 from struct import Struct
@@ -13,27 +13,28 @@ _LENGTH = Struct(">i")
 _PREFIX = _LENGTH.size
 
 RECEIVE_BUFFER = 64 * 1024
-# Below this, an incomplete frame waits for the next read of the shared buffer: copying it once more is
-# cheaper than a system call that reads only its rest. The same where only so much of a frame is there.
+# Below this size, an incomplete frame waits for the next read of the shared buffer: copying it once more is
+# cheaper than a system call that reads only its rest. The same applies while less than this of a frame has
+# arrived.
 _SMALL = 16 * 1024
-# Memory for a large frame as a multiple of what has arrived of it: at first, and when that is full.
+# Memory for a large frame as a multiple of the bytes received: at first, and when that is full.
 _FIRST_GROWTH = 16
 _GROWTH = 4
-# Only what carries records is ever larger.
+# Only requests with records may be larger.
 _LARGEST_WITHOUT_RECORDS = 16 * 1024 * 1024
 _PRODUCE = b"\x00\x00"
 _NOTHING = memoryview(b"")
 
 
 class FrameError(ValueError):
-    """A length that no request has. The stream cannot be followed any further."""
+    """A length that no request has. The rest of the stream cannot be parsed."""
 
 
 class FrameReader:
     def __init__(self, shared: memoryview, max_frame: int) -> None:
         self._shared = shared
         self.max_frame = max_frame
-        """May change at any time, and then counts from the next frame on."""
+        """May change at any time; applies from the next frame on."""
         self._rest = _NOTHING
         self._large: memoryview | None = None
         self._large_size = 0
@@ -41,21 +42,21 @@ class FrameReader:
 
     @property
     def in_frame(self) -> bool:
-        """Whether a frame has begun and is not complete."""
+        """Whether a frame is incomplete."""
         return self._large is not None or len(self._rest) > 0
 
     @property
     def held(self) -> int:
-        """Bytes of memory for the frame that is not complete."""
+        """Bytes of memory for the incomplete frame."""
         return len(self._rest) if self._large is None else len(self._large)
 
     def forget(self) -> None:
-        """What is not complete is of no use any more. Its owner may be garbage that is not collected soon."""
+        """Free the incomplete frame. Its owner may be garbage that is not collected soon."""
         self._large = None
         self._rest = _NOTHING
 
     def buffer(self) -> memoryview:
-        """Where the next bytes should be received; `received` must be called before anything else is."""
+        """The buffer for the next bytes; `received` must be called next."""
         if self._large is not None:
             return self._large[self._filled :]
         kept = len(self._rest)
@@ -65,7 +66,7 @@ class FrameReader:
         return self._shared[kept:]
 
     def received(self, size: int) -> list[memoryview]:
-        """The frames that are complete now that `size` bytes are in the buffer."""
+        """The frames that are complete after `size` bytes were received."""
         if self._large is not None:
             return self._received_large(size)
         size += len(self._rest)
@@ -82,7 +83,7 @@ class FrameReader:
                 break
             frames.append(data[pos + _PREFIX : end])
             pos = end
-        # A copy, so that the start of a frame does not keep all that came before it.
+        # A copy, so that the start of a frame does not keep the earlier bytes alive.
         self._rest = memoryview(bytes(data[pos:])) if pos < size else _NOTHING
         return frames
 

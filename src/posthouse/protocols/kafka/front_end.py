@@ -11,7 +11,7 @@ from posthouse.settings import Settings
 
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
-    dispatcher = Dispatcher(backend.broker)
+    dispatcher = Dispatcher(backend.broker, backend.requests)
     backend.share_memberships.serve(dispatcher.share_groups)
 
     def connections(listener: ListenerSettings) -> KafkaConnections:

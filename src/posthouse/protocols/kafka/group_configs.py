@@ -10,7 +10,7 @@ _STANDARD = default_config(Settings())
 
 
 def describe_group(configs: GroupConfigs, group: GroupId) -> list[ConfigEntry]:
-    """Every setting that the group has or could have, by name."""
+    """Every setting that a group can have, by name."""
     return [_entry(configs, group, name, key) for name, key in sorted(GROUP_CONFIG_KEYS.items())]
 
 

@@ -1,4 +1,4 @@
-"""What Kafka calls the states and types of groups."""
+"""Kafka's names of the states and types of groups."""
 
 from enum import Enum
 

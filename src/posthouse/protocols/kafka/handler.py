@@ -1,4 +1,4 @@
-"""What a handler is, what it is given and what it may return."""
+"""The interface of handlers: their context and their results."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,11 +15,11 @@ from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.settings import Address
 
 NODE_ID = 1
-"""There is one node; it leads every partition, controls and coordinates everything."""
+"""There is one node; it is leader of every partition, controller and coordinator."""
 
 
 class Context:
-    """What a handler may know of a request beyond its fields. One is made per request: no dataclass."""
+    """The context of a request besides its fields. Created per request: not a dataclass."""
 
     __slots__ = ("broker", "client_id", "guard", "node", "share_groups", "version")
 
@@ -38,11 +38,11 @@ class Context:
         self.version = version
         self.client_id = client_id
         self.guard = guard
-        """Says what the client may do."""
+        """Authorizes the client's requests."""
 
     @property
     def client_host(self) -> str:
-        """Where the request came from, written as Kafka does."""
+        """The client's host, in Kafka's notation."""
         return ""
 
     @property
@@ -52,46 +52,50 @@ class Context:
 
     @property
     def software(self) -> tuple[str, str]:
-        """The name and the version of the client's software, once it has told."""
+        """The name and the version of the client's software, if it has sent them."""
         return "", ""
 
     def introduce(self, name: str, version: str) -> None:
-        """The client has told what software it is."""
+        """Set the name and version of the client's software."""
         raise NotImplementedError
 
     @property
     def origin(self) -> CorrelatedOrigin:
-        """The connection, and the client's number of the request on it."""
+        """The connection, and the client's correlation id of the request."""
         raise NotImplementedError
 
     @property
     def login(self) -> Login | None:
-        """How the connection logs in, None where nobody has to."""
+        """The login of the connection, None if login is not required."""
         return None
 
     @property
     def room(self) -> int:
-        """Bytes that there is memory for, for all connections together."""
+        """Free bytes of the memory budget of all connections."""
         raise NotImplementedError
 
     def hold(self, size: int) -> None:
-        """The answer, which is not finished, takes so many bytes already or is about to."""
+        """The unfinished response takes, or will take, `size` bytes of memory."""
         raise NotImplementedError
 
     def close_after_answer(self) -> None:
-        """The connection ends as soon as this request is answered."""
+        """Close the connection once this request is answered."""
         raise NotImplementedError
 
     def offended(self) -> None:
-        """The client asked for what is never given, and costs time all the same. Whoever does it often is
-        slowed down."""
+        """Count an offence: the client asked for something that is always refused, and costs time. Clients
+        that do it often are slowed down."""
+        raise NotImplementedError
+
+    def count_error(self) -> None:
+        """Of this request something failed. Only for hot paths: others are recognised by their responses."""
         raise NotImplementedError
 
 
 class Deferred:
-    """A response that is made by `finish` once `future` is done: cheaper than a task.
+    """A response that `finish` returns once `future` is done: cheaper than a task.
 
-    `finish` returns None where the client expects no response.
+    `finish` returns None if the client expects no response.
     """
 
     __slots__ = ("finish", "future")
@@ -107,16 +111,15 @@ RequestT = TypeVar("RequestT", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler(Generic[RequestT]):
-    """How one API is served.
+    """The implementation of one API.
 
-    `handle` runs as soon as the request is read, in the order of arrival. It answers at once, or with a
-    `Deferred` so that the next request can follow, or with a coroutine; then the next request waits.
-    None is for clients that expect no response.
-    `refuse` makes the response that says that all of a request failed.
+    `handle` is called as soon as the request is read, in the order of arrival. It returns the response, or a
+    `Deferred` so that the next request can be started, or a coroutine; then the next request waits. None is
+    for clients that expect no response. `refuse` returns the response to a request that failed as a whole.
     """
 
     key: int
     handle: Callable[[Context, RequestT], Answer]
     refuse: Callable[[Context, RequestT, ErrorCode, str], Message]
     encode: Callable[[int, Message], list[Buffer]] | None = None
-    """None: the codec's own."""
+    """None: the codec's encoder."""

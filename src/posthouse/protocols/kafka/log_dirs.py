@@ -1,4 +1,4 @@
-"""What Kafka's tools know the data directory by."""
+"""The path of the data directory in Kafka's tools."""
 
 from posthouse.settings import Settings
 

@@ -1,9 +1,9 @@
-"""A metadata response of very many topics, encoded a stretch at a time.
+"""A metadata response with very many topics, encoded in chunks.
 
-Encoding 50,000 topics takes a good part of a second in which nobody else would be served. Here the event loop
-has its turns between stretches, and the response is put together from their bytes:
+Encoding 50,000 topics takes a good part of a second, during which no other client would be served. Here the
+event loop runs between chunks, and the response is assembled from their bytes:
 
-    what precedes the topics | how many | topic, topic, … | what follows them
+    bytes before the topics | number of topics | topic, topic, … | bytes after the topics
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from posthouse.protocols.kafka.codec.primitives import Buffer, Message, uvarint
 from posthouse.protocols.kafka.codec.registry import APIS
 
 STRETCH = 200
-"""So many topics and partitions take about a millisecond."""
+"""Topics and partitions per chunk: about a millisecond."""
 
 _API = APIS[3]
 _pack_count = Struct(">i").pack
@@ -31,12 +31,13 @@ class ManyTopics(MetadataResponse):
     __slots__ = ("count", "encoded")
 
     count: int
-    """How many topics `encoded` holds."""
+    """The number of topics in `encoded`."""
     encoded: list[Buffer]
 
 
 async def take_topics(response: ManyTopics, version: int, topics: Iterable[MetadataResponseTopic]) -> None:
-    """Encode the topics. They are asked for one by one, so that making them is spread over the turns too."""
+    """Encode the topics. They are taken from the iterator one by one, so that creating them is spread out
+    too."""
     empty = MetadataResponse(brokers=[], topics=[])
     before, after = _surroundings(version, empty)
     response.count, response.encoded = 0, []
@@ -63,7 +64,7 @@ def _stretches(topics: Iterable[MetadataResponseTopic]) -> Iterator[list[Metadat
 
 
 def encode(version: int, response: Message) -> list[Buffer]:
-    """As the codec does, and for `ManyTopics` the same bytes."""
+    """Encode as the codec does; for `ManyTopics` the result has the same bytes."""
     assert isinstance(response, MetadataResponse)
     if not isinstance(response, ManyTopics):
         return encode_metadata_response(version, response)
@@ -72,14 +73,15 @@ def encode(version: int, response: Message) -> list[Buffer]:
 
 
 def _surroundings(version: int, response: MetadataResponse) -> tuple[bytes, bytes]:
-    """What precedes the number of topics and what follows them, found by comparing none with one."""
+    """The bytes before the number of topics and behind the topics, found by comparing zero topics with
+    one."""
     response.topics = []
     none = b"".join(encode_metadata_response(version, response))
     response.topics = [MetadataResponseTopic(name="")]
     one = b"".join(encode_metadata_response(version, response))
     response.topics = []
     number = _count(version, 0)
-    # The numbers 0 and 1 differ in their last byte, and nothing does before that.
+    # The numbers 0 and 1 differ in their last byte, and no earlier byte differs.
     last = next(position for position, byte in enumerate(none) if byte != one[position])
     start = last + 1 - len(number)
     return none[:start], none[start + len(number) :]

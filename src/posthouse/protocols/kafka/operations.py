@@ -1,4 +1,4 @@
-"""Operations in Kafka's numbers, and what a client may do, as the bit fields that Kafka answers with."""
+"""Operations in Kafka's codes, and a client's permissions as Kafka's bit fields."""
 
 from posthouse.broker.access.guard import Guard, OpenGuard
 from posthouse.broker.access.operations import CLUSTER, POSSIBLE, Kind, Operation
@@ -34,7 +34,7 @@ def group_operations(guard: Guard, name: str) -> int:
 
 
 def cluster_operations(guard: Guard) -> int:
-    """Everybody may ask; but to those who may not see the cluster nothing is said."""
+    """The permitted operations on the cluster; none for clients that may not describe it."""
     return _allowed(guard, Kind.CLUSTER, CLUSTER) if guard.sees(Kind.CLUSTER, CLUSTER) else _NONE
 
 

@@ -1,8 +1,8 @@
 """OpenTelemetry's metrics (OTLP, protobuf) as Kafka clients push them, to points. Sans-IO.
 
-Of the format's messages this reads what the clients use: gauges, sums and histograms, with their attributes.
-What is unknown is skipped, as protobuf wants it. Every length is checked against the bytes that are there,
-and there are no more points and attributes than the bounds below say.
+This reads the parts of the format that clients use: gauges, sums and histograms, with their attributes.
+Unknown fields are skipped, as protobuf requires. Every length is checked against the available bytes, and the
+numbers of points and attributes are bounded.
 
     MetricsData      1 ResourceMetrics*   1 Resource (1 KeyValue*)   2 ScopeMetrics*
     ScopeMetrics     2 Metric*            1 name   3 unit   5 gauge   7 sum   9 histogram, each with 1 point*
@@ -18,9 +18,9 @@ from posthouse.broker.telemetry.points import Attribute, MetricKind, MetricPoint
 
 MOST_POINTS = 5_000
 MOST_ATTRIBUTES = 64
-"""Of the resource, and of each point."""
+"""Maximum number of attributes of the resource, and of each point."""
 MOST_ATTRIBUTES_OF_ALL = 20_000
-"""Of all points of a push together."""
+"""Maximum number of attributes of all points of a push together."""
 _DOUBLE = Struct("<d").unpack_from
 _UINT64 = Struct("<Q").unpack_from
 _INT64 = Struct("<q").unpack_from
@@ -31,11 +31,11 @@ _KINDS = {5: MetricKind.GAUGE, 7: MetricKind.SUM, 9: MetricKind.HISTOGRAM}
 
 
 class MalformedMetrics(Exception):
-    """Bytes that are not what they should be."""
+    """Bytes that are not valid OTLP metrics."""
 
 
 def decode_metrics(data: bytes, time_ms: int) -> PushedMetrics:
-    """`time_ms` is when they arrived. Raises MalformedMetrics."""
+    """`time_ms` is the time of arrival. Raises MalformedMetrics."""
     try:
         return _decoded(memoryview(data), time_ms)
     except (StructError, IndexError, UnicodeDecodeError) as error:
@@ -68,7 +68,7 @@ def _check(count: int, most: int, what: str) -> None:
 
 
 _Value = int | memoryview
-"""A number as it is in a varint, or bytes."""
+"""A number as in a varint, or bytes."""
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, _Value]]:
@@ -207,5 +207,5 @@ def _text(value: _Value) -> str:
 
 
 def _finite(value: float) -> float:
-    """JSON has no other numbers."""
+    """JSON has only finite numbers."""
     return value if abs(value) < float("inf") else 0

@@ -1,4 +1,4 @@
-"""Settings of what is no topic: one way to change them, whatever they belong to."""
+"""Changes to settings of groups, the broker and metrics subscriptions."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,12 +21,12 @@ from posthouse.protocols.kafka.handler import Context
 
 _POLICY = "log.cleanup.policy"
 OWN_LISTS = frozenset({"match", "metrics", _POLICY})
-"""Settings that can be added to and subtracted from."""
+"""Settings that are lists: clients can append and subtract elements."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From what a thing has of its own to all that it is to have."""
+"""From the current overrides of a resource to all new ones."""
 
 
 async def change_own(
@@ -49,7 +49,7 @@ async def _change_broker(context: Context, name: str, change: Change, *, validat
 
     def changed(kept: Mapping[str, str]) -> dict[str, str]:
         own = shown_dynamic(kept)
-        # A list is added to as it is now, wherever that comes from.
+        # Elements are appended to the effective list, whatever its source is.
         before = {_POLICY: dynamic.value(DYNAMIC[_POLICY].name)} | own
         wanted = dict(change(before))
         if _POLICY not in own and wanted.get(_POLICY) == before[_POLICY]:
@@ -60,11 +60,11 @@ async def _change_broker(context: Context, name: str, change: Change, *, validat
     try:
         await dynamic.change(scope, changed, validate_only=validate_only)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None  # as Kafka says it of brokers
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None  # the code that Kafka uses for brokers
 
 
 def changed_own(configs: Sequence[AlterableConfig], overrides: Mapping[str, str]) -> dict[str, str]:
-    """What is left when single settings are set, forgotten, or changed as lists."""
+    """The overrides after single settings are set, deleted, or changed as lists."""
     changed = dict(overrides)
     for config in configs:
         name, value, operation = config.name, config.value, config.config_operation
@@ -91,7 +91,7 @@ def _items(text: str) -> list[str]:
 
 
 def describe_subscription(subscriptions: MetricsSubscriptions, name: str) -> list[ConfigEntry]:
-    """The settings of a subscription to clients' metrics; the defaults where there is none of that name."""
+    """The settings of a subscription to clients' metrics; the defaults if it does not exist."""
     own = subscriptions.own.get(name)
     return [_described(key, own.get(key), default, doc) for key, (default, doc) in SUBSCRIPTION_KEYS.items()]
 

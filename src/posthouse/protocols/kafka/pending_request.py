@@ -13,10 +13,10 @@ _LINGER_SECONDS = 0.2
 
 
 class RequestHost(Protocol):
-    """The connection of pending requests, as they see it."""
+    """The interface of the connection for its pending requests."""
 
     software: tuple[str, str]
-    """Name and version of the client's software, once it has told."""
+    """Name and version of the client's software, if it has sent them."""
 
     @property
     def peer(self) -> str:
@@ -90,25 +90,25 @@ class PendingRequest:
 
     @property
     def room(self) -> int:
-        """Bytes that there is memory for, for all connections together."""
+        """Free bytes of the memory budget of all connections."""
         return self.host.room
 
     def hold(self, size: int) -> None:
-        """The response that `run` works on takes `size` bytes of memory."""
+        """The response that `run` builds takes `size` bytes of memory."""
         self.host.hold(size)
 
     def answer(self, chunks: list[Buffer] | None) -> None:
-        """Done; None where no response is sent."""
+        """Finish the request; None if no response is sent."""
         self.chunks = chunks
         self.ready = True
         self.host.answered(self)
 
     def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
-        """Hold the requests behind this one until `coroutine` is done; it ends with the connection."""
+        """Hold back later requests until `coroutine` is done; it is cancelled with the connection."""
         return self.host.run(self, coroutine)
 
     def violated(self, reason: str) -> None:
-        """Close the connection: the client does what clients do not do."""
+        """Close the connection because the client violated the protocol."""
         self.host.violated(reason)
 
     def give_up(self, reason: str) -> None:
@@ -116,13 +116,14 @@ class PendingRequest:
         self.host.close_because(reason)
 
     def close_after_answer(self) -> None:
-        """A moment later: some clients ignore an answer that comes with the end of a connection."""
+        """Close the connection a moment later: some clients ignore an answer followed by an immediate
+        close."""
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.host.finish)
 
     def offended(self) -> None:
-        """The client asked for what is never given, and costs time all the same."""
+        """Count an offence: the client asked for something that is always refused, and costs time."""
         self.host.offended()
 
     def throttle(self, seconds: float) -> None:
-        """Read nothing more from the client for that long."""
+        """Stop reading from the client for that long."""
         self.host.throttle(seconds)

@@ -1,7 +1,7 @@
-"""What a request needs to be allowed to do, and how Kafka says that it may not.
+"""Required permissions of requests, and Kafka's errors for missing ones.
 
-Handlers ask before they look anything up, so that nobody learns from an answer whether something exists that
-they may not see.
+Handlers check permissions before any lookup, so that an answer does not reveal whether a resource exists that
+the client may not see.
 """
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
@@ -37,7 +37,8 @@ def require_on_group(context: Context, operation: Operation, name: str) -> None:
 
 
 def require_to_commit(context: Context, group: str, topic: str) -> None:
-    """To move the archive's offsets is to say that the broker may delete records."""
+    """Committing the archive's offsets needs the permission to delete: it allows the broker to delete
+    records."""
     require_on_topic(context, Operation.READ, topic)
     if group == ARCHIVE_GROUP and not context.guard.may(Operation.DELETE, Kind.TOPIC, topic):
         context.guard.note_refused(
@@ -55,7 +56,7 @@ def require_on_cluster(context: Context, operation: Operation) -> None:
 
 
 def require_on_configured(context: Context, operation: Operation, resource_type: int, name: str) -> None:
-    """For what has settings. All but topics and groups belongs to the cluster."""
+    """The permission for a resource with settings. All but topics and groups belong to the cluster."""
     if resource_type == ResourceType.TOPIC:
         require_on_topic(context, operation, name)
     elif resource_type == ResourceType.GROUP:
@@ -70,11 +71,12 @@ def require_creation(context: Context, name: str) -> None:
 
 
 def check_enforced(context: Context) -> None:
-    """Permissions nobody goes by would only pretend to protect something. Raises Refused."""
+    """Raises Refused if login is not required: ACLs that are not enforced would only pretend to protect
+    something."""
     if not context.broker.access.is_required:
         raise Refused(
             ErrorCode.SECURITY_DISABLED,
-            "nobody has to log in, so there are no permissions; say --authentication required to have some",
+            "ACLs need logins; start the broker with --authentication required to use them",
         )
 
 

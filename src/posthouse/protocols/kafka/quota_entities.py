@@ -1,4 +1,4 @@
-"""Who a quota is for, as Kafka's requests put it: types, each with a name or None for the default."""
+"""Entities of quotas in Kafka's requests: types, each with a name or None for the default."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -22,7 +22,7 @@ def entity_of(parts: Iterable[EntityPart]) -> Entity:
     for part in parts:
         check_type(part.entity_type, found)
         if part.entity_name == "":
-            raise _invalid(f"the name of a {part.entity_type} is empty; none stands for the default")
+            raise _invalid(f"the name of a {part.entity_type} is empty; send null for the default")
         found[part.entity_type] = DEFAULT if part.entity_name is None else part.entity_name
     if not found:
         raise _invalid("a quota is for a user, a client id, or both")
@@ -36,7 +36,7 @@ def parts_of(entity: Entity) -> list[tuple[str, str | None]]:
 
 
 def check_type(kind: str, known: Iterable[str]) -> None:
-    """Raises Refused, also where the type is one of those that were named before."""
+    """Raises Refused if the type is unknown or was named before."""
     if kind == _IP:
         raise _invalid("addresses have no quotas; the setting max_connections_per_address limits them")
     if kind not in (USER, CLIENT_ID):

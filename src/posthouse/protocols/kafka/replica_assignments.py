@@ -1,4 +1,4 @@
-"""Which brokers a client may assign replicas to: there is one."""
+"""Checks of replica assignments: there is one broker."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""Where Kafka's requests come from, and which of two was sent first.
+"""Origins of Kafka's requests, and which of two was sent first.
 
-Clients number their requests upwards and use one connection after another. A request over an older
-connection, or with a lower number, was sent before. See `broker.transactions.request_order`.
+Clients number their requests upwards and use one connection after another. A request on an older connection,
+or with a lower number, was sent earlier. See `broker.transactions.request_order`.
 """
 
 import itertools
@@ -13,11 +13,11 @@ _serials = itertools.count(1)
 
 _NUMBERS = 2**32
 _AHEAD = 2**31 + 2**16
-"""Numbers wrap, some clients' a little early: a step of less than this is a step forwards."""
+"""Numbers wrap around, in some clients a little early: a difference below this is a step forwards."""
 
 
 class ConnectionIdentity:
-    """One connection of a client. Younger ones have a greater serial number."""
+    """One connection of a client. Newer ones have a greater serial number."""
 
     __slots__ = ("is_open", "serial")
 
@@ -28,7 +28,7 @@ class ConnectionIdentity:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedOrigin:
-    """A request's connection, and the client's own number (correlation id) of the request on it."""
+    """A request's connection, and its correlation id there."""
 
     connection: ConnectionIdentity
     number: int

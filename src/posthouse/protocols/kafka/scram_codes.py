@@ -1,4 +1,4 @@
-"""SCRAM's mechanisms in Kafka's numbers."""
+"""SCRAM mechanisms in Kafka's codes."""
 
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.kafka.errors import ErrorCode, Refused

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: who asks, and what it acknowledges."""
+"""Common parts of ShareFetch and ShareAcknowledge: the member, and its acknowledgements."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -49,7 +49,7 @@ def names(context: Context, group_id: str | None, member_id: str | None) -> tupl
     if not group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
     if not member_id:
-        raise Refused(ErrorCode.INVALID_REQUEST, "a member must bring its id")
+        raise Refused(ErrorCode.INVALID_REQUEST, "the member id must not be empty")
     return GroupId(group_id), MemberId(member_id)
 
 
@@ -69,7 +69,7 @@ async def acknowledge(
     *,
     may_renew: bool,
 ) -> dict[PartitionId, Result]:
-    """What became of each partition's acknowledgements, where there are any."""
+    """The result of each partition's acknowledgements, if there are any."""
     results: dict[PartitionId, Result] = {}
     valid: dict[PartitionId, list[Acknowledgement]] = {}
     for partition, batches in said:
@@ -93,7 +93,7 @@ def check_readable(context: Context, partition: PartitionId) -> None:
 
 
 def failure(context: Context, partition: PartitionId, error: PosthouseError | Refused) -> Result:
-    """A client that names a topic by an id that is unknown, has to learn that it is the topic."""
+    """A client that uses an unknown topic id must get the error code for topic ids."""
     try:
         context.broker.topic_by_id(partition.topic)
     except UnknownTopic as unknown:
@@ -109,7 +109,7 @@ def _decoded(batches: Sequence[AcknowledgedBatch], *, may_renew: bool) -> list[A
         if not free_from <= first <= last:
             raise _invalid(f"records {first} to {last} are out of order")
         if not types:
-            raise _invalid(f"nothing is said of records {first} to {last}")
+            raise _invalid(f"no verdict for the records {first} to {last}")
         if len(types) > 1 and len(types) != last - first + 1:
             raise _invalid(f"{len(types)} verdicts for the records {first} to {last}")
         verdicts = []

@@ -1,4 +1,4 @@
-"""The topology of a Kafka Streams application as Kafka writes it, and as the broker knows it."""
+"""Conversion of the topology of a Kafka Streams application from Kafka's format to the broker's."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from posthouse.protocols.kafka.codec.generated import streams_group_heartbeat as
 
 _MOST_TOPICS = 1000
 _MOST_TEXT = 1024 * 1024
-"""Characters of all names and settings: the topology is stored as a whole."""
+"""Maximum characters of all names and settings: the topology is stored as a whole."""
 _RESERVED = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 

@@ -1,4 +1,4 @@
-"""Quotas on Kafka's requests: the answer goes out at once and says for how long nothing more is heard."""
+"""Quotas on Kafka's requests: the response is sent at once with the throttle time, and reading pauses."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _PRODUCE = 0
 _READING = frozenset({1, 78})
 """Fetch and ShareFetch."""
 _FREE = frozenset({API_VERSIONS_KEY, 17, 36})
-"""What comes before anybody is known. One answer to ApiVersions is shared by all."""
+"""APIs used before login. One answer to ApiVersions is shared by all clients."""
 
 
 class Throttling:
@@ -31,7 +31,8 @@ class Throttling:
         response: Message | None,
         seconds: float,
     ) -> float:
-        """In seconds, for a request that cost the loop so many; it is told to the client, too."""
+        """The throttle time in seconds, for a request that took `seconds` of the event loop; also set in the
+        response."""
         if key in _FREE:
             return 0.0
         user, client = principal.name, client_id or ""

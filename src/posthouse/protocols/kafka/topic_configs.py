@@ -1,4 +1,4 @@
-"""A topic's settings in Kafka's terms: names, types, where a value comes from, and what may be set."""
+"""Topic settings in Kafka's terms: names, types, sources of values, and allowed values."""
 
 from collections.abc import Mapping
 
@@ -45,12 +45,12 @@ _BROKER_NAMES = {
 }
 _WITHOUT_DEFAULT_SYNONYM = frozenset(
     {
-        # The broker's settings that these follow have no value in Kafka unless they are set.
+        # The broker settings behind these have no value in Kafka unless they are set.
         "flush.ms",
         "retention.ms",
         "segment.jitter.ms",
         "segment.ms",
-        # There is nothing in Kafka's broker that these follow.
+        # Kafka's broker has no settings behind these.
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "remote.log.copy.disable",
@@ -62,14 +62,14 @@ _STANDARD = TopicConfig()
 
 
 def checked_override(name: str, value: str) -> tuple[str, str]:
-    """The name and the value that the broker is to keep for what a client sets."""
+    """The name and value that the broker stores for a client's setting."""
     if name == _INTERNAL_SEGMENT_BYTES:
         return _SEGMENT_BYTES, value
     if name == _SEGMENT_BYTES:
         try:
             too_small = CONFIG_KEYS[name].type.parse(value) < _MIN_SEGMENT_BYTES
         except ValueError:
-            too_small = False  # the broker says what is wrong with it
+            too_small = False  # the broker reports what is wrong with it
         if too_small:
             raise InvalidConfig(f"{name}={value}: must be at least {_MIN_SEGMENT_BYTES}")
     return name, value
@@ -91,7 +91,7 @@ def type_of(name: str) -> ValueType | None:
 
 
 def text_of(topic: Topic, name: str) -> str:
-    """The value of the topic's setting, its own or the default."""
+    """The value of the topic's setting: its override or the default."""
     known = type_of(name)
     if known is not None and known.kind is ValueKind.LIST and name in topic.overrides:
         return known.normalized(topic.overrides[name])  # in the order in which it was given

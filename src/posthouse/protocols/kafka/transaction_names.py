@@ -1,4 +1,4 @@
-"""What Kafka calls the states of transactions."""
+"""Kafka's names of the states of transactions."""
 
 from posthouse.broker.transactions.transaction import TransactionState
 
@@ -15,4 +15,4 @@ KNOWN_STATES = frozenset(STATE_NAMES.values()) | {
     "Dead",
     "PrepareEpochFence",
 }
-"""All that Kafka has; a transaction here is never in the others."""
+"""All states of Kafka; transactions here use only some of them."""

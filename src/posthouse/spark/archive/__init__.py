@@ -1,4 +1,4 @@
-"""The long memory: records of topics as Parquet files, with a manifest that says exactly what is there.
+"""The archive: records of topics as Parquet files, with a manifest of exactly what is archived.
 
 archive = Archiver(spark, "localhost:9092", "/data/archive")
 archive.run(["orders"])
@@ -25,7 +25,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: whoever reads a manifest needs no Spark."""
+    """Lazy import: reading a manifest needs no Spark."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,20 +1,20 @@
-"""What can go wrong with an archive."""
+"""Errors of an archive."""
 
 from posthouse.model.errors import PosthouseError
 from posthouse.spark.errors import SparkError
 
 
 class ArchiveError(SparkError, PosthouseError):
-    """The root of them. Every message is one sentence that says what to do."""
+    """Base of these errors. Every message is one sentence that says what to do."""
 
 
 class NoArchive(ArchiveError):
-    """There is no manifest where one was looked for."""
+    """There is no manifest at this location."""
 
 
 class ArchiveConflict(ArchiveError):
-    """Another archiver was faster; what was to be added is not, and nothing is broken."""
+    """Another archiver committed first; this change was not applied, and the archive is intact."""
 
 
 class ArchiveDamaged(ArchiveError):
-    """A manifest that cannot be read, or one that says what cannot be."""
+    """A manifest that cannot be read or is inconsistent."""

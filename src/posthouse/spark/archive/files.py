@@ -1,10 +1,10 @@
 """The data files: Parquet with zstd, one day of one topic each, in the order of partition and offset.
 
 Columns are those of the source, without the topic, which is in the path: partition, offset, timestamp,
-timestampType, key, value, headers and, where the log tells, producerId, producerEpoch and sequence. Row
-groups have statistics of partition, offset and timestamp, by which readers pass over most of a file.
+timestampType, key, value, headers and, if known, producerId, producerEpoch and sequence. Row groups have
+statistics of partition, offset and timestamp, by which readers skip most of a file.
 
-Names are unique: a task that is tried again writes other files, and those of the first try are leftovers.
+Names are unique: a retried task writes other files, and those of the first attempt are leftovers.
 """
 
 import uuid
@@ -24,7 +24,8 @@ TARGET_BYTES = 128 * 1024 * 1024
 _GROUP_ROWS = 128 * 1024
 _GROUP_BYTES = 32 * 1024 * 1024
 _OPEN_DAYS = 8
-"""Each has up to a row group in memory. A log whose records are of more days at once gets more files."""
+"""Maximum number of open files; each has up to a row group in memory. Records of more days at once get more
+files."""
 
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -52,13 +53,13 @@ SCHEMA = pa.schema(
 
 
 def day_name(day: int) -> str:
-    """The date of a day that is counted from 1970; beyond the calendar, its last or first one."""
+    """The date of a day counted from 1970; beyond the calendar, its last or first day."""
     ordinal = min(max(_EPOCH + day, date.min.toordinal()), date.max.toordinal())
     return date.fromordinal(ordinal).isoformat()
 
 
 class DayFiles:
-    """Records of one topic, put into a file for each day. All in the order of partition and offset."""
+    """Writes records of one topic to a file per day, in the order of partition and offset."""
 
     def __init__(
         self, root: Root, topic: str, topic_id: str, run: str, *, target_bytes: int = TARGET_BYTES
@@ -72,7 +73,7 @@ class DayFiles:
         self._done: list[ArchivedFile] = []
 
     def write(self, partition: int, batch: pa.RecordBatch) -> None:
-        """`batch` may lack what SCHEMA allows to be null; its partition is not looked at."""
+        """`batch` may lack nullable columns of SCHEMA; its partition column is ignored."""
         for day, part in _by_day(batch):
             file = self._open.pop(day, None) or self._new(day)
             self._open[day] = file
@@ -81,13 +82,13 @@ class DayFiles:
                 self._finish(day)
 
     def close(self) -> list[ArchivedFile]:
-        """What was written, durably."""
+        """Close the files; returns the durable files."""
         for day in list(self._open):
             self._finish(day)
         return self._done
 
     def abandon(self) -> None:
-        """After an error: let go of what is open."""
+        """Discard open files after an error."""
         for file in self._open.values():
             file.abandon()
 
@@ -128,7 +129,7 @@ class _DayFile:
             self._stream,
             SCHEMA,
             compression="zstd",
-            # Values hardly repeat; finding that out costs time.
+            # Values hardly repeat, so a dictionary for them would only cost time.
             use_dictionary=["key", "partition", "timestampType", "producerId", "producerEpoch"],
             write_statistics=_INDEXED,
         )
@@ -169,10 +170,10 @@ class _DayFile:
 
     def abandon(self) -> None:
         try:
-            # Otherwise it would try to write its end when it is collected.
+            # Otherwise the writer would write a footer when it is collected.
             self._writer.close()
         finally:
-            # What was begun must not become a file: the error that lets `create` clean up is made up here.
+            # An incomplete file must not appear: this error makes `create` clean up.
             self._stack.__exit__(ArchiveError, ArchiveError("abandoned"), None)
 
     def _flush(self) -> None:

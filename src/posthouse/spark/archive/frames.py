@@ -1,4 +1,4 @@
-"""An archive as a DataFrame, read by Spark's own Parquet reader; and the live tail with it, if wanted."""
+"""An archive as a DataFrame, read by Spark's own Parquet reader, optionally with the live tail."""
 
 import json
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ def read_archive(
 ) -> DataFrame:
     """The records of these topics, with the columns of the source.
 
-    From `since` to before `until` by their time, and from `first` to before `end` by their offset. Without
-    `bootstrap` no broker is asked: it is what the archive has, of topics that were created again the newest.
-    With it, what is not archived yet comes from the log, and nothing twice.
+    From `since` to before `until` by timestamp, and from `first` to before `end` by offset. Without
+    `bootstrap` only the archive is read; of re-created topics the newest. With it, records that are not
+    archived yet are read from the log, and none twice.
     """
     plan = ArchivePlan.open(url)
     frames = []
@@ -110,7 +110,7 @@ class _Topic:
         return frame.select(*columns)
 
     def _live(self, first: dict[int, int], end: dict[int, int]) -> DataFrame | None:
-        """From the end of the archive on; where nothing is archived, from the beginning of the log."""
+        """From the archived end on; without archived records from the start of the log."""
         starts, ends = {}, {}
         for partition in self._partitions:
             archived = self._plan.archived_end(self._id, partition)
@@ -123,7 +123,7 @@ class _Topic:
             .option("assign", json.dumps({self._topic: self._partitions}))
             .option("startingOffsets", json.dumps({self._topic: starts}))
             .option("endingOffsets", json.dumps({self._topic: ends}))
-            # The broker may let go of some of it before it is read, when somebody archives it now.
+            # The broker may delete some of it before it is read, if an archiver runs now.
             .option("archive", self._plan.root.url)
             .load()
         )
@@ -148,7 +148,7 @@ def _limited(frame: DataFrame, since: datetime | None, until: datetime | None) -
 
 
 def _aware(moment: datetime) -> datetime:
-    """Without a zone it is UTC, as days of the archive are."""
+    """A time without a zone is UTC, as the days of the archive are."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

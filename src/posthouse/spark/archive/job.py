@@ -1,9 +1,9 @@
-"""The archive job: what is committed in the log, written to Parquet by Spark, and then said in the manifest.
+"""The archive job: writes committed records to Parquet with Spark, and adds them to the manifest.
 
-A run goes in steps: tasks write their files, durably; the driver checks that it sees them and makes one
-version of the manifest; only then the group `posthouse.archive` commits how far the archive reaches, which
-allows the broker to let go of it. Wherever it crashes, the next run goes on from the manifest: files of the
-crashed step are leftovers, and a commit that is missing is made up for.
+A run has steps. Tasks write their files durably. The driver checks that it sees them and commits one version
+of the manifest. Only then the group `posthouse.archive` commits the archived offsets, which allows the broker
+to delete these records. After a crash the next run continues from the manifest: files of the crashed step are
+leftovers, and a missing offset commit is repeated.
 """
 
 import threading
@@ -47,21 +47,21 @@ _MERGE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is done at once."""
+    """Sizes of files and tasks."""
 
     target_bytes: int = TARGET_BYTES
-    """How large files become: new ones are closed there, small ones are merged up to it."""
+    """Target size of files: new ones are closed there, small ones are merged up to it."""
     largest_piece: int = _LARGEST_PIECE
-    """How many offsets one task archives."""
+    """Maximum number of offsets per task."""
     grace: Grace = field(default_factory=Grace)
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What a run has done so far."""
+    """The progress of a run."""
 
     waiting: int = 0
-    """Offsets that it has to archive in all."""
+    """Total number of offsets to archive."""
     offsets: int = 0
     records: int = 0
     files: int = 0
@@ -75,14 +75,15 @@ def _ignored(report: Report) -> None:
 
 
 class Archiver:
-    """Writes to one archive. Only one at a time should; a second one fails without harm."""
+    """Writes to one archive. Only one archiver should run at a time; a second one fails without harm."""
 
     def __init__(
         self, spark: SparkSession, bootstrap: str, url: str, *, limits: Limits | None = None
     ) -> None:
         self._spark = spark
         self._limits = limits or Limits()
-        # Everything but the address is a default of the source; "assign" only because something has to be.
+        # All options but the address are defaults of the source; "assign" is set only because one is
+        # required.
         self._options = parse_source(
             {"kafka.bootstrap.servers": bootstrap, "assign": '{"-": [0]}'}, streaming=False
         )
@@ -98,7 +99,7 @@ class Archiver:
         stop: threading.Event | None = None,
         compact: bool = True,
     ) -> Report:
-        """Archive what is committed in the topics by now. `stop` ends it after the step that it is in.
+        """Archive what is committed in the topics now. `stop` ends the run after the current step.
 
         With `compact`, small files are merged from time to time.
         """
@@ -113,7 +114,7 @@ class Archiver:
         )
         progress(report)
         run = _new_run()
-        # Where a run crashed between manifest and commit, the broker has not heard of it yet.
+        # After a crash between manifest and offset commit, the commit is repeated here.
         self._tell_broker(each.topic for each in backlogs)
         tasks = 2 * parallelism(self._spark)
         for pieces in steps(backlogs, tasks=tasks, largest=self._limits.largest_piece):
@@ -138,7 +139,7 @@ class Archiver:
         stop: threading.Event | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> int:
-        """Merge small files of each day into larger ones; how many were merged."""
+        """Merge small files of each day into larger ones; returns the number of merged files."""
         self.manifest.refresh()
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         found = merges(self.manifest.state, topics, target_bytes=self._limits.target_bytes, now_ms=now)
@@ -193,7 +194,7 @@ class Archiver:
         return files
 
     def _check_seen(self, files: Sequence[ArchivedFile]) -> None:
-        """What the executors wrote must be what everybody reads."""
+        """Check that the driver sees the files of the executors: all readers must see the same storage."""
         root = self.manifest.root
         for file, size in zip(files, root.sizes([file.path for file in files]), strict=True):
             if size != file.bytes:
@@ -219,7 +220,7 @@ class Archiver:
 
 
 def _new_run() -> str:
-    """Names sort by time, for whoever looks at the files."""
+    """Names sort by time, for people who look at the files."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 

@@ -1,4 +1,4 @@
-"""Removing what no reader can need: files of runs that crashed, and files that were merged long ago."""
+"""Removal of unused files: those of crashed runs, and those merged long ago."""
 
 import time
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
-    """How long files stay that do not count."""
+    """How long unused files are kept."""
 
     leftover_ms: int = DAY_MS
-    """Those that no version names. A run that takes longer than this would lose what it writes."""
+    """For files that no version names. A run that takes longer than this would lose its files."""
     retired_ms: int = DAY_MS
-    """Those that were replaced. A reader that takes longer than this may miss some."""
+    """For replaced files. A reader that takes longer than this may miss some."""
 
 
 def sweep(manifest: Manifest, grace: Grace, *, now_ms: int | None = None) -> list[str]:
-    """The paths that were removed. What is crashed over is found again by the next sweep."""
+    """Remove unused files; returns their paths. A sweep that crashed is completed by the next one."""
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    # Listed first: what is added to the manifest meanwhile is younger than any leftover.
+    # Listed first: files added to the manifest meanwhile are younger than any leftover.
     stored = manifest.root.stored()
     manifest.refresh()
     state = manifest.state

@@ -1,28 +1,28 @@
-"""The manifest: which files of an archive count, and exactly which offsets each of them holds.
+"""The manifest: the valid files of an archive, and the exact offsets of each.
 
-    _manifest/00000000000000000001.json     one version each; never changed once it is there
+    _manifest/00000000000000000001.json     one version each; never changed once it exists
     _manifest/00000000000000000002.json
-    topic=orders/day=2026-11-14/….parquet   data; counts only when a version names it
+    topic=orders/day=2026-11-14/….parquet   data; valid only when a version names it
 
 A version is a JSON object:
 
-    format, version, time (ms), run      what made it
-    topics     {id: name} of topics that are new
-    cover      [topic id, partition, start, end]: from now on the archive answers for these offsets
+    format, version, time (ms), run      what created it
+    topics     {id: name} of new topics
+    cover      [topic id, partition, start, end]: from now on the archive holds these offsets
     add        files: path, topic (id), rows, bytes, min_timestamp, max_timestamp (ms, of the records) and
-               parts [partition, first, end, rows], one for each partition that it holds records of
+               parts [partition, first, end, rows], one for each partition with records in the file
     retire     paths whose rows are in the added files from now on; they may be removed after a while
     forget     paths of retired files that were removed
-    state      in some versions: everything that counts after it, so that readers begin there
-    previous   in the same ones: the version with a state before
+    state      in some versions: the full state after it, so that readers can start there
+    previous   in the same ones: the previous version with a state
 
-Invariant: every committed record of a topic (by its id: a topic that was deleted and created again is another
-one) with start ≤ offset < end of a covered range is in exactly one file that counts. Offsets may have holes.
-Where the log had lost records before they could be archived, a partition has several ranges.
+Invariant: every committed record of a topic (by its id: a re-created topic is another one) with start ≤
+offset < end of a covered range is in exactly one valid file. Offsets may have holes. If the log had lost
+records before they were archived, a partition has several ranges.
 
-Crashes: data files are durable before a version names them, and a version is there whole or not at all. Of
-two archivers who make the same version only one succeeds; the other looks at what has changed and goes on if
-its own change still fits. Files that no version names are leftovers: readers never see them.
+Crashes: data files are durable before a version names them, and a version is written atomically. Of two
+archivers that create the same version only one succeeds; the other reads what has changed and retries if its
+own change still fits. Files that no version names are leftovers: readers never see them.
 """
 
 import json
@@ -38,7 +38,7 @@ DIRECTORY = "_manifest"
 FORMAT = 1
 _FEWEST_CHANGES, _MOST_CHANGES = 16, 500
 """A state is written after an eighth as many versions as it has files, within these limits: all states
-together stay a small multiple of what the versions hold, and readers never read many versions."""
+together stay a small multiple of the versions, and readers never read many versions."""
 
 
 class Range(NamedTuple):
@@ -49,7 +49,7 @@ class Range(NamedTuple):
 
 
 class FilePart(NamedTuple):
-    """What a file holds of one partition: `rows` records from offset `first` to before `end`."""
+    """A file's part of one partition: `rows` records from offset `first` to before `end`."""
 
     partition: int
     first: int
@@ -58,7 +58,7 @@ class FilePart(NamedTuple):
 
 
 class Log(NamedTuple):
-    """One partition of one topic in its whole life."""
+    """One partition of one topic, by the topic's id."""
 
     topic_id: str
     partition: int
@@ -76,7 +76,7 @@ class ArchivedFile:
 
     @property
     def day(self) -> str:
-        """Of all its records, as in its path."""
+        """The day of all its records, as in its path."""
         return self.path.split("/")[-2].removeprefix("day=")
 
     def part(self, partition: int) -> FilePart | None:
@@ -108,7 +108,8 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one version does. Either it covers more, or it replaces files by others with the same rows."""
+    """The content of one version. It either covers more offsets, or replaces files by others with the same
+    rows."""
 
     topics: Mapping[str, str] = field(default_factory=dict)
     """Names by id."""
@@ -139,7 +140,7 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveState:
-    """Everything that counts after a version."""
+    """The state of the archive after a version."""
 
     version: int = 0
     topics: dict[str, str] = field(default_factory=dict)
@@ -147,10 +148,10 @@ class ArchiveState:
     covered: dict[Log, list[Range]] = field(default_factory=dict)
     files: dict[str, ArchivedFile] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
-    """When each path was retired, in ms."""
+    """Time in ms at which each path was retired."""
 
     def apply(self, change: Change, now_ms: int) -> None:
-        """Raises ArchiveConflict and changes nothing where the change does not fit."""
+        """Raises ArchiveConflict, and changes nothing, if the change does not fit."""
         _check(self, change)
         self.version += 1
         self.topics |= {id: name for id, name in change.topics.items() if id not in self.topics}
@@ -169,12 +170,12 @@ class ArchiveState:
             self.retired.pop(path, None)
 
     def end(self, log: Log) -> int | None:
-        """How far the log is archived; None if it is not."""
+        """The archived end of the log; None if nothing is archived."""
         ranges = self.covered.get(log)
         return ranges[-1].end if ranges else None
 
     def newest_id(self, topic: str) -> str | None:
-        """Of the topics that had this name, the one that was first archived last."""
+        """Of several topics with this name, the id of the one that was archived first most recently."""
         ids = [id for id, name in self.topics.items() if name == topic]
         return ids[-1] if ids else None
 
@@ -236,7 +237,7 @@ def _check(state: ArchiveState, change: Change) -> None:
 
 
 def _contents(files: Iterable[ArchivedFile]) -> dict[Log, tuple[int, int, int]]:
-    """First offset, end and rows of every log that the files hold something of."""
+    """First offset, end and rows of every log in the files."""
     found: dict[Log, tuple[int, int, int]] = {}
     for file in files:
         for part in file.parts:
@@ -247,7 +248,7 @@ def _contents(files: Iterable[ArchivedFile]) -> dict[Log, tuple[int, int, int]]:
 
 
 class Manifest:
-    """The manifest of one archive. `state` is what it said when it was last looked at."""
+    """The manifest of one archive. `state` is as of the last `refresh`."""
 
     def __init__(self, root: Root) -> None:
         self.root = root
@@ -257,7 +258,7 @@ class Manifest:
 
     @classmethod
     def open(cls, root: Root) -> "Manifest":
-        """Raises NoArchive where there is none."""
+        """Raises NoArchive if there is none."""
         manifest = cls(root)
         manifest.refresh()
         if not manifest.state.version:
@@ -267,7 +268,7 @@ class Manifest:
         return manifest
 
     def refresh(self) -> None:
-        """Look at what was added since."""
+        """Read new versions."""
         newest = max(self._versions(), default=0)
         version = newest
         pending: list[Mapping[str, Any]] = []
@@ -283,7 +284,7 @@ class Manifest:
             self.state.apply(Change.from_json(value), value["time"])
 
     def commit(self, change: Change, *, run: str, now_ms: int | None = None) -> None:
-        """Durably, or not at all: raises ArchiveConflict where somebody else's change is in the way."""
+        """Commit durably, or not at all: raises ArchiveConflict if another archiver's change prevents it."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         while True:
             self.refresh()
@@ -309,7 +310,7 @@ class Manifest:
             return
 
     def is_outdated(self, path: str) -> bool:
-        """Whether it is a version that nobody has to read any more: one before the last state but one."""
+        """Whether the path is a version that no reader needs: one before the last state but one."""
         return _path(0) < path < _path(self._previous_state)
 
     def _state_due(self) -> int:

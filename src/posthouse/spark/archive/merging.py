@@ -1,4 +1,4 @@
-"""Merging small files of a day into larger ones, which read faster. The records stay as they are."""
+"""Merging small files of a day into larger ones, which are faster to read. Records stay unchanged."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from posthouse.spark.archive.root import Root
 
 _DAY_MS = 86_400_000
 _ENOUGH = 8
-"""Files of a day that is not over are merged when there are so many; what comes later is merged again."""
+"""Files of an unfinished day are merged when there are this many; later files are merged again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Files of one topic and day that become one."""
+    """Files of one topic and day to merge into one."""
 
     topic: str
     files: tuple[ArchivedFile, ...]
@@ -25,7 +25,7 @@ class Merge:
 def merges(
     state: ArchiveState, topics: Collection[str] | None, *, target_bytes: int, now_ms: int
 ) -> list[Merge]:
-    """What is worth merging: files smaller than half of the target, up to about the target together."""
+    """Groups worth merging: files smaller than half of the target, together up to about the target."""
     today = day_name(now_ms // _DAY_MS)
     small = [
         file
@@ -54,9 +54,9 @@ def _filled(files: list[ArchivedFile], target_bytes: int) -> list[list[ArchivedF
 
 
 def merge(root: Root, each: Merge, run: str) -> list[ArchivedFile]:
-    """Write the new file; the old ones stay. Of each partition, the files follow each other by offset."""
+    """Write the merged file; the old ones stay. Within a partition, files are merged in offset order."""
     [topic_id] = {file.topic_id for file in each.files}
-    # However large it becomes: it was chosen to be about as large as files should be.
+    # No size limit: the group was chosen to be about the target size.
     target = DayFiles(root, each.topic, topic_id, run, target_bytes=2**63)
     try:
         for partition in sorted({part.partition for file in each.files for part in file.parts}):

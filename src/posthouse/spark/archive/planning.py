@@ -1,4 +1,4 @@
-"""Which offsets a run archives, in which pieces. Arithmetic only."""
+"""Planning of a run: the offsets to archive, in pieces. Arithmetic only."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from posthouse.spark.archive.errors import ArchiveError
 from posthouse.spark.archive.manifest import ArchiveState, Log, Range
 
 SMALLEST_PIECE = 50_000
-"""Less than this is not worth a task of its own."""
+"""A smaller piece is not worth a task of its own."""
 
 
 class LogBounds(NamedTuple):
-    """Where the log of a partition begins, and up to where every transaction in it is decided."""
+    """The log start and the last stable offset of a partition."""
 
     start: int
     stable: int
 
 
 class LostOffsets(NamedTuple):
-    """Offsets that were gone from the log before they were archived."""
+    """Offsets that were deleted from the log before they were archived."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class PartitionSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTask:
-    """What one task archives: ranges of one topic, in the order of partition and offset."""
+    """One task: ranges of one topic, in the order of partition and offset."""
 
     topic: TopicInfo
     slices: tuple[PartitionSlice, ...]
@@ -46,11 +46,11 @@ class ArchiveTask:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBacklog:
-    """What is not archived yet."""
+    """Offsets that are not archived yet."""
 
     topic: TopicInfo
     waiting: Mapping[int, Range]
-    """By partition; those with nothing are left out."""
+    """By partition; partitions without any are left out."""
     losses: Sequence[LostOffsets]
 
     @property
@@ -79,9 +79,9 @@ def backlog(state: ArchiveState, topic: TopicInfo, bounds: Mapping[int, LogBound
 def steps(
     backlogs: Iterable[ArchiveBacklog], *, tasks: int, largest: int, smallest: int = SMALLEST_PIECE
 ) -> Iterator[list[ArchiveTask]]:
-    """Pieces of `largest` offsets at most, about `tasks` of them in a step; a manifest is made after each.
+    """Pieces of at most `largest` offsets, about `tasks` of them per step; each step is one manifest version.
 
-    Within a partition the steps follow each other, so that what is archived is always one range.
+    Within a partition the steps are consecutive, so that the archived offsets are always one range.
     """
     left = [(each.topic, dict(each.waiting)) for each in backlogs]
     while any(waiting for _, waiting in left):
@@ -94,7 +94,7 @@ def steps(
 
 
 def _taken(topic: TopicInfo, waiting: dict[int, Range], size: int, most: int) -> list[ArchiveTask]:
-    """Take up to `most` pieces of about `size` out of what is waiting."""
+    """Take up to `most` pieces of about `size` offsets from the waiting ranges."""
     pieces: list[ArchiveTask] = []
     slices: list[PartitionSlice] = []
     room = size
@@ -117,7 +117,7 @@ def _taken(topic: TopicInfo, waiting: dict[int, Range], size: int, most: int) ->
 
 
 def covered_by(pieces: Iterable[ArchiveTask]) -> dict[Log, Range]:
-    """The range of each partition that the pieces of one step make up."""
+    """The range of each partition that the pieces of one step cover."""
     found: dict[Log, Range] = {}
     for piece in pieces:
         for partition, offsets in piece.slices:

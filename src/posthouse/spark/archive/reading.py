@@ -1,4 +1,4 @@
-"""What an archive holds of a partition, and reading it: straight from Parquet to Arrow record batches."""
+"""Reading a partition from an archive: straight from Parquet to Arrow record batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _FILTERED = ("partition", "offset", "timestamp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which records of a partition: by offset, and by time where that is limited (in ms, before `until`)."""
+    """The wanted records of a partition: by offset, and optionally by time (in ms, before `until`)."""
 
     partition: int
     first: int
@@ -31,7 +31,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSlice:
-    """Some files of one topic and what is wanted of them. Goes to executors as it is."""
+    """Some files of one topic and the wanted records. Sent to executors."""
 
     root: Root
     topic: str
@@ -39,14 +39,14 @@ class ArchiveSlice:
     wanted: Wanted
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """In exactly this schema, about 10,000 rows each; by offset within a file."""
+        """Record batches in exactly this schema, about 10,000 rows each; by offset within a file."""
         for path in self.paths:
             with self.root.open(path) as source:
                 yield from _read(source, self.topic, self.wanted, schema)
 
 
 class ArchivePlan:
-    """What the manifest said when this was opened. Its files stay readable for the grace period at least."""
+    """The manifest as of `open`. Its files stay readable at least for the grace period."""
 
     def __init__(self, root: Root, state: ArchiveState) -> None:
         self.root = root
@@ -54,7 +54,7 @@ class ArchivePlan:
 
     @classmethod
     def open(cls, url: str) -> "ArchivePlan":
-        """Raises NoArchive where there is none."""
+        """Raises NoArchive if there is none."""
         manifest = Manifest.open(Root(url))
         return cls(manifest.root, manifest.state)
 
@@ -62,14 +62,14 @@ class ArchivePlan:
         return sorted(set(self.state.topics.values()))
 
     def topic_id(self, topic: str) -> str | None:
-        """In hexadecimal. Of several topics that had this name, the one that was first archived last."""
+        """In hexadecimal. Of several topics with this name, the one that was archived first most recently."""
         return self.state.newest_id(topic)
 
     def partitions(self, topic_id: bytes | str) -> list[int]:
         return sorted(log.partition for log in self.state.covered if log.topic_id == _hex(topic_id))
 
     def covered(self, topic_id: bytes | str, partition: int) -> list[Range]:
-        """The offsets that it answers for; several ranges where the log had lost some in between."""
+        """The archived offsets; several ranges if the log had lost some in between."""
         return list(self.state.covered.get(Log(_hex(topic_id), partition), ()))
 
     def archived_end(self, topic_id: bytes | str, partition: int) -> int | None:
@@ -77,7 +77,7 @@ class ArchivePlan:
         return self.state.end(Log(_hex(topic_id), partition))
 
     def files(self, topic_id: bytes | str, wanted: Wanted) -> list[ArchivedFile]:
-        """Those that may have something of it, by their first offset."""
+        """The files that may have wanted records, by their first offset."""
         found = []
         for file in self.state.of_topic(_hex(topic_id)):
             part = file.part(wanted.partition)
@@ -93,7 +93,7 @@ class ArchivePlan:
     def slices(
         self, topic_id: bytes | str, wanted: Wanted, *, slice_bytes: int = SLICE_BYTES
     ) -> list[ArchiveSlice]:
-        """Pieces to read side by side; together they have every wanted record once."""
+        """Slices to read in parallel; together they have every wanted record once."""
         topic = self.state.topics[_hex(topic_id)]
         pieces: list[list[str]] = []
         size = slice_bytes
@@ -135,7 +135,7 @@ def _read(source: pa.NativeFile, topic: str, wanted: Wanted, schema: pa.Schema) 
     columns = [name for name in schema.names if name in stored]
     for is_whole, groups in groupby(_groups(file.metadata, wanted), key=lambda each: each.is_whole):
         numbers = [group.number for group in groups]
-        # Where a filter is needed or nothing that is stored was asked for, there must be something to count.
+        # With a filter, or if no stored column was requested, at least one column is needed to count rows.
         needed = columns or ["offset"] if is_whole else list(dict.fromkeys([*columns, *_FILTERED]))
         for batch in file.iter_batches(BATCH_ROWS, row_groups=numbers, columns=needed):
             found = batch if is_whole else batch.filter(_mask(batch, wanted))
@@ -144,7 +144,7 @@ def _read(source: pa.NativeFile, topic: str, wanted: Wanted, schema: pa.Schema) 
 
 
 class _Group(NamedTuple):
-    """A row group of which something may be wanted, or everything is."""
+    """A row group with some wanted records, or only wanted ones."""
 
     number: int
     is_whole: bool
@@ -156,7 +156,7 @@ def _groups(metadata: pq.FileMetaData, wanted: Wanted) -> Iterator[_Group]:
         group = metadata.row_group(number)
         low_partition, high_partition = _extent(group, index["partition"])
         low, high = _extent(group, index["offset"])
-        # Physical values: microseconds, whatever Python makes of a date.
+        # Physical values: microseconds, independent of Python's range of dates.
         oldest, newest = _extent(group, index["timestamp"])
         since = None if wanted.since is None else wanted.since * 1000
         until = None if wanted.until is None else wanted.until * 1000

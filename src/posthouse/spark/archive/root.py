@@ -1,13 +1,13 @@
-"""Where an archive lies: a local directory or an object store, with the few promises that it rests on.
+"""The location of an archive: a local directory or an object store, with the guarantees that it needs.
 
-    create      a file is there whole or not at all, and durably when the call returns
-    create_new  the same, and of several who create the same name only one succeeds
+    create      a file appears atomically, and is durable when the call returns
+    create_new  the same, and of several creators of the same name only one succeeds
 
-On a local file system a file is written beside its place, synced, moved there, and the directory is synced;
-`link` decides between several. Object stores show an object only when it is complete. They are not all able
-to refuse a name that exists, so there a claim decides: everyone first puts an object of its own name, then
-lists all claims on the same name. Of two, at least the later one sees the other and gives up. That holds
-where a listing shows what was put before it, as S3's does.
+On a local file system a file is written under a temporary name, synced, moved, and the directory is synced;
+`link` decides between several creators. Object stores show an object only when it is complete. Not all of
+them can refuse an existing name, so a claim decides: every creator first puts an object with a name of its
+own, then lists all claims on the same target. Of two creators, at least the later one sees the other and
+gives up. This needs a listing that shows every earlier put, as in S3.
 """
 
 import os
@@ -26,7 +26,7 @@ from posthouse.spark.archive.errors import ArchiveError
 _TEMPORARY = ".tmp"
 _CLAIMS = "_claims"
 _CLAIM_SECONDS = 600
-"""A claim that is older is of somebody who died; who is slower than half of it does not write any more."""
+"""An older claim belongs to a crashed creator; a creator that needs longer than half of this gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,13 @@ class StoredFile:
 
 
 class Root:
-    """Paths are relative to it, with slashes. Can be sent to other machines."""
+    """Paths are relative to it, with slashes. Can be pickled."""
 
     def __init__(self, url: str) -> None:
-        """`url` is a directory or an address that pyarrow knows, such as s3://bucket/prefix."""
+        """`url` is a directory or an address that pyarrow supports, such as s3:
+
+        bucket/prefix.
+        """
         self.url = url
         self.is_local = "://" not in url or url.startswith("file://")
         try:
@@ -56,7 +59,7 @@ class Root:
         return Root, (self._base if self.is_local else self.url,)
 
     def __str__(self) -> str:
-        """Without the secrets that an address may have."""
+        """Without the secrets that an address may contain."""
         if self.is_local:
             return self.url
         return f"{self.url.partition('://')[0]}://{self._base}"
@@ -64,14 +67,14 @@ class Root:
     def location(self, path: str) -> str:
         """The address of a file for Spark's own readers."""
         if self.is_local:
-            # Not escaped: Hadoop takes it as it is.
+            # Not escaped: Hadoop uses it literally.
             return f"file://{self._absolute(path)}"
         scheme = self.url.partition("://")[0]
         return f"{'s3a' if scheme == 's3' else scheme}://{self._absolute(path)}"
 
     @contextmanager
     def create(self, path: str) -> Iterator[pa.NativeFile]:
-        """A stream into a new file, which is durably there when the block ends without an error."""
+        """A stream into a new file, which is durable when the block ends without an error."""
         place = self._absolute(path)
         if not self.is_local:
             with self._fs.open_output_stream(place) as stream:
@@ -90,7 +93,7 @@ class Root:
         _sync(target.parent)
 
     def create_new(self, path: str, data: bytes) -> None:
-        """Raises FileExistsError if somebody else did, or is about to."""
+        """Raises FileExistsError if another creator was first, or may be."""
         if self.is_local:
             self._link_new(Path(self._absolute(path)), data)
         else:
@@ -136,7 +139,7 @@ class Root:
         return self._fs.open_input_file(self._absolute(path))
 
     def stored(self, directory: str = "") -> list[StoredFile]:
-        """All files below a directory; none where there is no such directory."""
+        """All files below a directory; empty if it does not exist."""
         selector = fs.FileSelector(self._absolute(directory), recursive=True, allow_not_found=True)
         return [
             StoredFile(
@@ -149,12 +152,12 @@ class Root:
         ]
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """The size of each file; None where there is none."""
+        """The size of each file; None if it does not exist."""
         infos = self._fs.get_file_info([self._absolute(path) for path in paths])
         return [info.size if info.type is fs.FileType.File else None for info in infos]
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Files that are gone already are no reason to complain."""
+        """Delete files; missing files are no error."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._fs.delete_file(self._absolute(path))
@@ -171,7 +174,7 @@ def _tuned(url: str) -> str:
 
 
 def _make_directory(directory: Path) -> None:
-    """With its parents, each of them durably."""
+    """Create a directory with its parents, each of them durably."""
     if directory.is_dir():
         return
     _make_directory(directory.parent)

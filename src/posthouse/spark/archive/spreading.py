@@ -1,4 +1,4 @@
-"""Work on files, spread over a Spark cluster: each piece may be done twice, but only one answer counts."""
+"""Distribution of work on files over a Spark cluster: a piece may run twice, but only one result counts."""
 
 import json
 import re
@@ -21,9 +21,9 @@ _RAISED = re.compile(r"^\s*(?:posthouse\.[\w.]+|\w*Error): (?P<sentence>.+)$", r
 def spread(
     spark: SparkSession, pieces: Sequence[T], work: Callable[[T], list[ArchivedFile]]
 ) -> list[ArchivedFile]:
-    """The files that the pieces were made into.
+    """The files that the pieces were written to.
 
-    A piece that is tried again writes files under other names; only those of the try that counts are here.
+    A retried piece writes files under other names; only those of the successful attempt are returned.
     """
     if not pieces:
         return []
@@ -43,7 +43,7 @@ def spread(
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once; a guess where the session does not tell."""
+    """The number of parallel tasks; a guess if the session does not tell."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except (PySparkException, NotImplementedError, AttributeError):
@@ -51,6 +51,6 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def _sentence(error: PySparkException) -> str:
-    """What the task said, out of the trace that Spark wraps it in."""
+    """The task's error message, extracted from Spark's trace."""
     found = _RAISED.findall(str(error))
     return found[-1] if found else f"Spark failed: {str(error).splitlines()[0]}"

@@ -1,4 +1,4 @@
-"""What is archived and what is not, partition by partition. Needs no Spark."""
+"""Archived and unarchived offsets by partition. Needs no Spark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class PartitionStatus:
     archived: tuple[Range, ...]
     records: int
     bytes: int
-    """About: where a file holds several partitions, each has its share by records."""
+    """An estimate: if a file holds several partitions, each gets a share by its records."""
     files: int
     end: int | None
-    """Where its log ends; None if nobody was asked or the topic is gone."""
+    """The end of its log; None without a broker or if the topic was deleted."""
 
     @property
     def lag(self) -> int | None:
-        """How many offsets of the log are not archived."""
+        """Number of offsets of the log that are not archived."""
         if self.end is None:
             return None
         return max(0, self.end - (self.archived[-1].end if self.archived else 0))
@@ -37,9 +37,9 @@ class Status:
     files: int
     partitions: Sequence[PartitionStatus]
     not_archived: Sequence[str]
-    """Topics of the broker that the archive knows nothing of."""
+    """Topics of the broker that are not in the archive."""
     gone: frozenset[str]
-    """Ids of topics that only the archive has."""
+    """Ids of topics that exist only in the archive."""
 
 
 def live_ends(client: Client) -> dict[Log, tuple[str, int]]:
@@ -54,7 +54,7 @@ def live_ends(client: Client) -> dict[Log, tuple[str, int]]:
 
 
 def status_of(state: ArchiveState, live: Mapping[Log, tuple[str, int]] | None = None) -> Status:
-    """`live` is what `live_ends` found; without it no lag is known."""
+    """`live` is the result of `live_ends`; without it the lag is unknown."""
     totals: dict[Log, list[int]] = {log: [0, 0, 0] for log in state.covered}
     for file in state.files.values():
         for part in file.parts:

@@ -1,7 +1,7 @@
-"""What a pipeline is given besides Spark: where the broker is, where to keep things, which times to read.
+"""The context of a pipeline besides Spark: broker address, storage and time range.
 
 Its methods are thin. Each stands for a few lines of PySpark that are the same in every pipeline. A program
-that needs other ones writes them out.
+that needs something else writes it out.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PipelineSettings(dict[str, Any]):
-    """What the pipeline was told; asking for something else fails with a sentence."""
+    """The pipeline's settings; a missing one raises with a sentence."""
 
     def __missing__(self, key: str) -> Any:
         raise WrongPipeline(f"the setting {key!r} is missing; add it to [settings] of pipeline.toml")
@@ -32,21 +32,21 @@ class PipelineContext:
     spark: "SparkSession"
     bootstrap: str
     storage: str
-    """Where checkpoints and tables are: a directory, or a URI that driver and executors can reach."""
+    """Location of checkpoints and tables: a directory, or a URI that driver and executors can reach."""
     settings: PipelineSettings = field(default_factory=PipelineSettings)
     """The table [settings] of pipeline.toml."""
     start: int | None = None
-    """Read records from this time on (ms since the epoch); None is the beginning of the topic."""
+    """Read records from this time on (ms since the epoch); None: from the start of the topic."""
     end: int | None = None
     """Read records before this time."""
     once: bool = False
-    """Stop when everything that is there now has been read."""
+    """Stop when all present records have been read."""
     interval: str | None = None
-    """How often a micro-batch begins, such as '5 seconds'; None is as soon as the one before has ended."""
+    """Interval of micro-batches, such as '5 seconds'; None: each begins when the previous one has ended."""
     ends: Offsets = field(default_factory=dict)
-    """Where the records of before `end` end, for the partitions of every source that was asked for."""
+    """The offsets at time `end`, for the partitions of every source that was requested."""
     directory: Path = field(default_factory=Path)
-    """Where the program is; files that it names are looked for there."""
+    """The directory of the program; files that it names are relative to it."""
 
     def function(self, name: str) -> Callable[..., Any]:
         """A function that the settings name: `module:function`, or `file.py:function`."""
@@ -62,7 +62,7 @@ class PipelineContext:
         if self.start is None:
             reader = reader.option("startingOffsets", "earliest")
         else:
-            # A partition may have nothing of that time yet; then it begins at its end.
+            # A partition may have no record of that time yet; then reading begins at its end.
             reader = reader.option("startingTimestamp", str(self.start))
             reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
         records = reader.options(**options).load()
@@ -74,7 +74,7 @@ class PipelineContext:
     def to_topic(
         self, frame: "DataFrame", topic: str | None = None, *, name: str, mode: str = "append"
     ) -> "StreamingQuery":
-        """Write to a topic, exactly once. Without one, the column `topic` says where each row goes."""
+        """Write to a topic, exactly once. Without `topic`, the column `topic` names the topic of each row."""
         writer = (
             frame.writeStream.format("posthouse")
             .option("kafka.bootstrap.servers", self.bootstrap)
@@ -113,7 +113,7 @@ class PipelineContext:
         return self.once or self.end is not None
 
     def checkpoint(self, name: str) -> str:
-        """For `option("checkpointLocation", …)`; a query goes on from there when it is started again."""
+        """For `option("checkpointLocation", …)`; a restarted query resumes from there."""
         return f"{self.storage}/checkpoints/{name}"
 
     def table(self, name: str) -> str:
@@ -126,11 +126,12 @@ class PipelineContext:
                 self.ends.update({TopicPartition(topic, index): offset for index, offset in found.items()})
 
     def _check_owner(self, table: str, name: str) -> None:
-        """Spark notes in a table which batches it has, and would take those of another checkpoint for old."""
+        """Raises if the table belongs to another checkpoint: Spark would skip batches with numbers that the
+        table has."""
         log = Path(self.table(table)) / "_spark_metadata"
         if log.exists() and not Path(self.checkpoint(name)).exists():
             raise WrongPipeline(
                 f"the table {self.table(table)} was written from another checkpoint than "
-                f"{self.checkpoint(name)}, which is not there; remove the table to build it anew, or put the "
-                "checkpoint back"
+                f"{self.checkpoint(name)}, which does not exist; remove the table to build it again, or "
+                "restore the checkpoint"
             )

@@ -1,8 +1,8 @@
-"""Projects of Spark Declarative Pipelines: Spark runs them with its own program, we prepare its surroundings.
+"""Projects of Spark Declarative Pipelines: Spark runs them with its own program; this module prepares it.
 
-Spark wants its catalog on disk for that; without, the second run would find the tables of the first one in
-the way. Both settings belong into a file that it reads when it starts, so one is written, in the project,
-unless the project or the environment has its own.
+Spark needs its catalog on disk; otherwise the second run would fail on the tables of the first one. Both
+settings have to be in a file that Spark reads at the start, so one is written, in the project, unless the
+project or the environment has its own.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ class DeclarativeFailed(SparkError):
 def run_declared(
     program: Program, *, bootstrap: str, master: str | None, arguments: tuple[str, ...] = ()
 ) -> None:
-    """Run it to its end. The project finds the broker in the variable POSTHOUSE_BOOTSTRAP."""
+    """Run it until it ends. The project finds the broker in the variable POSTHOUSE_BOOTSTRAP."""
     missing = [name for name in _NEEDED if not _can_import(name)]
     if missing:
         raise DeclarativeFailed(
@@ -47,7 +47,7 @@ def run_declared(
         *arguments,
     ]
     process = subprocess.Popen(command, cwd=directory, env=_environment(program, directory, bootstrap))
-    # A signal for us is one for it: it ends in its own way, and then so do we.
+    # Signals are forwarded: Spark's program ends in its own way, and then this process does.
     before = {
         number: signal.signal(number, lambda number, _: process.send_signal(number))
         for number in (signal.SIGINT, signal.SIGTERM)

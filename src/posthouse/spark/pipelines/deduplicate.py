@@ -3,9 +3,8 @@
     posthouse pipeline deduplicate orders orders.once --within "10 minutes"
     posthouse pipeline deduplicate orders orders.once --by "get_json_object(string(value), '$.order_id')"
 
-Spark remembers each key for that time after its first record. Records that come later than that behind the
-newest one are left out, as in every query with a watermark. What has no key cannot repeat another, and
-passes.
+Spark remembers each key for that time after its first record. Records that are late by more than that time
+are dropped, as in every query with a watermark. Records without a key are never duplicates, and pass.
 """
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +17,7 @@ from posthouse.spark.pipelines.context import PipelineContext
 def unique(records: DataFrame, by: str, within: str) -> DataFrame:
     """The first record of each key; `by` is a column or any SQL expression."""
     itself = F.concat_ws("/", "topic", "partition", "offset")
-    # Text and bytes side by side, so that no key can be the same as a place.
+    # Key and position are separate fields, so that no key can equal a position.
     key = F.struct(F.expr(by).alias("key"), F.when(F.expr(by).isNull(), itself).alias("place"))
     return (
         records.withColumn("identity", key)

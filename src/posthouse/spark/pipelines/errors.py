@@ -1,7 +1,7 @@
-"""What can be wrong with a pipeline."""
+"""Errors of pipelines."""
 
 from posthouse.spark.errors import SparkError
 
 
 class WrongPipeline(SparkError):
-    """A pipeline that cannot be run as it is."""
+    """A pipeline that cannot be run."""

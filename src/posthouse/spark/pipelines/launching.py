@@ -1,4 +1,4 @@
-"""From a program that was found to queries that run."""
+"""Launches a program: from its definition to running queries."""
 
 import os
 import tempfile
@@ -24,7 +24,7 @@ Show = Callable[[Sequence[QueryState]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a program is to be run this time."""
+    """The parameters of one run."""
 
     program: Program
     bootstrap: str
@@ -37,7 +37,7 @@ class Launch:
 
     @property
     def place(self) -> str:
-        """Where checkpoints and tables are. A stretch of time has its own: it is another run, with an end."""
+        """Location of checkpoints and tables. A time range has its own: it is a separate, finite run."""
         storage = (self.storage or self.program.storage).rstrip("/")
         if self.end is None:
             return storage
@@ -45,19 +45,19 @@ class Launch:
 
     @property
     def log(self) -> Path:
-        """What Spark says: beside the checkpoints, or among the temporary files where those are elsewhere."""
+        """Spark's log file: beside the checkpoints, or among the temporary files if those are remote."""
         if "://" not in self.place:
             return Path(self.place, "spark.log")
         return Path(tempfile.gettempdir(), f"posthouse-{self.program.name}-{os.getpid()}.log")
 
     @property
     def resumes(self) -> bool:
-        """Is there a checkpoint already? Only known of directories."""
+        """Whether there is a checkpoint already. Only known for directories."""
         return "://" not in self.place and any(Path(self.place, "checkpoints").glob("*"))
 
 
 def launch(job: Launch, *, stop: StopRequest, show: Show, ready: Callable[[], None]) -> list[QueryState]:
-    """Run it until it ends or is stopped; `ready` is called when Spark has started."""
+    """Run until it ends or is stopped; `ready` is called when Spark has started."""
     from pyspark.sql import SparkSession
 
     from posthouse.spark.session import logging_into, session
@@ -112,7 +112,7 @@ def _start(spark: "SparkSession", context: PipelineContext, program: Program) ->
             f"{program.file} failed before its queries ran: {type(error).__name__}: {reason(error)}; "
             "run it with --debug to see where"
         ) from error
-    # What the function started and forgot to return runs as well.
+    # Queries that the function started and did not return are included.
     return list(started or spark.streams.active)
 
 

@@ -1,6 +1,6 @@
 """Orders: a topic → clean → sales by item and window → a table of Parquet files, and a topic.
 
-    posthouse pipeline run .                              until Ctrl-C; it goes on from there the next time
+    posthouse pipeline run .                              until Ctrl-C; the next run resumes there
     posthouse pipeline run . --once                       only what is there now
     posthouse pipeline run . --from 2h --to 1h            that hour again, into a place of its own
 
@@ -17,7 +17,7 @@ ORDER = "order_id STRING, item STRING, quantity INT, price DOUBLE"
 
 
 def clean(records: DataFrame) -> DataFrame:
-    """Records of the topic → orders. What is no order is left out; a dead-letter topic could take it."""
+    """Records of the topic → orders. Other records are dropped; a dead-letter topic could take them."""
     order = F.from_json(F.col("value").cast("string"), ORDER)
     return (
         records.select(order.alias("order"), F.col("timestamp").alias("ordered_at"))
@@ -42,7 +42,7 @@ def sales(orders: DataFrame, window: str, lateness: str) -> DataFrame:
 
 
 def pipeline(spark: SparkSession, context: PipelineContext) -> list[StreamingQuery]:
-    """What `posthouse pipeline run` calls. It starts the queries and returns them."""
+    """Called by `posthouse pipeline run`. Starts the queries and returns them."""
     settings = context.settings
     orders = clean(context.source(settings["source"]))
     totals = sales(orders, settings["window"], settings["lateness"])

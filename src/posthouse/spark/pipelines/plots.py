@@ -1,4 +1,4 @@
-"""Plots of something over time, drawn as SVG by us: a page that needs nothing else can be mailed."""
+"""Plots over time, drawn as inline SVG: the page has no dependencies and can be mailed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def plot(
     say: Callable[[float], str],
     filled: bool = False,
 ) -> str:
-    """Lines over the time from `start` to `end`; where a line has no point for a step, it is broken."""
+    """Lines over the time from `start` to `end`; a step without a point interrupts its line."""
     top = _nice(max((value for line in lines for _, value in line.points), default=0))
     across, down = _scale(start, max(end, start + step)), _scale_down(top)
     parts = [
@@ -51,7 +51,7 @@ def plot(
 
 def _drawn(spots: Sequence[tuple[float, float]], index: int, floor: float, filled: bool) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-    if len(spots) == 1:  # a line of one point would not be seen
+    if len(spots) == 1:  # a line of one point would be invisible
         [(x, y)] = spots
         bar = (
             f'<line class="s{index}" x1="{x:.1f}" y1="{floor:.1f}" x2="{x:.1f}" y2="{y:.1f}"/>'
@@ -116,7 +116,7 @@ def _legend(lines: Sequence[Line]) -> list[str]:
 
 
 def _nice(value: float) -> float:
-    """The next number with one digit that people like, so that half of it is one as well."""
+    """The next round number, so that half of it is round as well."""
     if value <= 0:
         return 1.0
     power = 1.0

@@ -1,4 +1,4 @@
-"""Finding what is to be run: a Python file, a project directory, or a function in one of them.
+"""Finding a pipeline: a Python file, a project directory, or a function in one of them.
 
 A project is a directory with `pipeline.py` and, if there is something to set, `pipeline.toml`:
 
@@ -33,7 +33,7 @@ _TABLES = ("settings", "spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A pipeline that has been found, and what its directory says about it."""
+    """A pipeline program, with the settings of its directory."""
 
     file: Path
     name: str
@@ -46,7 +46,7 @@ class Program:
 
     @property
     def is_declared(self) -> bool:
-        """A project of Spark Declarative Pipelines, which Spark runs by itself."""
+        """Whether it is a project of Spark Declarative Pipelines, which Spark runs itself."""
         return self.file.name in DECLARED
 
 
@@ -70,7 +70,7 @@ def find_program(path: Path) -> Program:
 
 
 def load_function(name: str, directory: Path | None = None) -> Callable[..., Any]:
-    """`module:function`, or `file.py:function` with the file in `directory` or where we are."""
+    """`module:function`, or `file.py:function` with the file in `directory` or the current directory."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function:
         raise WrongPipeline(f"{name!r} names no function; write module:function or file.py:function")
@@ -90,7 +90,7 @@ def load_function(name: str, directory: Path | None = None) -> Callable[..., Any
 
 
 def load_module(file: Path) -> ModuleType:
-    """A file as a module. Executors need no copy: what they run of it is sent to them by value."""
+    """A file as a module. Executors need no copy: its functions are pickled by value."""
     from pyspark import cloudpickle
 
     name = f"posthouse_pipeline_{file.stem}"
@@ -99,7 +99,7 @@ def load_module(file: Path) -> ModuleType:
         raise WrongPipeline(f"there is no Python file {file}; check the path")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # What lies beside it can be imported, as if Python had been started with the file.
+    # Modules beside the file can be imported, as if Python had been started with it.
     beside = str(file.resolve().parent)
     if beside not in sys.path:
         sys.path.insert(0, beside)

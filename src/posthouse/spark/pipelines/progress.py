@@ -1,4 +1,4 @@
-"""How far a streaming query is, from what Spark reports after each micro-batch."""
+"""Progress of a streaming query, from Spark's reports after each micro-batch."""
 
 import json
 from collections.abc import Mapping
@@ -17,27 +17,27 @@ class QueryState:
 
     name: str
     batch: int
-    """The last one that has ended; -1 is none yet."""
+    """The last finished batch; -1 for none."""
     records: int
-    """Read since it was started."""
+    """Records read since the start."""
     rate: float
     """Records a second in the last batch that had any."""
     behind: int | None
-    """Records that wait; None if the source does not say."""
+    """Waiting records; None if the source does not report it."""
     batch_ms: int
     done: float | None
-    """The part of what was there at the start that has been read; None before the first batch."""
+    """The fraction of the records present at the start that has been read; None before the first batch."""
     status: str
 
 
 class Tracker:
-    """Follows one query: asks when told to, and remembers what it has counted."""
+    """Follows one query: polls on request, and accumulates its counts."""
 
     def __init__(self, query: "StreamingQuery", ends: Offsets | None = None) -> None:
         self.query = query
         self._ends = ends or {}
         self.position: Offsets = {}
-        """Up to where everything has been read."""
+        """The offsets up to which everything has been read."""
         self._seen = ""
         self._batch = -1
         self._records = 0
@@ -45,7 +45,7 @@ class Tracker:
         self._batch_ms = 0
         self._behind: int | None = None
         self._first: int | None = None
-        """How many records waited when the first batch began."""
+        """Number of records that waited when the first batch began."""
 
     @property
     def batch(self) -> int:
@@ -55,7 +55,7 @@ class Tracker:
         last = self.query.lastProgress
         if last is None or last.timestamp == self._seen:
             return
-        # Times of the same form are in the order of their texts.
+        # Times in the same format sort as text.
         for progress in self.query.recentProgress:
             if progress.timestamp > self._seen:
                 self._take(progress)
@@ -112,7 +112,7 @@ class Tracker:
 
 
 def _offsets(text: str | None) -> Offsets | None:
-    """None if there is none yet, or if it is not the offset of a log."""
+    """None if there is no offset yet, or if it is not the offset of a log."""
     try:
         value = json.loads(text or "null")
         return from_json(value) if isinstance(value, Mapping) else None

@@ -1,12 +1,12 @@
-"""Dead-letter repair: mend what can be mended, and put it back where it came from, exactly once.
+"""Dead-letter repair: mends records and writes them back to their original topics, exactly once.
 
     posthouse pipeline repair orders.dead --function fix.py:mend --still-dead orders.hopeless
 
 The function takes a DataFrame (key, value, topic, partition, offset, timestamp, timestampType, headers)
-and returns it with the values mended and a BOOLEAN column `mended`. A record goes back to the topic that
-the option or one of its headers names. What is not mended, or came from nobody knows where, goes to the
-topic `still_dead`; without one it only stays where it is, in the dead-letter topic. All of it is one
-query, so that a record is in one of the places or not read yet, whatever happens.
+and returns it with the values mended and a BOOLEAN column `mended`. A mended record is written to the topic
+that the option or one of its headers names. A record that is not mended, or has no known origin, is written
+to the topic `still_dead`; without one it stays only in the dead-letter topic. All of it is one query, so that
+every record is in one of the places or not read yet, even after a crash.
 """
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,12 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from posthouse.spark.pipelines.context import PipelineContext
 from posthouse.spark.pipelines.errors import WrongPipeline
 
-# Where those who write dead letters note the topic: Spring, Kafka Connect, and many by hand.
+# Headers with the original topic: of Spring, Kafka Connect, and common custom ones.
 HEADERS = ("kafka_dlt-original-topic", "__connect.errors.topic", "x-original-topic", "original-topic")
 
 
 def origin(header: str | None) -> Column:
-    """The topic that a record came from, by its headers; NULL if they do not say."""
+    """The original topic of a record, from its headers; NULL if they do not have it."""
     names = [header] if header else list(HEADERS)
     return F.coalesce(*(_header(name).cast("string") for name in names))
 
@@ -32,7 +32,7 @@ def _header(name: str) -> Column:
 
 
 def route(mended: DataFrame, back_to: Column, still_dead: str | None) -> DataFrame:
-    """Every record with the topic that it goes to."""
+    """Every record with its target topic."""
     is_mended = F.coalesce(F.col("mended"), F.lit(False)) & back_to.isNotNull()
     place = F.when(is_mended, back_to).otherwise(F.lit(still_dead))
     columns = ("key", "value", "headers")
@@ -45,7 +45,7 @@ def pipeline(spark: SparkSession, context: PipelineContext) -> list[StreamingQue
     mended = context.function(settings["function"])(records)
     if "mended" not in mended.columns:
         raise WrongPipeline(
-            f"what {settings['function']} returns has no column 'mended'; add a BOOLEAN that says which are"
+            f"the result of {settings['function']} has no column 'mended'; add it as a BOOLEAN"
         )
     back_to = F.lit(settings["back_to"]) if settings.get("back_to") else origin(settings.get("header"))
     return [context.to_topic(route(mended, back_to, settings.get("still_dead")), name="repair")]

@@ -3,8 +3,8 @@
     posthouse pipeline replay orders --from 2d --to 1d --function fix.py:transform --to-topic orders-2
 
 The function takes a DataFrame with the columns of the source (key, value, topic, partition, offset,
-timestamp, timestampType, headers) and returns one with at least `value`. It runs as a stream that ends:
-when it is interrupted, the same command goes on where it was.
+timestamp, timestampType, headers) and returns one with at least `value`. It runs as a finite stream: after an
+interruption the same command resumes.
 """
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from posthouse.spark.pipelines.context import PipelineContext
 
-# What a topic takes. `topic` and `partition` of the source would send records back to where they came from.
+# The columns of a message. `topic` and `partition` of the source would write records back to their origin.
 MESSAGE = ("key", "value", "headers", "timestamp")
 
 
@@ -22,7 +22,7 @@ def as_messages(frame: DataFrame) -> DataFrame:
 
 def pipeline(spark: SparkSession, context: PipelineContext) -> list[StreamingQuery]:
     settings = context.settings
-    # In pieces, so that there is progress to see and a place to go on from.
+    # In pieces, so that there is progress to show and a position to resume from.
     records = context.source(
         settings["topic"],
         includeHeaders="true",

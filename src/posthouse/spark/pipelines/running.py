@@ -1,7 +1,7 @@
-"""Running a pipeline's queries until they end, fail, or somebody wants them to stop.
+"""Running a pipeline's queries until they end, fail, or are stopped.
 
-To stop means: the micro-batch that runs is finished and noted, and only then the query ends. Nothing
-depends on it, because an interrupted batch is done again from the checkpoint; it only saves that work.
+A stop lets the current micro-batch finish, and then ends the query. Correctness does not depend on it,
+because an interrupted batch is repeated from the checkpoint; it only saves that work.
 """
 
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.25
 _BATCH_SECONDS = 60.0
-# As Python ends a traceback: a dotted name of a class, a colon, a message.
+# The last line of a Python traceback: a dotted class name, a colon, a message.
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Loss|Option|Schema|Gone|NotFound|Unreachable): ")
 
 
@@ -28,10 +28,10 @@ class PipelineFailed(SparkError):
 
 
 class StopRequest:
-    """Made once: finish the batch. Made twice: do not even wait for that.
+    """First request: finish the batch. Second request: stop at once.
 
     A signal handler runs in the thread that it interrupts, perhaps inside of `wait`. Setting an Event there
-    could wait for ever for a lock that this very thread holds; a SimpleQueue is made for it.
+    could deadlock on a lock that this very thread holds; a SimpleQueue is reentrant.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class StopRequest:
         return self._times > 1
 
     def wait(self, seconds: float) -> None:
-        """Until the time is up, or there is a request."""
+        """Wait until the time is up, or until there is a request."""
         try:
             self._news.get(timeout=seconds)
         except Empty:
@@ -66,7 +66,7 @@ def run_queries(
     show: Callable[[Sequence[QueryState]], None],
     ends: Offsets | None = None,
 ) -> list[QueryState]:
-    """Returns how far they came. A query that has read up to `ends` has read enough."""
+    """Returns the final states. A query that has reached `ends` is stopped."""
     trackers = [Tracker(query, ends) for query in queries]
     try:
         while any(tracker.query.isActive for tracker in trackers):
@@ -96,7 +96,7 @@ def _look(trackers: Sequence[Tracker], show: Callable[[Sequence[QueryState]], No
 
 
 def _is_past(tracker: Tracker, ends: Offsets) -> bool:
-    # A query need not read every topic of the pipeline, but it names all partitions of those that it reads.
+    # A query need not read every topic of the pipeline, but it has all partitions of those that it reads.
     mine = {place.topic for place in tracker.position}
     return bool(mine) and all(
         tracker.position.get(place, 0) >= end for place, end in ends.items() if place.topic in mine
@@ -130,12 +130,12 @@ def _check(trackers: Sequence[Tracker]) -> None:
         if error is not None:
             raise PipelineFailed(
                 f"query {tracker.state().name!r} failed: {reason(error)}; see Spark's log for more, then run "
-                "it again to go on from its checkpoint"
+                "it again to resume from its checkpoint"
             )
 
 
 def reason(error: BaseException) -> str:
-    """The one line of Spark's many that says what went wrong: the innermost Python error, or the first."""
+    """The one line of Spark's error that has the cause: the innermost Python error, or the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
     return (python[-1] if python else lines[0] if lines else type(error).__name__).rstrip(".")

@@ -1,10 +1,9 @@
-"""Traffic: what went through topics, by minute: messages, bytes, distinct keys, sizes, and what groups have
-not read.
+"""Traffic report: messages, bytes, distinct keys, sizes and lag of topics, by minute.
 
     posthouse pipeline report orders payments --from 24h --out traffic.html
 
-The lag of a group in a minute is the number of that minute's messages that it has not read yet, so it shows
-how old the work is that waits.
+The lag of a group in a minute is the number of that minute's messages that the group has not read yet, so it
+shows the age of the waiting messages.
 """
 
 import time
@@ -25,17 +24,17 @@ _INTERNAL = "__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficSlice:
-    """What came to a topic in a minute, or with `minute` None in all of the time."""
+    """Traffic of a topic in a minute or, with `minute` None, in the whole time."""
 
     topic: str
     minute: int | None
-    """When it began, in ms since the epoch."""
+    """Start of the minute, in ms since the epoch."""
     messages: int
     bytes: int
     keys: int
-    """Distinct ones, give or take some percent."""
+    """Approximate number of distinct keys."""
     sizes: tuple[int, int, int, int]
-    """Of the values: half, 95 % and 99 % of them are no larger than this; then the largest."""
+    """Sizes of the values: median, 95th and 99th percentile, maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Traffic:
     start: int
     end: int
     step: int
-    """How long a `minute` is, in ms: longer than one where many days are shown."""
+    """The length of a `minute`, in ms: longer than one for reports over many days."""
     topics: Sequence[TrafficSlice]
     minutes: Sequence[TrafficSlice]
     lags: Sequence[Lag]
@@ -74,7 +73,7 @@ def survey_traffic(
     start: int | None = None,
     end: int | None = None,
 ) -> Traffic:
-    """Without topics all of them but internal ones; without times the last 24 hours."""
+    """Without topics all but internal ones; without times the last 24 hours."""
     end = end if end is not None else int(time.time() * 1000) + 1
     start = start if start is not None else end - _DAY_MS
     if start >= end:

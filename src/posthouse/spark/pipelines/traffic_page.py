@@ -1,5 +1,5 @@
-"""The traffic report as one HTML page: no script, no font, nothing to load; light or dark as the reader has
-it."""
+"""The traffic report as one HTML page: no scripts, fonts or other resources; follows the reader's colour
+scheme."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ def _topic(traffic: Traffic, total: TrafficSlice) -> str:
     step = traffic.step
     start, end = _span(minutes, step)
     lags = _lag_by_group(traffic.lags, total.topic)
-    # Most behind first; a plot with more lines cannot be read.
+    # Largest lag first; a plot with more lines is unreadable.
     worst = sorted(lags, key=lambda group: -sum(lags[group].values()))[:_MOST_LINES]
 
     def filled(values: dict[int, int]) -> list[tuple[int, float]]:
@@ -108,7 +108,7 @@ def _topic(traffic: Traffic, total: TrafficSlice) -> str:
 
 
 def _span(minutes: Sequence[TrafficSlice], step: int) -> tuple[int, int]:
-    """From the first to the last with messages, and some more where that is short."""
+    """From the first to the last minute with messages, extended to a minimum."""
     start, end = min(map(_at, minutes)), max(map(_at, minutes)) + step
     return start, max(end, start + _FEWEST_STEPS * step)
 

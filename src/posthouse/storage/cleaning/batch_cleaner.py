@@ -1,18 +1,18 @@
-"""What compaction leaves of each batch. Pure: bytes in, bytes out, no files and no clock.
+"""Compaction of single batches. Pure: bytes in, bytes out, no files and no clock.
 
-Batches come in the order of the log, from its start, so that for every transaction marker it is known whether
-records of its transaction are left.
+The cleaner gets batches in log order, from the start of the log. So it knows for every transaction marker
+whether records of its transaction are left.
 
-- Of a key only the latest record stays. Records of aborted transactions, without a key, or before the start
-  of the log go.
-- A tombstone (a record without a value) stays at first, so that readers learn of it. The first pass that
-  keeps one gives its batch a *delete horizon*: attribute bit 6, and in place of the base timestamp the time
-  from which it may go. A later pass at or after that time removes it.
-- A marker stays as long as anything of its transaction does. The first pass that finds nothing gives it a
-  delete horizon too. An abort marker goes only when the list of aborted transactions no longer has it, or
-  readers would take what its producer wrote later for aborted.
-- The last batch of a producer that may write again stays, without records if need be: it has the sequence
-  and the epoch that the next batch is compared with.
+- Only the latest record of a key stays. Records of aborted transactions, records without a key, and records
+  before the start of the log are removed.
+- A tombstone (a record without a value) stays at first, so that readers see it. The first pass that keeps a
+  tombstone gives its batch a *delete horizon*: attribute bit 6, and, in place of the base timestamp, the time
+  from which the tombstone may be removed. A later pass at or after that time removes it.
+- A marker stays as long as any record of its transaction does. The first pass that finds no record left gives
+  the marker a delete horizon too. An abort marker is removed only when the list of aborted transactions no
+  longer has it. Otherwise readers would treat later records of the same producer as aborted.
+- The last batch of a producer that may write again stays, if need be without records: the next batch is
+  compared with its sequence and epoch.
 """
 
 import logging
@@ -45,7 +45,7 @@ class Aborted:
             self.markers.add(each.last_offset)
 
     def covers(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to one of them."""
+        """Whether the batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         known = self._by_producer.get(header.producer_id, ())
@@ -55,15 +55,16 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What one pass over a partition goes by."""
+    """The parameters of one pass over a partition."""
 
     partition: str
-    """Its name, for log lines."""
+    """Name of the partition, for log lines."""
     now_ms: int
     delete_retention_ms: int
     log_start: int
     dirty_from: int
-    """Below this offset an earlier pass has been, and delete horizons are its own."""
+    """Earlier passes have compacted everything below this offset; delete horizons found there were set by
+    them."""
     aborted: Aborted
     producers: Mapping[int, Producer]
 
@@ -73,22 +74,23 @@ class BatchCleaner:
         self._rules = rules
         self._keys = keys
         self._clean_to = clean_to
-        """The first offset that `keys` says nothing of; from there on everything stays as it is."""
+        """The first offset that `keys` does not cover. Batches from here on stay unchanged."""
         self._with_data: set[int] = set()
-        """Producers of which something transactional has stayed since their last marker."""
+        """Producers with transactional records kept since their last marker."""
         self._horizon = NO_HORIZON
         self.may_forget = True
-        """Whether tombstones and markers may go: not when something before them could not be cleaned."""
+        """Whether tombstones and markers may be removed. False once an earlier batch could not be cleaned."""
         self.forgotten: list[int] = []
-        """Offsets of abort markers whose transactions need not be listed any more."""
+        """Offsets of abort markers whose transactions can be removed from the list of aborted
+        transactions."""
 
     def take_horizon(self) -> int:
-        """The earliest time at which something that stayed since the last call may go."""
+        """The earliest delete horizon of what was kept since the last call."""
         horizon, self._horizon = self._horizon, NO_HORIZON
         return horizon
 
     def clean(self, batch: memoryview, header: BatchHeader) -> Readable | None:
-        """What stays of the batch: itself, another one with the same offsets, or nothing."""
+        """The batch after cleaning: unchanged, a smaller one with the same offsets, or None."""
         left: Readable | None
         if header.base_offset >= self._clean_to:
             left = batch
@@ -112,7 +114,8 @@ class BatchCleaner:
             data = body_of(batch, header)
             kept, has_tombstones = self._kept(data, header, drop_tombstones=is_over)
         except (CorruptBatch, RecordTooLarge) as error:
-            # Its checksum is right: it came like this, and nobody can say what it would lose.
+            # The checksum is right, so the producer sent the batch like this. Cleaning could lose records, so
+            # it stays.
             log.warning(
                 "%s: batch at offset %d has records that cannot be decoded and is not compacted: %s",
                 rules.partition,
@@ -132,7 +135,7 @@ class BatchCleaner:
         return with_records(header, data, kept, delete_horizon=new_horizon)
 
     def _kept(self, data: bytes, header: BatchHeader, *, drop_tombstones: bool) -> tuple[list[Span], bool]:
-        """The records that stay, and whether a tombstone is among them."""
+        """The records to keep, and whether a tombstone is among them."""
         latest, log_start, base = self._keys.latest, self._rules.log_start, header.base_offset
         kept = []
         has_tombstones = False
@@ -186,6 +189,7 @@ class BatchCleaner:
         return horizon
 
     def _note(self, horizon: int) -> None:
-        """Not one that has passed in vain: what was in its way must go first, and nobody knows when."""
+        """Remember the horizon. One that has already passed is ignored: something else keeps the record, and
+        the time when that ends is unknown."""
         if horizon > self._rules.now_ms or self.may_forget:
             self._horizon = min(self._horizon, horizon)

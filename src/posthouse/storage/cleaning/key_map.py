@@ -3,9 +3,9 @@
 from hashlib import blake2b
 
 _LONG_KEY = 64
-"""From this length on a digest of just this length stands for the key, so that no short key can equal it."""
+"""A longer key is replaced by a digest of exactly this length, so that it cannot equal a shorter key."""
 _ENTRY_BYTES = 200
-"""What an entry takes besides its key: two objects and its share of the table, which grows in steps."""
+"""Memory of one entry besides its key: two objects and its share of the hash table, which grows in steps."""
 
 
 class KeyMap:
@@ -24,7 +24,7 @@ class KeyMap:
         return self._bytes >= self._max_bytes
 
     def put(self, key: bytes, offset: int) -> None:
-        """Offsets come in rising order."""
+        """Set the latest offset of the key. Calls must come in rising order of offsets."""
         if len(key) >= _LONG_KEY:
             key = blake2b(key, digest_size=_LONG_KEY).digest()
         if key not in self._offsets:
@@ -32,7 +32,7 @@ class KeyMap:
         self._offsets[key] = offset
 
     def latest(self, key: bytes) -> int:
-        """-1 for a key that does not occur."""
+        """The latest offset of the key, -1 if the key does not occur."""
         if len(key) >= _LONG_KEY:
             key = blake2b(key, digest_size=_LONG_KEY).digest()
         return self._offsets.get(key, -1)

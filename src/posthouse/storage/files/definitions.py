@@ -1,6 +1,6 @@
-"""Topics as the catalog defines them: how they come, change and go.
+"""Create, change and delete topics in the catalog.
 
-They change in the catalog and in memory, or in neither, even if the caller goes away meanwhile.
+A change is made both in the catalog and in memory, or in neither, even if the caller is cancelled.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Definitions:
         *,
         leave: Callable[[Sequence[TopicId]], Awaitable[None]],
     ) -> None:
-        """`leave` returns when nothing of these topics is being written or compacted."""
+        """`leave` returns when no commit and no compaction works on the topics."""
         self._directory = directory
         self._disk = disk
         self._files = files
@@ -50,7 +50,7 @@ class Definitions:
         self.topics: dict[TopicId, Topic] = {}
 
     async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        """Add them, or change those that are there."""
+        """Add topics, or change existing ones."""
         await _to_its_end(self._put(topics, state))
 
     async def _put(self, topics: Sequence[Topic], state: Sequence[Put]) -> None:
@@ -62,7 +62,7 @@ class Definitions:
         self._background.later("the catalog's backup could not be updated", self._catalog.update_backup)
 
     def adopt(self, topics: Sequence[Topic]) -> None:
-        """Other effective settings for topics that are there: the catalog keeps only those of their own."""
+        """Change the effective settings of existing topics. The catalog stores only their overrides."""
         for topic in topics:
             self.topics[topic.id] = topic
             self._logs.learn(topic)
@@ -86,31 +86,33 @@ class Definitions:
             self.topics |= {topic.id: topic for topic in doomed}
             self._logs |= logs
             for owner in logs.values():
-                owner.roll_back()  # it was not there when others were
+                owner.roll_back()  # rollbacks during the deletion did not reach it
             raise
         for owner in logs.values():
             self._checkpoints.forget(owner)
             owner.is_deleted = True
-            owner.segments.clear()  # whoever still reads finds nothing, rather than files that are missing
+            owner.segments.clear()  # a reader that still has the log finds it empty instead of missing files
         await self._background.do(self.finish_deleting, [topic.id for topic in doomed])
 
     def finish_deleting(self, topics: Sequence[TopicId]) -> None:
-        """Remove files, then rows, of topics that the catalog calls deleted. On the background thread."""
-        self._catalog.update_backup()  # first: restored from it, a topic must not lack the files that go now
+        """Delete the files, then the rows, of topics that the catalog marks as deleted. On the background
+        thread."""
+        # First: a catalog restored from the backup must not have a topic whose files are deleted.
+        self._catalog.update_backup()
         for topic in topics:
             self._remove_files(topic_directory(self._directory, topic))
         if topics:
             self._catalog.forget_topics(topics)
 
     def _remove_files(self, directory: str) -> None:
-        """All but segments of other topics: these are still wanted."""
+        """Delete a topic's files, except misplaced segments of other topics."""
         kept = 0
         for name in self._disk.names(directory):
             path = f"{directory}/{name}"
             found = read_start(self._disk, path).identity
             self._files.drop(path)
             if found is not None and found.partition.topic in self.topics:
-                log.error("%s: not deleted with its topic, because it is %s. Move it there", path, found)
+                log.error("%s: not deleted with its topic, because it is %s. Move it back", path, found)
                 kept += 1
             else:
                 self._disk.remove(path)

@@ -1,9 +1,9 @@
 """Storage on local files: catalog, journal and segments behind the storage interface.
 
-The event loop owns what is known (topics, logs, offsets); the flusher thread owns the journal; the background
-thread does what may take long (catalog, checkpoints, removing files). They meet in messages only.
+The event loop owns the state in memory (topics, logs, offsets). The flusher thread owns the journal. The
+background thread does slow work (catalog, checkpoints, deleting files). They communicate by messages only.
 
-What is here is how the parts are put together, opened and closed, and who may ask for what and when.
+This module builds, opens and closes the parts, and checks that the storage is open and not fenced.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ from posthouse.storage.files.system.data_directory import DataDirectory, OsDataD
 from posthouse.storage.files.system.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFiles
 from posthouse.storage.files.system.workers import Threads, Workers
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer
@@ -53,7 +54,7 @@ from posthouse.storage.stored_state import StoredState
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
-"""How often the data directory is looked at while nothing is written."""
+"""How often the data directory is checked while there are no writes."""
 
 
 class FileStorage:
@@ -80,10 +81,17 @@ class FileStorage:
         self._disk = disk or OsDisk()
         self._data_directory = data_directory or OsDataDirectory(directory)
         workers = workers or Threads()
+        self.metrics = StorageMetrics()
         self._files = OpenFiles(self._disk, open_files, partial(check_identity, self._disk))
         self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
         self._flusher = Flusher(
-            self._disk, self._files, self._journal, workers, clock, lost=self._data_directory.lost
+            self._disk,
+            self._files,
+            self._journal,
+            workers,
+            clock,
+            self.metrics,
+            lost=self._data_directory.lost,
         )
         self._background = BackgroundWorker(self._disk, self._files, workers)
         self._catalog = Catalog(self._data_directory)
@@ -93,6 +101,8 @@ class FileStorage:
             self._logs,
             self._flusher,
             self._journal,
+            clock,
+            self.metrics,
             journal_bytes=journal_bytes,
             seconds=checkpoint_seconds,
         )
@@ -100,13 +110,16 @@ class FileStorage:
         self._commits = Commits(
             clock, self._logs, self._flusher, self._checkpoints, self._background, on_fenced=self._on_fenced
         )
-        self._retention = Retention(clock, self._logs, self.commit, producer_expiry_ms=producer_expiry_ms)
+        self._retention = Retention(
+            clock, self._logs, self.commit, self.metrics, producer_expiry_ms=producer_expiry_ms
+        )
         self._compactor = Compactor(
             self._disk,
             self._files,
             clock,
             self._compaction_host(),
             workers,
+            self.metrics,
             map_bytes=compaction_map_bytes,
         )
         self._definitions = Definitions(
@@ -158,13 +171,14 @@ class FileStorage:
         self._watch()
 
     def _watch(self) -> None:
-        """Look at the data directory also while nothing is written, so that the operator hears of it."""
+        """Check the data directory also while there are no writes, so that the operator gets an alarm
+        early."""
         if self._state is None:
             self._flusher.run(self._look)
             self._watching = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch)
 
     def _look(self) -> None:
-        """On the flusher's thread."""
+        """Check the data directory. On the flusher's thread."""
         try:
             self._flusher.check_places()
         except Displaced as error:
@@ -172,7 +186,8 @@ class FileStorage:
             self._loop.call_soon_threadsafe(self._on_fenced, fenced)
 
     async def _check_places(self) -> None:
-        """What the catalog was told must not be acknowledged either, if the next start would not find it."""
+        """Raises if the next start would not find the data directory: then catalog changes must not be
+        acknowledged."""
         try:
             await self._flusher.perform(self._flusher.check_places)
         except Displaced as error:
@@ -185,7 +200,7 @@ class FileStorage:
             self._data_directory.acquire()
             for name in ("journal", "topics"):
                 self._disk.make_directory(str(self._directory / name))
-            # Also where nothing is new: a process that was killed may have made what is in them.
+            # Also if no file is new: a killed process may have created the files.
             for path in (self._directory, self._directory / "topics"):
                 self._disk.sync_directory(str(path))
             contents = self._catalog.open(self._new_cluster_id)
@@ -228,9 +243,9 @@ class FileStorage:
         await self._compactor.close()
         await self._commits.drain()
         await self._checkpoints.stop()
-        if not fenced:  # a sync that is asked for again after it failed would lie
+        if not fenced:  # after a failed sync, a second sync would report success for lost data
             await self.checkpoint()
-        await self._background.do(self._reads.close)  # before the files that they read from
+        await self._background.do(self._reads.close)  # before the files that reads use
         await self._background.do(self._close, not fenced and not self._checkpoints.has_work)
         self._background.close()
 
@@ -267,12 +282,12 @@ class FileStorage:
         await self._definitions.delete(topics)
 
     async def _leave(self, topics: Sequence[TopicId]) -> None:
-        """Return when nothing of these topics is being written or compacted."""
+        """Return when no commit and no compaction works on these topics."""
         await self._compactor.leave(topics)
         await self._commits.drain()
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
-        if self._state is not None:  # written out: this is called for every produce request
+        if self._state is not None:  # inlined: this runs for every produce request
             raise self._state
         return self._commits.add(operations)
 
@@ -280,7 +295,7 @@ class FileStorage:
         self._commits.subscribe(arrived)
 
     async def barrier(self) -> None:
-        await self.commit([])  # it needs no frame of its own, and is done in its turn
+        await self.commit([])  # an empty commit needs no frame; it completes after all earlier commits
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
@@ -356,7 +371,7 @@ class FileStorage:
         )
 
     async def checkpoint(self) -> None:
-        """Make everything that is committed independent of the journal."""
+        """Write a checkpoint of everything committed so far."""
         await self._checkpoints.make()
 
     async def write_checkpoint(self, taken: Checkpoint) -> None:

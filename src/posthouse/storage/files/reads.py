@@ -1,5 +1,5 @@
-"""Reading partitions: on the event loop where the bytes are in memory and known to be good, on a worker
-thread where they must be fetched from the device or have not been checked since the broker started."""
+"""Reading partitions. Bytes that are in memory and already verified are read on the event loop. All other
+bytes are read on a worker thread: they must be fetched from the device or verified."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ class Reads:
         self._workers = workers.pool("posthouse-reader", 4)
 
     def close(self) -> None:
-        """Wait for reads that have begun; those that go on later find it closed."""
+        """Wait for running reads; reads that continue later raise StorageClosed."""
         self._closed = True
         self._workers.shutdown()
 
@@ -69,7 +69,7 @@ class Reads:
         if stable_only and owner.start <= stable <= offset <= owner.end and stable < owner.end:
             return Slice(b"", owner.bounds)
         found = await self._read(owner, offset, max_bytes, at_least_one, stable_only)
-        # As of now: a transaction may have begun while the reading waited for the device.
+        # Checked after the read: a transaction may have begun meanwhile.
         if stable_only and found.bounds.stable < found.bounds.end:
             return Slice(_below(found.data, found.bounds.stable), found.bounds)
         return found
@@ -100,7 +100,7 @@ class Reads:
     def _read_now(
         self, segment: Segment, offset: int, max_bytes: int, at_least_one: bool
     ) -> bytearray | memoryview | None:
-        """The answer if it can be had without waiting, else None."""
+        """The result if the bytes are in memory and verified, else None."""
         index = segment.index
         if not index.is_complete:
             return None
@@ -126,7 +126,7 @@ class Reads:
     def _read_one_now(
         self, handle: int, position: int, size: int, offset: int, max_bytes: int, at_least_one: bool
     ) -> bytearray | None:
-        """The one batch that holds `offset` where the index has no boundary within the limit."""
+        """The one batch that holds `offset`, if the index has no batch boundary within the limit."""
         while position < size:
             start = self._disk.read_now(handle, HEADER_SIZE, position)
             if start is None:
@@ -144,7 +144,7 @@ class Reads:
     async def _read_checked(
         self, owner: PartitionLog, segment: Segment, offset: int, max_bytes: int, at_least_one: bool
     ) -> Checked | None:
-        """None if the segment was let go meanwhile."""
+        """Read and verify on a worker thread; None if the segment was removed meanwhile."""
         await self._complete_index(owner, segment)
         if not owner.has(segment):
             return None
@@ -183,7 +183,7 @@ class Reads:
             found = await self._find_in(owner, segment, timestamp)
             if found is not None:
                 return found
-            if not owner.has(segment):  # another may have taken its place: look again
+            if not owner.has(segment):  # compaction may have replaced the segment: look again
                 return await self.find_timestamp(owner, timestamp)
         return None
 
@@ -194,7 +194,7 @@ class Reads:
                 break
             found = await self._find_in(owner, segment, segment.max_timestamp)
             if found is None:
-                # The record that made the maximum was trimmed away: look through what is left.
+                # The record with the maximum was trimmed: search the remaining records.
                 found = await self._find_in(owner, segment, None)
             if not owner.has(segment):
                 return await self.find_max_timestamp(owner)
@@ -205,7 +205,8 @@ class Reads:
     async def _find_in(
         self, owner: PartitionLog, segment: Segment, timestamp: int | None
     ) -> TimestampedOffset | None:
-        """The first record of a segment at or after `timestamp`, or its latest one if that is None."""
+        """The first record of a segment at or after `timestamp`; with None the record with the latest
+        timestamp."""
         if segment.misplaced:
             raise DataDamaged(segment.misplaced)
         await self._complete_index(owner, segment)
@@ -237,7 +238,7 @@ class Reads:
             return
         end, stored = index.start, segment.index_size
         interval = owner.config.index_interval_bytes
-        end_offset = index.first_offset  # what was appended since lies behind `end`
+        end_offset = index.first_offset  # batches appended since then lie behind `end`
         if end_offset is None:
             end_offset = owner.end_offset_of(segment)
 
@@ -281,7 +282,7 @@ class Reads:
         return (index, True) if whole and len(data) == size else (SparseIndex(interval), False)
 
     async def _in_worker(self, segment: Segment, work: Callable[[Reader], T]) -> T | None:
-        """Do `work` with the segment's file on a worker thread; None if the file is not there."""
+        """Run `work` with the segment's file on a worker thread; None if the file does not exist."""
 
         def run() -> T | None:
             try:
@@ -314,7 +315,8 @@ class Reads:
 
 
 def _past_damage(owner: PartitionLog, wanted: int, *, stable_only: bool) -> Slice:
-    """Nothing whole is left from `wanted` on. A reader that got nothing would ask for it for ever."""
+    """An empty batch that stands for damage from `wanted` on. With an empty answer the reader would retry
+    forever."""
     bounds = owner.bounds
     end = bounds.stable if stable_only else bounds.end
     if owner.is_deleted or wanted >= end:
@@ -323,7 +325,7 @@ def _past_damage(owner: PartitionLog, wanted: int, *, stable_only: bool) -> Slic
 
 
 def _below(data: bytes | bytearray | memoryview, offset: int) -> memoryview:
-    """Without the batches from `offset` on."""
+    """The data without the batches from `offset` on."""
     end = 0
     for position, header in iter_headers(data):
         if header.base_offset >= offset:
@@ -333,7 +335,7 @@ def _below(data: bytes | bytearray | memoryview, offset: int) -> memoryview:
 
 
 def _from_offset(data: bytearray, offset: int) -> bytearray | memoryview | None:
-    """Without the batches that end before `offset`."""
+    """The data without the batches that end before `offset`."""
     position = 0
     while position < len(data):
         try:
@@ -349,12 +351,12 @@ def _from_offset(data: bytearray, offset: int) -> bytearray | memoryview | None:
 def _first_record(
     partition: str, batch: memoryview, timestamp: int | None, log_start: int
 ) -> TimestampedOffset | None:
-    """The first record at or after `timestamp`; with None the latest of the batch."""
+    """The first record at or after `timestamp`; with None the latest record of the batch."""
     best: TimestampedOffset | None = None
     try:
         for number, record in enumerate(iter_records(batch)):
             if not number % _RECORDS_AT_ONCE:
-                time.sleep(0)  # lets go of the interpreter: a small batch may hold millions
+                time.sleep(0)  # releases the interpreter: a small batch may hold millions of records
             if record.offset < log_start or (timestamp is not None and record.timestamp < timestamp):
                 continue
             if timestamp is not None:
@@ -362,7 +364,7 @@ def _first_record(
             if best is None or record.timestamp > best.timestamp:
                 best = TimestampedOffset(record.offset, record.timestamp)
     except (CorruptBatch, RecordTooLarge) as error:
-        # The producer sent it like this: its checksum is right, its records are not.
+        # The checksum is right, so the producer sent invalid records.
         log.warning(
             "%s: batch at offset %d has records that cannot be decoded: %s",
             partition,

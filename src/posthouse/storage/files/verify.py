@@ -1,8 +1,8 @@
-"""Checking a data directory, and looking into one segment, without changing anything.
+"""Read-only verification of a data directory, and inspection of one segment.
 
-Works on the files of a stopped broker, a crashed one and a running one. What counts is what catalog and
-journal promise: bytes behind that were never acknowledged, and a torn end of them is no damage. A running
-broker goes on changing its files, so whatever looks wrong is looked at a second time with fresh promises.
+Works on the files of a stopped, crashed or running broker. Catalog and journal define the valid content.
+Bytes behind it were never acknowledged, so a torn end is not damage. A running broker keeps changing its
+files, so a problem is reported only after a second check with fresh promises.
 """
 
 import errno
@@ -35,7 +35,7 @@ _PROGRESS_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class Tally:
-    """What was looked at so far."""
+    """Counters of the checked files and bytes."""
 
     topics: int = 0
     segments: int = 0
@@ -51,7 +51,7 @@ class _ReadOnlyDisk(OsDisk):
 
 
 def read_segment(path: Path) -> Iterator[Step]:
-    """Every batch of one segment file, and the stretches between that are none."""
+    """Every batch of one segment file, and the damaged ranges between them."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     disk = _ReadOnlyDisk()
@@ -60,14 +60,15 @@ def read_segment(path: Path) -> Iterator[Step]:
 
 
 def _first_offset(path: Path, read: Reader) -> int:
-    """By the file's name, which says more than bytes that may be damaged, or by what is in it."""
+    """The first offset: from the file's name, which is more reliable than damaged bytes, else from its
+    content."""
     named = parse_segment_name(path.name) or decode_header(read(HEADER_BYTES, 0))
     first = header_at(read(HEADER_SIZE, 0), 0)
     return named.base_offset if named else first.base_offset if first else 0
 
 
 class Verification:
-    """One pass over a data directory: iterate `findings` to the end, then look at `tally`."""
+    """One pass over a data directory: iterate `findings` to the end, then read `tally`."""
 
     def __init__(self, directory: Path, on_progress: Callable[[int], None] = lambda size: None) -> None:
         if not (directory / "catalog.sqlite").exists() and not (directory / "topics").is_dir():
@@ -84,7 +85,7 @@ class Verification:
 
     @property
     def total_bytes(self) -> int:
-        """How much there is to look at, for a progress bar."""
+        """Bytes to check, for a progress bar."""
         return sum(path.stat().st_size for path in self._directory.glob("topics/*/*.log"))
 
     def findings(self) -> Iterator[Finding]:
@@ -104,7 +105,8 @@ class Verification:
         self._progress(0, flush=True)
 
     def _promises(self) -> Promises:
-        """Read again where something seems wrong: a journal file may be given back while it is read."""
+        """Read the promises, again if a problem appears: the broker may remove a journal file while it is
+        read."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 promises = self._promise_reader.read()
@@ -155,10 +157,10 @@ class Verification:
             if step.damage is not None:
                 yield _damage_finding(path, step.damage, file_size)
                 while entry is not None and entry.position < step.damage.end:
-                    entry = next(entries, None)  # it leads into damage that is known
+                    entry = next(entries, None)  # the index entry points into known damage
             elif step.header is not None and entry is not None and entry.position <= step.position:
                 if (entry.position, entry.base_offset) != (step.position, step.header.base_offset):
-                    yield _index_finding(path, f"it leads to byte {entry.position}, where no batch begins")
+                    yield _index_finding(path, f"it points to byte {entry.position}, where no batch begins")
                     entry = None
                 else:
                     entry = next(entries, None)
@@ -180,7 +182,8 @@ class Verification:
     def _check_behind(
         self, path: str, read: Reader, expected: Expected | None, promises: Promises
     ) -> Iterator[Finding]:
-        """Where frames are missing, batches behind the end that is promised may have been acknowledged."""
+        """Check bytes behind the promised end: if frames are missing, batches there may have been
+        acknowledged."""
         named = parse_segment_name(Path(path).name)
         topic = _topic_of(path)
         if promises.loss is Loss.NOTHING or named is None or named.generation:
@@ -188,7 +191,7 @@ class Verification:
         if expected is None:
             position, offset = 0, named.base_offset
             if offset < promises.ends.get(PartitionId(topic, named.partition), 0):
-                return  # left there by a crash long ago
+                return  # left by an earlier crash
         else:
             position = max([expected.size, *(entry.position + entry.length for entry in expected.tail)])
             offset = max([expected.end_offset, *(entry.next_offset for entry in expected.tail)])
@@ -200,7 +203,7 @@ class Verification:
             yield replace(found, path=path, problem=problem)
 
     def _check_unpromised(self, path: str, read: Reader, *, counting: bool) -> Iterator[Finding]:
-        """Without a catalog nobody knows how much counts: an end that is torn may never have counted."""
+        """Check a segment without a catalog. The valid size is unknown, so a torn end is not damage."""
         file_size = self._disk.size(path)
         named = parse_segment_name(Path(path).name)
         for step in walk(read, 0, file_size, named.base_offset if named else 0, NO_END):
@@ -246,7 +249,7 @@ def _topic_of(path: str) -> TopicId:
     try:
         return TopicId(bytes.fromhex(Path(path).parts[-2]))
     except ValueError:
-        return TopicId(b"")  # of no topic
+        return TopicId(b"")  # belongs to no topic
 
 
 def _missing(path: str, expected: Expected | None, promises: Promises) -> Iterator[Finding]:
@@ -254,7 +257,7 @@ def _missing(path: str, expected: Expected | None, promises: Promises) -> Iterat
         return
     end = max([expected.end_offset, *(entry.next_offset for entry in expected.tail)])
     if end <= promises.starts.get(expected.partition, 0):
-        return  # trimmed, and the catalog does not know it yet
+        return  # trimmed, and the catalog does not have the trim yet
     first, following = expected.base_offset, None if end == NO_END else end
     copied = expected.size == 0 and all(entry.kind == APPEND for entry in expected.tail)
     problem = "it is missing" + ("; the next start writes it from the journal" if copied else "")
@@ -262,7 +265,7 @@ def _missing(path: str, expected: Expected | None, promises: Promises) -> Iterat
 
 
 def _stretches(steps: Iterator[Step]) -> Iterator[Finding]:
-    """Batches that follow on each other as one."""
+    """Merge consecutive batches into one finding."""
     first: Finding | None = None
     for step in steps:
         if step.header is None:
@@ -309,7 +312,7 @@ def _what(damage: Damage) -> str:
 def _misplaced_finding(
     path: str, other: Identity | str, expected: Expected | None, promises: Promises
 ) -> Finding:
-    """Another segment is in this one's place, so all that this one held is not there."""
+    """Another segment's file is in this segment's place, so all records of this segment are missing."""
     whose = str(other)
     if isinstance(other, Identity) and other.partition.topic in promises.topics:
         whose = f"{other} ({promises.topics[other.partition.topic].name}-{other.partition.index})"
@@ -323,7 +326,7 @@ def _misplaced_finding(
 
 
 def _tail_finding(path: str, damage: Damage, tail: list[Entry], file_size: int) -> Finding:
-    """Bytes that were not yet checkpointed: most are in the journal too, and come back from there."""
+    """Damage in bytes that are not checkpointed: the next start restores most of them from the journal."""
     touched = [
         entry
         for entry in tail

@@ -1,4 +1,4 @@
-"""Compaction of a log in memory: every batch is its own segment, and all of it happens at once."""
+"""Compaction of a log in memory: every batch is its own segment, and the whole pass is one call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a log is compacted, and when something of that may go."""
+    """How far a log is compacted, and its next delete horizon."""
 
     clean_to: int = 0
     horizon: int = NO_HORIZON
@@ -41,7 +41,7 @@ def compact(
     progress: Progress,
     now_ms: int,
 ) -> Progress:
-    """Change `batches` if that is due."""
+    """Compact `batches` in place if that is due."""
     candidates = _candidates(batches, bounds, config, progress, now_ms)
     if not _is_due(candidates, config, progress, now_ms):
         return progress
@@ -72,7 +72,7 @@ def compact(
 def _candidates(
     batches: list[StoredBatch], bounds: Bounds, config: TopicConfig, progress: Progress, now_ms: int
 ) -> list[StoredBatch]:
-    """All but the last, below the last stable offset, and not too young."""
+    """All batches but the last, below the last stable offset and old enough."""
     found = []
     lag = config.min_compaction_lag_ms
     for stored in batches[:-1]:

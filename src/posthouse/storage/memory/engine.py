@@ -1,4 +1,4 @@
-"""A storage that forgets: the same promises but for durability. For tests and throw-away brokers."""
+"""Storage in memory: the same contract without durability. For tests and throw-away brokers."""
 
 import asyncio
 import base64
@@ -28,6 +28,7 @@ from posthouse.storage.arrivals import Arrived
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
@@ -97,12 +98,12 @@ class _Log:
         self.size = sum(batch.header.length for batch in self.batches)
 
     def whole_batches_before(self, offset: int) -> int:
-        """The highest start that lets whole batches go and nothing from `offset` on."""
+        """The highest start that removes whole batches only and nothing from `offset` on."""
         ends = (batch.header.next_offset for batch in self.batches)
         return max((end for end in ends if end <= offset), default=self.start)
 
     def between(self, offset: int, end: int) -> Iterator[StoredBatch]:
-        """The batches from the one that holds `offset` to the last that begins before `end`."""
+        """The batches from the one that holds `offset` to the last one that begins before `end`."""
         for index in range(max(bisect_right(self.bases, offset) - 1, 0), len(self.batches)):
             if self.bases[index] >= end:
                 return
@@ -112,6 +113,7 @@ class _Log:
 class MemoryStorage:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.metrics = StorageMetrics()
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, _Log] = {}
         self._state: dict[int, dict[bytes, bytes]] = {}
@@ -121,7 +123,7 @@ class MemoryStorage:
         self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
 
     async def open(self) -> None:
-        """May be opened again after it was closed, and then has what was put before."""
+        """Open the storage. After `close` it can be opened again and still has its data."""
         self._closed = False
         self._stored_state = StoredState({space: dict(values) for space, values in self._state.items()})
 
@@ -137,7 +139,7 @@ class MemoryStorage:
         return False
 
     async def forget_lost_commits(self) -> None:
-        """Memory loses all or nothing."""
+        """No-op: memory never loses single commits."""
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
@@ -177,7 +179,7 @@ class MemoryStorage:
         self._check_open()
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         refused: dict[int, Outcome] = {}
-        """By the identity of their operations."""
+        """Refused operations, by `id`."""
         for operation in operations:
             refusal = self._refusal(operation)
             if refusal is not None:
@@ -187,6 +189,7 @@ class MemoryStorage:
                     return done
                 refused[id(operation)] = Outcome(-1, self._log(operation.partition).start, refusal)
         now = self._clock.now_ms()
+        self.metrics.commits_per_sync.observe(1)
         written: list[Append] = []
         done.set_result([refused.get(id(each)) or self._outcome(each, now, written) for each in operations])
         for arrived in self._subscribers:
@@ -195,7 +198,7 @@ class MemoryStorage:
         return done
 
     def _outcome(self, operation: Operation, now_ms: int, written: list[Append]) -> Outcome:
-        """Do the operation; a batch that is added to its log is added to `written`."""
+        """Apply the operation; a batch that was added to its log is added to `written`."""
         if isinstance(operation, Put):
             self._put(operation)
             return PUT_DONE
@@ -216,10 +219,10 @@ class MemoryStorage:
         self._subscribers.append(arrived)
 
     async def barrier(self) -> None:
-        await self.commit([])  # a storage derived from this one may take its time with commits
+        await self.commit([])  # a derived storage may delay commits
 
     def _refusal(self, operation: Operation) -> PosthouseError | None:
-        """Why the operation must not be done. Raises UnknownPartition where the call itself is wrong."""
+        """Why the operation is refused, or None. Raises UnknownPartition if the call itself is invalid."""
         if isinstance(operation, Put):
             return None
         log = self._log(operation.partition)
@@ -313,7 +316,9 @@ class MemoryStorage:
                     start = min(wanted, log.whole_batches_before(lowest))
                 if start < wanted:
                     held_back[partition] = wanted
+                self.metrics.retention_records += max(start - log.start, 0)
                 log.trim(start)
+        self.metrics.retention_runs += 1
         return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
@@ -322,6 +327,7 @@ class MemoryStorage:
         for topic in list(self._topics.values()):
             if topic.config.is_compacted:
                 for partition in topic.partition_ids():
+                    self.metrics.compacted_partitions += 1
                     self._logs[partition].compact(topic.config, now, needed(partition))
 
     def _log(self, partition: PartitionId) -> _Log:
@@ -336,7 +342,7 @@ class MemoryStorage:
 
 
 def _expired_before(log: _Log, topic: Topic, now: int, archived: int) -> int:
-    """Every batch is its own segment here, so retention is exact; the last is the one that is not closed."""
+    """The start that retention asks for. Every batch is its own segment; the last one counts as active."""
     config = topic.config
     if not config.is_deleted:
         return log.start
@@ -359,7 +365,7 @@ def _expired_before(log: _Log, topic: Topic, now: int, archived: int) -> int:
 
 
 def _readable(batch: Readable) -> Iterator[Record]:
-    """The records, if a producer did not send something that nobody can read."""
+    """The records of a batch; none if the producer sent records that cannot be decoded."""
     try:
         yield from iter_records(batch)
     except (CorruptBatch, RecordTooLarge):

@@ -108,11 +108,14 @@ async def _close(context: Context, parameters: OfConnection, body: NoBody) -> No
     ]
     if not meant:
         raise Problem(404, f"there is no connection from {parameters.peer[:200]!r}")
-    loop = asyncio.get_running_loop()
     for served, connection in meant:
-        connection.finish()
-        loop.call_later(_GRACE_SECONDS, _abort_if_open, served, connection)
-    context.guard.note("close-connection", f"connection:{parameters.peer}")
+        close(context, served, connection)
+
+
+def close(context: Context, served: ServedListener, connection: Connection, reason: str = "") -> None:
+    connection.finish()
+    asyncio.get_running_loop().call_later(_GRACE_SECONDS, _abort_if_open, served, connection)
+    context.guard.note("close-connection", f"connection:{connection.peer}", reason)
 
 
 def _abort_if_open(served: ServedListener, connection: Connection) -> None:

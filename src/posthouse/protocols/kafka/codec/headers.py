@@ -56,10 +56,10 @@ class RequestHeader(Message):
 
 
 def decode_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
-    """The header of a frame (without its size) and where the body starts.
+    """The header of a frame (without its size) and the position of the body.
 
-    Of an unknown API or version only the first eight bytes can be trusted. The header is then returned
-    all the same, because ApiVersions has to be answered; `supported` is false and the body is opaque.
+    For an unknown API or version only the first eight bytes are valid. The header is returned all the same,
+    because ApiVersions has to be answered; `supported` is false and the body is opaque.
     """
     size = len(buf)
     pos = 0
@@ -96,7 +96,7 @@ def decode_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
 
 
 def _opaque_header(buf: memoryview) -> tuple[RequestHeader, int]:
-    """A frame too short for a client id: legitimate only where its layout is unknown."""
+    """A frame too short for a client id: valid only if its layout is unknown."""
     try:
         api_key, version, correlation_id = _REQUEST_START.unpack_from(buf, 0)
     except StructError:
@@ -133,7 +133,7 @@ def encode_response_header(api_key: int, version: int, correlation_id: int) -> b
 
 
 def decode_response_header(api_key: int, version: int, buf: memoryview) -> tuple[int, int]:
-    """The correlation id of a response frame (without its size) and where the body starts."""
+    """The correlation id of a response frame (without its size) and the position of the body."""
     pos = 0
     try:
         (correlation_id,) = _unpack_i(buf, 0)

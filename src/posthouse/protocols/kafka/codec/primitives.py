@@ -1,7 +1,7 @@
-"""What the generated modules share: the errors, the base of all messages, and the rare branches.
+"""Shared code of the generated modules: errors, the base class of messages, and rare branches.
 
-Anything that a well-formed, ordinary message takes is written out in the generated code; what is here
-is called for long varints, tagged fields and errors.
+The generated code has everything that ordinary, well-formed messages need; this module is for long varints,
+tagged fields and errors.
 """
 
 from typing import Final
@@ -15,30 +15,30 @@ NULL32: Final = b"\xff\xff\xff\xff"
 MAX_TAGS: Final = 64
 # Bytes of a string, as in Kafka.
 MAX_STRING: Final = 0x7FFF
-# Elements of all arrays of one request together. A byte or two can declare one, and then it takes some
-# hundred bytes as an object: this keeps that factor away from large frames. Enough to name a quarter of a
+# Elements of all arrays of one request together. An element may be one or two bytes on the wire and a few
+# hundred as an object: this limit bounds the memory of large frames. It is enough to name a quarter of a
 # million partitions.
 MAX_ELEMENTS: Final = 1 << 18
-# Records below this are cheaper to copy into the chunk at hand than to send as a chunk of their own.
+# Records below this size are cheaper to copy into the current chunk than to send as a chunk of their own.
 SMALL_RECORDS: Final = 512
 
 new = object.__new__
 
 
 class DecodeError(ValueError):
-    """Bytes that are not what they claim to be. The sender is at fault; the connection is lost."""
+    """Malformed bytes. The sender is at fault; the connection is closed."""
 
 
 class UnsupportedVersion(DecodeError):
-    """An API or a version of it that the codec does not know."""
+    """An API or version that the codec does not support."""
 
 
 class EncodeError(ValueError):
-    """A value that this version cannot carry. The caller is at fault."""
+    """A value that this version cannot encode. The caller is at fault."""
 
 
 class Message:
-    """Base of all requests, responses and their parts: shows and compares the fields."""
+    """Base of all requests, responses and their parts: repr and equality of the fields."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -53,14 +53,14 @@ class Message:
 
 
 def _shown(value: object) -> str:
-    """Records as their size: a log line should not hold a segment."""
+    """Records as their size: a log line should not contain a segment."""
     if isinstance(value, bytearray | memoryview) or (isinstance(value, bytes) and len(value) > 64):
         return f"<{len(value)} bytes>"
     return repr(value)
 
 
 def read_long_uvarint(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
-    """The value and the position behind it, where `first` (above 127) was the byte before `pos`."""
+    """The value and the position behind it; `first` (above 127) is the byte before `pos`."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buf[pos]
@@ -98,7 +98,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_tag(buf: memoryview, pos: int, path: str) -> tuple[int, int, int]:
-    """The tag of a tagged field, where its value starts and where it must end."""
+    """The tag of a tagged field, and the start and end of its value."""
     tag, pos = read_uvarint(buf, pos)
     length, pos = read_uvarint(buf, pos)
     end = pos + length
@@ -108,7 +108,7 @@ def read_tag(buf: memoryview, pos: int, path: str) -> tuple[int, int, int]:
 
 
 def skip_tags(buf: memoryview, pos: int, count: int, path: str) -> int:
-    """The position behind `count` tagged fields that nobody here knows."""
+    """The position behind `count` unknown tagged fields."""
     if count > MAX_TAGS:
         raise too_many_tags(path)
     for _ in range(count):

@@ -1,7 +1,7 @@
-"""The APIs that the codec knows, by key: Kafka's, which are generated, and ours beside them.
+"""The supported APIs by key: Kafka's, which are generated, and our own.
 
 The module of an API is imported when its codec is first used, so that a client that sends three kinds of
-requests does not pay for sixty.
+requests does not load sixty.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ _GENERATED = "posthouse.protocols.kafka.codec.generated"
 _OWN = "posthouse.protocols.kafka.codec.own"
 
 FIRST_OWN_KEY = 10_000
-"""Kafka's keys are given out one by one and have not reached a hundred."""
+"""Kafka assigns keys one by one and has not reached a hundred."""
 
 
 class Api:
-    """One API: its versions and the four directions of its codec.
+    """One API: its versions, and encoders and decoders of requests and responses.
 
-    `min_version` to `max_version` is what the codec implements; `advertised_min` is what ApiVersions
-    should say. The client side speaks `max_version` only.
+    The codec implements `min_version` to `max_version`; ApiVersions advertises from `advertised_min`. The
+    client side uses `max_version` only.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is going to commit offsets of a group."""
+"""AddOffsetsToTxn: announces that a transaction will commit offsets of a group."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.requests import TransactionalRequest

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: what a transaction is going to write to.
+"""AddPartitionsToTxn: adds partitions to a transaction before it writes to them.
 
-Clients send version 3 and below, for one transaction. The later form is that of brokers among themselves,
-for several; with `verify_only` it asks whether partitions were added.
+Clients send version 3 and below, for one transaction. Brokers send the later form, for several; with
+`verify_only` it checks whether partitions were added.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ async def handle(context: Context, request: AddPartitionsToTxnRequest) -> AddPar
 async def _add(
     context: Context, wanted: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """All of the partitions, or none."""
+    """Add all of the partitions, or none."""
     partitions: list[PartitionId] = []
     results = [
         AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=_find(context, topic, partitions))

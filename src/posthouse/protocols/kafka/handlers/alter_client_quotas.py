@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much users and programs may ask for."""
+"""AlterClientQuotas: sets quotas of users and client ids."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.quotas import Entity, Quota

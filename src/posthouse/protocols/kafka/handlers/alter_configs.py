@@ -1,4 +1,4 @@
-"""AlterConfigs: the given settings become all that a topic or a group has of its own."""
+"""AlterConfigs: replaces all overrides of a topic, a group or the broker."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: a partition is where it can be, so nothing ever moves."""
+"""AlterPartitionReassignments: there is one node, so no partition can move."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
@@ -45,7 +45,7 @@ def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> R
 
 
 def _check_replicas(replicas: list[int] | None) -> None:
-    """None takes back a reassignment that is under way."""
+    """None cancels a running reassignment."""
     if replicas is None:
         raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing is being reassigned")
     if replicas != [NODE_ID]:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: there is one directory, and everything is in it already."""
+"""AlterReplicaLogDirs: there is one directory, which has every partition already."""
 
 from collections import defaultdict
 from collections.abc import Callable

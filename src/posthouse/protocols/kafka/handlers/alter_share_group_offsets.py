@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets: a share group without members begins anew at other offsets.
+"""AlterShareGroupOffsets: resets the offsets of a share group without members.
 
-As in Kafka, a group that does not exist is created, if there is a partition to begin in.
+As in Kafka, a group that does not exist is created, if the request has a valid partition.
 """
 
 from posthouse.broker.access.operations import Operation

@@ -1,7 +1,6 @@
-"""AlterUserScramCredentials: users come and go, and change passwords, which the broker is never told.
+"""AlterUserScramCredentials: creates and deletes users and changes passwords, without the password itself.
 
-A client sends what it has made of a password: the salted one. All that is changed of one user, is changed in
-one step or not at all.
+The client sends the salted password. All changes of one user are made in one step, or none.
 """
 
 import logging
@@ -31,7 +30,7 @@ _WEAK_BELOW = 8192
 
 @dataclass(slots=True)
 class _Changes:
-    """Of one user."""
+    """The changes of one user."""
 
     deletions: list[ScramCredentialDeletion] = field(default_factory=list)
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""ApiVersions: what is served, and in which versions."""
+"""ApiVersions: the served APIs and their versions."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 _FIRST_WITH_SOFTWARE = 3
 
 _FIRST_WITH_LEVEL_0 = 4
-"""Some clients that ask for less cannot read a feature whose lowest level is 0."""
+"""Some older clients cannot decode a feature whose lowest level is 0."""
 
 
 def response(
@@ -46,7 +46,7 @@ def response(
 
 
 def handler(served: Sequence[Api]) -> Handler[ApiVersionsRequest]:
-    """Made from the table, so that what is advertised is what is there."""
+    """Built from the dispatch table, so that exactly the served APIs are advertised."""
     answer, older_answer = response(served), response(served, version=_FIRST_WITH_LEVEL_0 - 1)
 
     def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:

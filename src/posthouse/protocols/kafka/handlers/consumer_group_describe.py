@@ -33,7 +33,7 @@ def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerG
 
 
 def _shown(context: Context, name: str) -> DescribedGroup:
-    """Whoever may not see a topic that the group reads does not see its members."""
+    """Raises if the client may not describe a topic that the group reads: its members are not shown then."""
     try:
         require_on_group(context, Operation.DESCRIBE, name)
         described = _described(context, name)

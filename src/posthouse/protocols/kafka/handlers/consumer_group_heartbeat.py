@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member whose partitions the broker assigns joins, reports or leaves."""
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, reports or leaves."""
 
 import uuid
 from collections import defaultdict
@@ -40,7 +40,7 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Consumer
         require_on_topic(context, Operation.DESCRIBE, name)
     if not request.member_id:
         if context.version >= _FIRST_WITH_CLIENT_MADE_ID:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a member must bring its id")
+            raise Refused(ErrorCode.INVALID_REQUEST, "the member id must not be empty")
         request.member_id = str(uuid.uuid4())
     group = GroupId(request.group_id)
     answer = context.broker.groups.beat(group, _beat(context, request))

@@ -1,4 +1,4 @@
-"""CreateAcls: all permissions of a request that make sense, in one durable step."""
+"""CreateAcls: adds all valid ACLs of a request in one durable step."""
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Operation

@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic can only grow."""
+"""CreatePartitions: adds partitions to topics."""
 
 from collections import Counter
 
@@ -39,7 +39,7 @@ def _check_assignments(context: Context, wanted: CreatePartitionsTopic) -> None:
         return
     added = wanted.count - context.broker.topic(wanted.name).partitions
     if added <= 0:
-        return  # the broker says that this is no increase
+        return  # the broker reports that this is not an increase
     if len(wanted.assignments) != added:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -1,4 +1,4 @@
-"""CreateTopics: all of a request in one durable step."""
+"""CreateTopics: creates all topics of a request in one durable step."""
 
 from collections import Counter
 

@@ -1,7 +1,7 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken.
 
-There are no tokens. This answers as a Kafka broker without a secret key for tokens does: users who have
-logged in learn that tokens are off, all others that they may not ask.
+Delegation tokens are not supported. The answers are those of a Kafka broker without a secret key for tokens:
+authenticated users get "tokens are disabled", all others "not allowed".
 """
 
 from posthouse.broker.access.principal import ANONYMOUS

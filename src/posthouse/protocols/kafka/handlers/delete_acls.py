@@ -1,4 +1,4 @@
-"""DeleteAcls: the permissions that pass one of several filters."""
+"""DeleteAcls: removes the ACLs that match one of several filters."""
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Operation

@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members, with their offsets."""
+"""DeleteGroups: deletes groups without members, with their offsets."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError

@@ -1,4 +1,4 @@
-"""DeleteRecords: forget the beginning of partitions."""
+"""DeleteRecords: raises the log start of partitions."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: a share group without members forgets topics, and begins there anew one day."""
+"""DeleteShareGroupOffsets: removes the progress of a share group without members in topics."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import UnknownTopic

@@ -43,7 +43,7 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _found(context: Context, result: DeletableTopicResult) -> Topic:
-    """Whoever names a topic by its id learns its name only if they may see it."""
+    """The topic. A client that names it by id gets its name only if it may describe it."""
     if result.name is None:
         topic = context.broker.topic_by_id(TopicId(result.topic_id))
         if sees_topic(context, topic.name):

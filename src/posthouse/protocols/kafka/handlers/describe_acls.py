@@ -1,4 +1,4 @@
-"""DescribeAcls: the permissions that pass a filter, by what they are for."""
+"""DescribeAcls: the ACLs that match a filter, by resource."""
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Operation

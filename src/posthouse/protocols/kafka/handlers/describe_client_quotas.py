@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that pass a filter of users and client ids."""
+"""DescribeClientQuotas: the quotas that match a filter of users and client ids."""
 
 from enum import IntEnum
 

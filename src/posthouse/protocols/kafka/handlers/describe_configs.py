@@ -55,7 +55,7 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
         return describe_topic(context.broker.topic(name), context.broker.topics.defaults)
     if resource.resource_type == ResourceType.BROKER:
         check_broker_name(name)
-        if not name:  # it stands for what is set for all brokers while they run
+        if not name:  # the empty name stands for the cluster-wide dynamic settings
             return describe_cluster_defaults(context.broker)
         return describe_broker(context.broker, context.node)
     if resource.resource_type == ResourceType.GROUP:

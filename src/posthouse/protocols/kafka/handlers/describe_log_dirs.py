@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directory, and how much each partition takes of it."""
+"""DescribeLogDirs: the data directory, and the size of each partition in it."""
 
 import asyncio
 import shutil
@@ -37,7 +37,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
 
 
 def _wanted(context: Context, wanted: DescribableLogDirTopic) -> DescribeLogDirsTopic | None:
-    """What does not exist is not in any directory: it is left out, as Kafka does."""
+    """Topics that do not exist are left out, as in Kafka."""
     try:
         topic = context.broker.topic(wanted.topic)
     except NotFound:

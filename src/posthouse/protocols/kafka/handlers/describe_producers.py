@@ -1,4 +1,4 @@
-"""DescribeProducers: what partitions remember of those who write to them."""
+"""DescribeProducers: the producer state of partitions."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError

@@ -1,6 +1,6 @@
-"""DescribeQuorum: this node is all of it.
+"""DescribeQuorum: a quorum of this one node.
 
-There is no log of metadata that nodes would share; the one that is described has nothing in it.
+There is no shared metadata log; the described log is empty.
 """
 
 from posthouse.broker.access.operations import Operation

@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets: from where on share groups still have records to settle, and how many.
+"""DescribeShareGroupOffsets: the first unsettled offset of share groups in partitions, and their lag.
 
-As in Kafka, a group, topic or partition that does not exist is not an error here: there is no offset to show.
+As in Kafka, a group, topic or partition that does not exist is not an error: there is no offset to show.
 """
 
 from collections.abc import Mapping

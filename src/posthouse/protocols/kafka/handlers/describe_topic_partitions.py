@@ -51,7 +51,7 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
 
 
 def _names(context: Context, request: DescribeTopicPartitionsRequest) -> Iterator[str]:
-    """In their order; of a page no more are looked at than it has room for."""
+    """The names in order; only as many as the page has room for are examined."""
     start = request.cursor.topic_name if request.cursor is not None else ""
     if request.topics:
         return iter(sorted({topic.name for topic in request.topics if topic.name >= start}))

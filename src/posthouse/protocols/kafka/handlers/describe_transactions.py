@@ -1,4 +1,4 @@
-"""DescribeTransactions: how far transactions have come, and what they have written to."""
+"""DescribeTransactions: the state and the partitions of transactions."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who can log in, and by which mechanisms. Salts and keys are never told."""
+"""DescribeUserScramCredentials: users and their mechanisms, without salts and keys."""
 
 from collections import Counter
 

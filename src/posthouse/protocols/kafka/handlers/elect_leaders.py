@@ -1,4 +1,4 @@
-"""ElectLeaders: every partition has the only leader that it can have."""
+"""ElectLeaders: this node is always the leader, so no election is needed."""
 
 from enum import IntEnum
 
@@ -28,7 +28,7 @@ def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersRespon
     require_on_cluster(context, Operation.ALTER)
     if request.election_type not in _ELECTIONS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")
-    # Who asks for all partitions is told of those that were in need of an election: none.
+    # A request for all partitions is answered with those that needed an election: none.
     wanted = request.topic_partitions or ()
     return ElectLeadersResponse(replica_election_results=[_results(context, topic) for topic in wanted])
 

@@ -1,4 +1,4 @@
-"""EndTogether, which is ours: the transactions of several producers end in one step."""
+"""EndTogether, a Posthouse extension: ends the transactions of several producers in one step."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.transactions.commit_sets import CommitPart
@@ -27,7 +27,7 @@ async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherRe
     has_ended = False
     if request.action == COMMIT:
         if request.members is None:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a commit must say whose transactions it means")
+            raise Refused(ErrorCode.INVALID_REQUEST, "a commit must list its transactions")
         has_ended = await together.commit(request.name, sequence, list(map(_part, request.members)))
     elif request.action == ABORT:
         parts = None if request.members is None else list(map(_part, request.members))
@@ -40,7 +40,7 @@ async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherRe
 
 
 def _check_permission(context: Context, request: EndTogetherRequest) -> None:
-    """The name stands for all that may write under it, also for what the request does not list."""
+    """The name covers every transaction under it, also those that the request does not list."""
     operation = Operation.DESCRIBE if request.action == QUERY else Operation.WRITE
     require_on_transactional_id(context, operation, request.name)
     for member in request.members or ():

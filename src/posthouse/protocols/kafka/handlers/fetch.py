@@ -1,6 +1,6 @@
-"""Fetch: whole batches, as they are stored, or a wait until there are some.
+"""Fetch: whole batches, as stored, or a wait until there are some.
 
-Every fetch names all its partitions: sessions are declined by giving out none.
+Every fetch names all its partitions: fetch sessions are declined.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from posthouse.protocols.kafka.codec.generated.fetch import (
     PartitionData,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
+from posthouse.protocols.kafka.fetch_tracing import trace_fetch
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import forbidden
@@ -34,11 +35,11 @@ _BEYOND = 2**63
 
 @dataclass(slots=True)
 class _Reading:
-    """One pass over the partitions. `left` and `at_least_one` shrink as partitions take their share."""
+    """One pass over the partitions. `left` and `at_least_one` shrink as partitions use the limits."""
 
     left: int
     at_least_one: bool
-    """A batch may be larger than what is left, if nothing was read before it. Not where memory is spent."""
+    """Whether the first batch may exceed the limit. False while memory is short."""
     bytes_read: int = 0
     failed: bool = False
     found: list[tuple[str, Readable]] = field(default_factory=list)
@@ -47,6 +48,7 @@ class _Reading:
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     if request.session_epoch > 0:
+        context.count_error()
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
@@ -58,10 +60,16 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         topics = [await _read_topic(context, request, topic, reading, ends) for topic in request.topics]
         missing = request.min_bytes - reading.bytes_read
         seconds = deadline - loop.time()
-        # A wait that brought nothing was ended by its deadline, or because the broker wants to stop.
+        # A wait without new bytes ended by its deadline, or because the broker is stopping.
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+            if reading.failed:
+                context.count_error()
             for name, batches in reading.found:
                 context.broker.traffic.read(name, batches)
+            if context.broker.tracer is not None:
+                trace_fetch(
+                    context.broker.tracer, context, request, topics, request.max_wait_ms / 1000 - seconds
+                )
             return FetchResponse(responses=topics)
         before = reading.bytes_read
         await context.broker.wait_for_records(
@@ -128,7 +136,7 @@ async def _read_partition(
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
     room = min(wanted.partition_max_bytes, reading.left)
     if offset < bounds.end and (room > 0 or reading.at_least_one):
-        if room > ALWAYS:  # others may read while this one waits for the device
+        if room > ALWAYS:  # other connections may read while this one waits for the device
             context.hold(reading.bytes_read + room)
         found = await context.broker.read(
             topic,
@@ -155,8 +163,8 @@ async def _read_partition(
 
 
 def _aborted(context: Context, partition: PartitionId, data: Readable) -> list[AbortedTransaction]:
-    """Those with records in `data`, and no others: a client that hears of an earlier one waits for a marker
-    that does not come, and drops what is good."""
+    """The aborted transactions with records in `data`, and no others: for an earlier one the client would
+    wait for a marker that does not follow, and drop good records."""
     start = parse_header(data).base_offset
     aborted = context.broker.aborted(partition, start, _BEYOND)
     if not aborted:

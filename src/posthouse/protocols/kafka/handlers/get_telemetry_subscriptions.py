@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which of its metrics a client is to push, and how often."""
+"""GetTelemetrySubscriptions: the metrics that a client should push, and the interval."""
 
 import uuid
 
@@ -13,9 +13,9 @@ from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.records.compression import Codec
 
 MOST_BYTES = 256 * 1024
-"""Of one push, before and after decompression: the broker reads what it keeps."""
+"""Maximum size of one push, before and after decompression."""
 _LONGEST_NAME = 1000
-"""Characters. The names of thousands of clients are kept."""
+"""In characters: the names of thousands of clients are kept in memory."""
 _ACCEPTED = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 
 

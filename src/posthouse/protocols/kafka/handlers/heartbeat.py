@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it has to join again."""
+"""Heartbeat: keeps a member's session alive; the answer tells it to rejoin if the group rebalances."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import MemberIdentity

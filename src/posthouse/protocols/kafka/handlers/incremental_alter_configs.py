@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single settings are set, forgotten, or changed as lists."""
+"""IncrementalAlterConfigs: sets or deletes single settings, or changes lists."""
 
 from enum import IntEnum
 from functools import partial

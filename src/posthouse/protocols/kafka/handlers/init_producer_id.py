@@ -1,4 +1,4 @@
-"""InitProducerId: who a producer is, so that its batches can be told from repetitions."""
+"""InitProducerId: assigns the producer id and epoch that idempotent and transactional batches carry."""
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.transactions.transaction import ProducerIdentity
@@ -21,7 +21,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     if request.transactional_id == "":
         raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
     if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
-        raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
+        raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch must be sent together")
     expected = None
     if request.producer_id != _NO_PRODUCER_ID:
         expected = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -35,7 +35,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
 
 
 def _check_permission(context: Context, transactional_id: str | None) -> None:
-    """Whoever may write to some topic may do so without repetitions."""
+    """Permission to write to any topic includes idempotent writes."""
     guard = context.guard
     if transactional_id is not None:
         require_on_transactional_id(context, Operation.WRITE, transactional_id)

@@ -1,4 +1,4 @@
-"""JoinGroup: become a member, or come again when the members gather."""
+"""JoinGroup: joins a group, or rejoins it in a rebalance."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import Joined, JoinRequest, MemberClient, OfferedProtocol

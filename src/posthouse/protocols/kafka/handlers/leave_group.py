@@ -1,4 +1,4 @@
-"""LeaveGroup: one member, or in newer versions several, by id or by the name of their instance."""
+"""LeaveGroup: removes one member, or in newer versions several, by member id or by instance id."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import Leaving

@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of everything that has settings."""
+"""ListConfigResources: the names of all resources with settings."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.kafka.codec.generated.list_config_resources import (

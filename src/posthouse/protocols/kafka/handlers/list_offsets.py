@@ -25,7 +25,7 @@ _READ_COMMITTED = 1
 
 
 class Place(IntEnum):
-    """Timestamps that stand for a place in the log."""
+    """Special timestamps that stand for a place in the log."""
 
     LATEST = -1
     EARLIEST = -2
@@ -41,7 +41,7 @@ _FIRST_VERSION_WITH = {
     Place.LATEST_TIERED: 9,
     Place.EARLIEST_PENDING_UPLOAD: 11,
 }
-# Nothing is tiered here, so nothing is known of where that would begin or end.
+# There is no tiered storage, so these offsets are unknown.
 _UNKNOWN_PLACES = (Place.LATEST_TIERED, Place.EARLIEST_PENDING_UPLOAD)
 
 

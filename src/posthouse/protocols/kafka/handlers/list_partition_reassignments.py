@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: nothing ever moves, so nothing is under way."""
+"""ListPartitionReassignments: there is one node, so the list is empty."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.kafka.codec.generated.list_partition_reassignments import (

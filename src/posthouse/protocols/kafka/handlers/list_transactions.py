@@ -1,4 +1,4 @@
-"""ListTransactions: those that pass the request's filters."""
+"""ListTransactions: the transactions that match the request's filters."""
 
 from posthouse.broker.access.operations import Kind
 from posthouse.broker.groups.patterns import TopicPattern

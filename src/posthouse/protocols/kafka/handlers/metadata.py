@@ -1,4 +1,4 @@
-"""Metadata: the node and the topics; also where topics are created by being asked for."""
+"""Metadata: the node and the topics; also auto-creates topics."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -70,7 +70,7 @@ def _respond(
 async def _respond_with_all(
     context: Context, request: MetadataRequest, topics: Sequence[Topic]
 ) -> MetadataResponse:
-    """Finding out what may be seen takes its time too, also where that is nothing."""
+    """Yields to other clients while checking permissions, which takes time even if nothing is visible."""
     seen: list[Topic] = []
     for start in range(0, len(topics), _LOOKED_AT_IN_A_TURN):
         turn = topics[start : start + _LOOKED_AT_IN_A_TURN]
@@ -142,7 +142,7 @@ def _failed(
 ) -> MetadataResponseTopic:
     code = code_of(error, by_id=wanted.topic_id != ZERO_UUID)
     if isinstance(error, TopicExists):
-        # Somebody else is creating it at this moment: the client asks again.
+        # Another request is creating the topic: the client retries.
         code = ErrorCode.LEADER_NOT_AVAILABLE
     name = wanted.name if context.version >= _FIRST_WITH_NULL_NAMES else wanted.name or ""
     return MetadataResponseTopic(error_code=code, name=name, topic_id=wanted.topic_id)
@@ -162,7 +162,7 @@ def _described(context: Context, request: MetadataRequest, topic: Topic) -> Meta
 
 
 def _partitions(count: int) -> list[MetadataResponsePartition]:
-    """Partitions with the same number look the same in all topics, so they are made once."""
+    """Partitions with the same number are equal in all topics, so they are created once."""
     _KNOWN_PARTITIONS.extend(
         MetadataResponsePartition(
             partition_index=index,
@@ -177,7 +177,7 @@ def _partitions(count: int) -> list[MetadataResponsePartition]:
 
 
 def _filled(response: MetadataResponse, context: Context, request: MetadataRequest) -> MetadataResponse:
-    """With all that is not a topic."""
+    """Fill in all fields but the topics."""
     node = context.node
     response.brokers = [MetadataResponseBroker(node_id=NODE_ID, host=node.host, port=node.port)]
     response.cluster_id = context.broker.cluster_id

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has read. All offsets of a request become durable together."""
+"""OffsetCommit: commits offsets of a group. All offsets of a request become durable together."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.committing import NewOffset

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget offsets of topics that a group no longer reads."""
+"""OffsetDelete: deletes offsets of topics that a group no longer reads."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError, UnknownPartition

@@ -1,7 +1,7 @@
-"""OffsetFetch: how far groups have read. A group that nobody knows has simply read nothing.
+"""OffsetFetch: the committed offsets of groups. An unknown group has no offsets.
 
-Up to version 7 a request names one group; a request of any version is answered as one of version 8 would
-be, and put into the older form at the end.
+Up to version 7 a request names one group. Requests of all versions are answered as version 8, and older ones
+converted at the end.
 """
 
 from posthouse.broker.access.operations import Operation
@@ -93,7 +93,7 @@ def _of_topic(
     except Refused as error:
         answer.partitions = [_none(index, error.code) for index in wanted.partition_indexes]
     except UnknownTopic as error:
-        # By name, a topic that is not there has no offset: clients ask before they create it.
+        # By name, an unknown topic has no offset: clients ask before they create it.
         code = code_of(error, by_id=True) if by_id else ErrorCode.NONE
         answer.partitions = [_none(index, code) for index in wanted.partition_indexes]
     else:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader's part of the log ends. There has been one leader."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch. There is one epoch."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError

@@ -38,10 +38,10 @@ _FIRST_THAT_ADDS_PARTITIONS = 12
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
 _BOUND = FIRST_BOUND >> 56
 _NEGATIVE = 0x80
-"""First bytes of producer ids: from the one to below the other they are somebody's own."""
+"""First bytes of producer ids: in this range an id is bound to a user."""
 
 _OFFENCES = (CorruptBatch, Inflated, Malformed)
-"""What no client sends again and again, if it means well."""
+"""Errors that a well-behaved client does not cause repeatedly."""
 
 _Results: TypeAlias = list[Appended | PosthouseError]
 
@@ -52,6 +52,7 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
     batches: list[Produced] = []
     pending: list[PartitionProduceResponse] = []
     topics: list[TopicProduceResponse] = []
+    has_failed = False
     for data in request.topic_data:
         topic = _topic(context, data, by_id)
         answers = []
@@ -60,14 +61,18 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
             answers.append(answer)
             if not isinstance(topic, Topic):
                 _fail(answer, topic, by_id)
+                has_failed = True
             elif _acceptable(context, partition, answer):
                 batches.append(Produced(topic, partition.index, partition.records))  # type: ignore[arg-type]
                 pending.append(answer)
+            else:
+                has_failed = True
         topics.append(
             TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
 
     def finish(results: _Results) -> ProduceResponse | None:
+        failed = has_failed
         for answer, result in zip(pending, results, strict=True):
             if isinstance(result, Appended):
                 answer.base_offset = result.base_offset
@@ -75,8 +80,11 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
                 answer.log_start_offset = result.log_start
             else:
                 _fail(answer, result)
+                failed = True
                 if isinstance(result, _OFFENCES):
                     context.offended()
+        if failed and request.acks:
+            context.count_error()
         if request.acks:
             return ProduceResponse(responses=topics)
         _check_all_taken(topics)
@@ -121,7 +129,7 @@ def _topic(context: Context, data: TopicProduceData, by_id: bool) -> Topic | Pos
 
 
 def _acceptable(context: Context, partition: PartitionProduceData, answer: PartitionProduceResponse) -> bool:
-    """The rules that only Kafka has; `answer` says which one is broken. The broker checks the rest."""
+    """Check the rules that only Kafka has; sets the error in `answer`. The broker checks the rest."""
     records = partition.records
     if not records:
         answer.error_code = ErrorCode.INVALID_RECORD
@@ -143,7 +151,8 @@ def _acceptable(context: Context, partition: PartitionProduceData, answer: Parti
 
 
 def _is_own_producer(context: Context, producer_id: int, answer: PartitionProduceResponse) -> bool:
-    """Somebody else's batches would be taken for that producer's own, and its own for repetitions."""
+    """Check that the producer id belongs to this user: batches of another user would break the sequence of
+    its owner."""
     guard = context.guard
     ids = context.broker.transactions.producer_ids
     if ids.belongs_to(producer_id, guard.principal.name):
@@ -167,7 +176,7 @@ def _fail(answer: PartitionProduceResponse, error: PosthouseError | Refused, by_
 
 
 def _check_all_taken(topics: list[TopicProduceResponse]) -> None:
-    """A client that wants no response learns of an error only by losing the connection."""
+    """Raises if any partition failed: closing the connection is the only way to tell a client with acks 0."""
     for topic in topics:
         for answer in topic.partition_responses:
             if answer.error_code:

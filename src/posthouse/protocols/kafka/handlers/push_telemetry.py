@@ -18,7 +18,7 @@ from posthouse.records.compression import Codec, decompress
 
 _CODECS = frozenset(map(int, Codec))
 _reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="client metrics")
-"""One push after the other: reading metrics must never take more than a part of one core."""
+"""One push at a time: decoding metrics must never take more than a part of one core."""
 
 
 def handle(context: Context, request: PushTelemetryRequest) -> PushTelemetryResponse | Deferred:

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: one token of a login."""
+"""SaslAuthenticate: one token of a SASL login."""
 
 import asyncio
 
@@ -11,14 +11,14 @@ from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.handler import Context, Handler
 
 _FAILURE_SECONDS = 0.1
-"""Whoever guesses passwords is to take their time, and clients that try again at once, too."""
+"""Delay of the answer to a failed login: slows down password guessing and clients that retry at once."""
 
 
 async def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     login = context.login
     if login is None or not login.is_begun:
         return SaslAuthenticateResponse(
-            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first"
+            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake must be sent first"
         )
     try:
         answer = await login.take(bytes(request.auth_bytes))

@@ -1,4 +1,4 @@
-"""SaslHandshake: how a client wants to log in."""
+"""SaslHandshake: chooses the SASL mechanism."""
 
 from posthouse.protocols.kafka.codec.generated.sasl_handshake import (
     SaslHandshakeRequest,

@@ -1,4 +1,4 @@
-"""ShareAcknowledge: what a member did with records that it holds. Stored when the answer is sent."""
+"""ShareAcknowledge: a member acknowledges leased records. Durable before the answer is sent."""
 
 from posthouse.model.ids import TopicId
 from posthouse.protocols.kafka.codec.generated.share_acknowledge import (

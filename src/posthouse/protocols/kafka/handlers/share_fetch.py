@@ -1,7 +1,7 @@
-"""ShareFetch: whole batches, some of whose records are leased to the member, or a wait until there are some.
+"""ShareFetch: whole batches with records leased to the member, or a wait until there are some.
 
-A member's requests form a session: 0 opens it, -1 ends it, and each request in between names only the
-partitions that are new or forgotten. What was done with earlier records may come along.
+A member's requests form a session: epoch 0 opens it, -1 ends it, and each request in between names only the
+partitions that were added or removed. A request may carry acknowledgements of earlier records.
 """
 
 from posthouse.broker.subscriptions.fetching import Taken, Wish
@@ -16,6 +16,7 @@ from posthouse.protocols.kafka.codec.generated.share_fetch import (
     ShareFetchResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.fetch_tracing import trace_share_fetch
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.share_groups.sessions import CLOSING, OPENING, ShareSession
 from posthouse.protocols.kafka.share_requests import (
@@ -36,7 +37,7 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
     groups = context.share_groups
     fetches = request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     if request.is_renew_ack and fetches:
-        raise Refused(ErrorCode.INVALID_REQUEST, "who renews leases cannot fetch records with it")
+        raise Refused(ErrorCode.INVALID_REQUEST, "a request that renews leases cannot fetch records")
     session = _session(context, request, group, member)
     acknowledged = await acknowledge(
         context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
@@ -47,11 +48,15 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
     if request.is_renew_ack:
         return _response(context, group, acknowledged, {}, {})
     wanted, errors = _readable(context, session)
+    tracer = context.broker.tracer
+    started = 0 if tracer is None else tracer.now()
     taken = await groups.fetch(session, wanted, _wish(context, request, wait=not errors))
     for partition, result in taken.items():
         if isinstance(result, PosthouseError):
             errors[partition] = failure(context, partition, result)
     found = {partition: each for partition, each in taken.items() if isinstance(each, Taken)}
+    if tracer is not None:
+        trace_share_fetch(tracer, context, found, started)
     return _response(context, group, acknowledged, errors, found)
 
 
@@ -63,7 +68,9 @@ def _session(context: Context, request: ShareFetchRequest, group: GroupId, membe
         return groups.sessions.get(group, member)
     if epoch == OPENING:
         if any(batches for _, batches in partitions(request.topics)):
-            raise Refused(ErrorCode.INVALID_REQUEST, "a session that opens has nothing to acknowledge")
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, "a request that opens a session cannot carry acknowledgements"
+            )
         session = groups.open_session(group, member, connection)
     else:
         session = groups.sessions.follow(group, member, epoch, connection)
@@ -79,7 +86,7 @@ def _session(context: Context, request: ShareFetchRequest, group: GroupId, membe
 
 
 def _readable(context: Context, session: ShareSession) -> tuple[list[PartitionId], dict[PartitionId, Result]]:
-    """Those that exist, and what is wrong with the others."""
+    """The partitions that exist, and the errors of the others."""
     wanted = []
     errors: dict[PartitionId, Result] = {}
     for partition in session.in_turn():

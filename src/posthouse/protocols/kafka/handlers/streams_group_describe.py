@@ -33,7 +33,7 @@ def handle(context: Context, request: StreamsGroupDescribeRequest) -> StreamsGro
 
 
 def _shown(context: Context, name: str) -> DescribedGroup:
-    """Clients that may not see a topic that the group uses do not see the group."""
+    """Raises if the client may not describe a topic that the group uses."""
     try:
         require_on_group(context, Operation.DESCRIBE, name)
         group = context.broker.groups.describe_streams(GroupId(name))
@@ -77,7 +77,7 @@ def _subtopology(group: StreamsGroup, each: Subtopology) -> wire.Subtopology:
 
 
 def _infos(group: StreamsGroup, topics: Iterable[InternalTopic]) -> list[wire.TopicInfo]:
-    """With the numbers of partitions that were decided on, once the topology is ready."""
+    """With the computed numbers of partitions, once the topology is ready."""
     known = group.configured.internal if group.configured and group.configured.is_ready else {}
     return [
         wire.TopicInfo(

@@ -1,7 +1,6 @@
 """StreamsGroupHeartbeat: a member of a Kafka Streams application joins, reports or leaves.
 
-Internal topics that the application needs are created on the way; the group sees them when the next member
-reports.
+The handler creates missing internal topics; the group sees them with the next heartbeat.
 """
 
 from collections import defaultdict
@@ -64,7 +63,7 @@ async def handle(context: Context, request: StreamsGroupHeartbeatRequest) -> Str
 
 
 def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
-    """What Kafka 4.3 refuses, too."""
+    """Refuses what Kafka 4.3 refuses, too."""
     unsupported = {
         "static members": request.instance_id is not None,
         "task offsets": request.task_offsets is not None or request.task_end_offsets is not None,
@@ -100,7 +99,7 @@ def _beat(context: Context, request: StreamsGroupHeartbeatRequest) -> StreamsBea
 
 
 async def _create(context: Context, missing: Iterable[InternalTopic]) -> str:
-    """Make the internal topics that can be; says what is wrong with the others."""
+    """Create the missing internal topics; returns the errors as text."""
     allows = context.guard.allows_here_or_everywhere
     forbidden = [each.name for each in missing if not allows(Operation.CREATE, Kind.TOPIC, each.name)]
     if forbidden:
@@ -115,7 +114,7 @@ async def _create(context: Context, missing: Iterable[InternalTopic]) -> str:
         except PosthouseError as error:
             failures.append(f"{each.name} ({error})")
     for new, created in zip(wanted, await context.broker.create_topics(wanted), strict=True):
-        # Members that report at the same time create the same topics.
+        # Members that report at the same time may create the same topics.
         if isinstance(created, PosthouseError) and not isinstance(created, TopicExists):
             failures.append(f"{new.name} ({created})")
     if not failures:

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader says who reads what, everybody learns its part."""
+"""SyncGroup: the leader sends the assignment, every member gets its part."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.membership import MemberIdentity, Synced, SyncRequest

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets that a group will have if the transaction is committed."""
+"""TxnOffsetCommit: offsets that are committed with the transaction."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.committing import NewOffset

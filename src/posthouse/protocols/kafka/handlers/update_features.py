@@ -1,4 +1,4 @@
-"""UpdateFeatures: accepted where nothing changes; features stay at the levels that the broker implements."""
+"""UpdateFeatures: accepted only if nothing changes; the levels of features are fixed."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.kafka.codec.generated.update_features import (

@@ -1,7 +1,7 @@
-"""WriteTxnMarkers: an administrator gives up a transaction that hangs.
+"""WriteTxnMarkers: an administrator aborts a hanging transaction.
 
-Among Kafka's brokers this is also how transactions are ended. Here that is one step inside the broker, so
-a commit from outside is refused: it could only make a part of a transaction visible.
+Kafka's brokers also use it to end transactions. Here that is one step inside the broker, so a commit from
+outside is refused: it could make only a part of a transaction visible.
 """
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation

@@ -1,10 +1,10 @@
-"""The members of a share group: their heartbeats, and which partitions each is told to read.
+"""The members of a share group: their heartbeats and assignments.
 
-Every member may read every partition of the topics that it subscribes to: a record goes to the member that
-asks first, so nothing has to be moved when members come and go. The group's epoch grows with each change of
-members, subscriptions or topics, and a member's follows with its next heartbeat.
+Every member may read every partition of its topics: a record is leased to the member that asks first, so
+nothing has to be moved when members join or leave. The group's epoch grows with each change of members,
+subscriptions or topics, and a member's epoch follows with its next heartbeat.
 
-A plain object: it is given the time and the topics.
+A plain object: callers pass the time and the topics.
 """
 
 import math
@@ -22,7 +22,7 @@ JOINING = 0
 LEAVING = -1
 
 Assignment = Mapping[TopicId, int]
-"""Topics with the number of their partitions."""
+"""Topics with their numbers of partitions."""
 NOTHING: Assignment = {}
 
 
@@ -34,7 +34,7 @@ class ShareState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareBeat:
-    """What a member reports. None means: as before."""
+    """A heartbeat. None means: unchanged."""
 
     member: MemberId
     epoch: int
@@ -47,14 +47,14 @@ class ShareBeat:
 class ShareBeatAnswer:
     epoch: int
     assignment: Assignment | None = None
-    """None: no change."""
+    """None: unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRules:
     session_seconds: float
     assignment_seconds: float = 0.0
-    """The least time between two assignments to a member."""
+    """Minimum interval between two assignments to a member."""
 
     @classmethod
     def of(cls, config: GroupConfig) -> "ShareRules":
@@ -134,7 +134,7 @@ class ShareGroup:
             self.epoch += 1
 
     def expired(self, now: float) -> list[MemberId]:
-        """Those that have been silent for too long."""
+        """The members whose sessions have expired."""
         return [member.id for member in self if member.expires_at <= now]
 
     def _joining(self, beat: ShareBeat) -> ShareMember:
@@ -155,7 +155,7 @@ class ShareGroup:
 
     def _reporting(self, beat: ShareBeat) -> ShareMember:
         member = self._known(beat.member)
-        # The answer that told of the newest epoch may have been lost.
+        # The answer with the latest epoch may have been lost.
         if beat.epoch not in (member.epoch, member.previous_epoch):
             raise FencedMemberEpoch(f"the member is in epoch {member.epoch}, not {beat.epoch}")
         return member
@@ -175,12 +175,12 @@ def _resolved(names: frozenset[str], find: Callable[[str], Topic | None]) -> Ass
 
 
 def check_beat(beat: ShareBeat) -> None:
-    """Raises where a heartbeat makes no sense, whatever the group."""
+    """Raises if a heartbeat is invalid, independent of the group."""
     if not beat.member:
-        raise BadRequest("a member must bring its id")
+        raise BadRequest("the member id must not be empty")
     if beat.epoch < LEAVING:
         raise BadRequest(f"there is no epoch {beat.epoch}")
     if beat.epoch == JOINING and not beat.topics:
-        raise BadRequest("a member that joins must say what it subscribes to")
+        raise BadRequest("a member that joins must send its subscription")
     if beat.rack == "":
         raise BadRequest("a rack must have a name")

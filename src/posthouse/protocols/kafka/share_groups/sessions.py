@@ -1,4 +1,4 @@
-"""Fetch sessions: the partitions that members fetch from, remembered between their requests."""
+"""Fetch sessions: the partitions that members fetch from, kept between their requests."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ _MOST = 10_000
 
 
 class MemberConnection(Protocol):
-    """Over which a member speaks."""
+    """The connection of a member."""
 
     @property
     def is_open(self) -> bool: ...
@@ -36,7 +36,7 @@ class ShareSession:
         self.partitions: dict[PartitionId, None] = {}
         """In the order in which they were named."""
         self.ends_at = math.inf
-        """When it is over at the latest: the member has left the group."""
+        """Deadline of the session after the member has left the group."""
 
     def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
         for partition in forgotten:
@@ -44,7 +44,7 @@ class ShareSession:
         self.partitions |= dict.fromkeys(added)
 
     def in_turn(self) -> list[PartitionId]:
-        """Each time another one comes first, so that a full one does not keep the others waiting."""
+        """The partitions in round-robin order, so that a busy one does not starve the others."""
         partitions = list(self.partitions)
         if not partitions:
             return []
@@ -65,10 +65,10 @@ class ShareSessions:
         return iter(self._sessions.values())
 
     def open(self, group: GroupId, member: MemberId, connection: MemberConnection) -> ShareSession:
-        """A new one, in the place of any that the member has.
+        """Open a session, which replaces any that the member has.
 
-        When there are too many, a connection that has several gives its oldest up, unless it is the one that
-        asks. So a client cannot keep others out by opening many: a member that fetches has one.
+        At the limit, the connection with several sessions loses its oldest one, unless it is the one that
+        asks. So a client cannot exclude others by opening many: a member needs one.
         """
         if len(self._sessions) >= _MOST and (group, member) not in self._sessions:
             self._make_room(connection)
@@ -96,7 +96,7 @@ class ShareSessions:
     def follow(
         self, group: GroupId, member: MemberId, epoch: int, connection: MemberConnection
     ) -> ShareSession:
-        """The session, for the next of its requests."""
+        """The session, for its next request."""
         session = self.get(group, member)
         if epoch != session.epoch:
             raise WrongShareSessionEpoch(f"the session is in epoch {session.epoch}, not {epoch}")
@@ -112,7 +112,7 @@ class ShareSessions:
             del self._sessions[key]
 
     def abandoned(self) -> Collection[ShareSession]:
-        """Those whose connection is gone."""
+        """Sessions whose connection is closed."""
         return [session for session in self if not session.connection.is_open]
 
     def over(self, now: float) -> Collection[ShareSession]:

@@ -1,7 +1,7 @@
 """The share groups of Kafka clients: members, heartbeats and fetch sessions over subscriptions.
 
-Members and sessions are not stored: after a restart members find themselves unknown and join again. Groups,
-their settings and their progress are (`broker.subscriptions`).
+Members and sessions are not stored: after a restart members are unknown and join again. Groups, their
+settings and their progress are stored (`broker.subscriptions`).
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from posthouse.protocols.kafka.share_groups.sessions import MemberConnection, Sh
 from posthouse.protocols.share_members import ShareMemberInfo
 
 _CHECK_SECONDS = 0.1
-"""How often members and connections that are gone are looked for."""
+"""Interval of the check for expired members and closed connections."""
 _GOODBYE_SECONDS = 1.0
-"""How long the last acknowledgements of a member that has left are waited for: librdkafka sends both at once,
+"""How long to wait for the last acknowledgements of a member that has left: librdkafka sends both at once,
 over two connections."""
 SHARE_PROTOCOL_TYPE = "share"
 
@@ -63,7 +63,7 @@ class ShareGroups:
         self._max_size = max_size
         self.sessions = ShareSessions()
         self._groups: dict[GroupId, ShareGroup] = {}
-        """Made when first asked for: a group that was loaded has no members."""
+        """Created on first use: a loaded group has no members."""
         self._timer: asyncio.TimerHandle | None = None
 
     def get(self, group_id: GroupId) -> ShareGroup:
@@ -96,7 +96,7 @@ class ShareGroups:
         ]
 
     async def beat(self, group_id: GroupId, beat: ShareBeat) -> ShareBeatAnswer:
-        """A member joins, reports or leaves. A new group is stored before its first member is in it."""
+        """A member joins, reports or leaves. A new group is stored before its first member joins."""
         self._check_open()
         _check_name(group_id)
         check_beat(beat)
@@ -130,7 +130,7 @@ class ShareGroups:
             raise
 
     def tick(self) -> None:
-        """Release what is held by members that are gone."""
+        """Release leases of expired members and closed connections."""
         if self._subscriptions.is_closed:
             return
         now = self._monotonic()
@@ -167,7 +167,7 @@ class ShareGroups:
         return session
 
     def end_session(self, group_id: GroupId, member: MemberId, *, count: bool) -> None:
-        """What the member holds is ready at once. Without `count`, as if it had not been delivered."""
+        """End the session and release its leases. Without `count`, they do not count as deliveries."""
         self.sessions.close(group_id, member)
         self._subscriptions.release(group_id, member, count=count)
 
@@ -192,16 +192,16 @@ class ShareGroups:
             self.check_empty(group_id)
 
     async def move(self, group_id: GroupId, offsets: Mapping[PartitionId, int]) -> None:
-        """Begin anew at these offsets. A group that does not exist is created, to begin there one day."""
+        """Reset the group to these offsets. A group that does not exist is created."""
         self.check_movable(group_id)
         if not offsets:
             return
         await self._create_missing(group_id)
-        self.check_empty(group_id)  # a member may have joined in the meantime
+        self.check_empty(group_id)  # a member may have joined meanwhile
         await self._subscriptions.move(group_id, offsets)
 
     async def forget_topic(self, group_id: GroupId, topic: TopicId) -> bool:
-        """The group begins there as if for the first time. False where it never did."""
+        """Remove the group's progress in a topic, so that it begins anew. False if there is none."""
         self.check_empty(group_id)
         return await self._subscriptions.forget_topic(group_id, topic)
 

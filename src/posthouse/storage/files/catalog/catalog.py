@@ -1,16 +1,16 @@
-"""The catalog: what exists, and how far every file counts. Rare writes, each a SQLite transaction.
+"""The catalog: topics, partitions, segments and valid file sizes. Rare writes, each a SQLite transaction.
 
     meta        format, cluster id, number of the last checkpointed journal frame, clean shutdown or not,
                 whether the journal has a head, whether the broker still has to act on lost commits
     topics      id, name, partitions, overrides as JSON, whether its files are still to be removed
     partitions  log start and end at the checkpoint
-    segments    size, highest timestamp, birth and index size at the checkpoint; which generation of the
-                file counts, up to where it is compacted, and when it may be again
-    state       what the broker put, by space and key
+    segments    size, highest timestamp, creation time and index size at the checkpoint; the valid generation
+                of the file, the offset up to which it is compacted, and its next delete horizon
+    state       values of the broker, by space and key
 
 Every row carries a CRC32C of its values, because SQLite does not notice a flipped bit. A second file,
-`catalog.backup.sqlite`, repeats all but `segments` and is written after the first; the creation of
-a topic does not wait for it. If the catalog is damaged, it comes from there and the rest is found again by
+`catalog.backup.sqlite`, has all tables but `segments` and is written after the first; the creation of a topic
+does not wait for it. A damaged catalog is restored from this backup; the rows of `segments` are rebuilt by
 walking the segments.
 
 Writes are synced before they return (`synchronous=FULL`). All calls block.
@@ -68,10 +68,10 @@ class Catalog:
         self._missed: list[Write] = []
         """Changes that the backup does not have yet, in order."""
         self._is_behind = False
-        """The backup could not be written: it has to be copied from the catalog as a whole."""
+        """The last write to the backup failed: the next update copies the whole catalog."""
 
     def open(self, new_cluster_id: Callable[[], str]) -> Contents:
-        """Open or create; a damaged catalog is put aside and restored from its backup."""
+        """Open or create the catalog. A damaged catalog is set aside and restored from its backup."""
         try:
             return self._open(new_cluster_id)
         except sqlite3.Error as error:
@@ -102,23 +102,24 @@ class Catalog:
             raise DataDamaged(f"{self._path}: {verdict}")
         contents = load_contents(self._main)
         if self._backup_version() > contents.version:
-            raise DataDamaged(f"{self._path} lacks what its backup has")
+            raise DataDamaged(f"{self._path} is older than its backup, so it has lost changes")
         if not contents.cluster_id and self._data_directory.has_topics():
             raise DataDamaged(f"{self._path} is empty, but there are topics")
         return contents
 
     def _backup_version(self) -> int:
-        """The backup is written second: it is never ahead, unless the catalog has lost something."""
+        """The version of the backup. The backup is written second, so a backup that is ahead proves that the
+        catalog has lost changes."""
         try:
             with closing(_connect(self._data_directory, BACKUP)) as backup:
-                # Its state is looked at when it is needed: there may be a million entries.
+                # State is not loaded here: it may have a million entries.
                 return load_contents(backup, with_state=False).version
         except (sqlite3.DatabaseError, DataDamaged) as error:
             _raise_unless_damage(self._backup_path, error)
             return -1
 
     def _open_backup(self) -> sqlite3.Connection:
-        """One that is damaged or behind is made again from the catalog, which is whole."""
+        """Open the backup. A damaged or outdated backup is rebuilt from the catalog."""
         assert self._main is not None
         version = self._backup_version()
         if version < 0:
@@ -164,7 +165,8 @@ class Catalog:
         self._main = _connect(self._data_directory, CATALOG)
         with backup, self._main:
             backup.backup(self._main)
-            # A backup that was made from a whole catalog has rows of files that may be long gone.
+            # The backup has no current rows of segments; rows of an earlier copy may name files that no
+            # longer exist.
             self._main.execute("DELETE FROM segments")
             put_meta(self._main, {"frame": UNKNOWN_FRAME, "clean": "0"})
         backup.close()
@@ -189,7 +191,8 @@ class Catalog:
     def put_topics(
         self, topics: Sequence[TopicRow], state: Mapping[tuple[int, bytes], bytes | None] | None = None
     ) -> None:
-        """The backup gets it with the next `update_backup`: clients need not wait for a second sync."""
+        """Store topics. `update_backup` adds them to the backup later, so that clients do not wait for a
+        second sync."""
 
         def write(connection: sqlite3.Connection) -> None:
             put_topics(connection, topics)
@@ -198,7 +201,7 @@ class Catalog:
         self._define_in_catalog(write, spends_reserve=all(topic.deleted for topic in topics))
 
     def forget_topics(self, topics: Sequence[TopicId]) -> None:
-        """Their files are gone."""
+        """Remove the rows of topics whose files are deleted."""
         ids = [(topic,) for topic in topics]
 
         def write(connection: sqlite3.Connection) -> None:
@@ -208,16 +211,17 @@ class Catalog:
         self._define(write)
 
     def set_clean(self) -> None:
-        """The broker was stopped well: nothing of the journal is needed."""
+        """Record a clean shutdown: the next start needs nothing from the journal."""
         self._write(lambda connection: put_meta(connection, {"clean": "1"}))
 
     def set_started(self, *, has_head: bool) -> None:
-        """From now on the journal counts, and with it the head, if there is one."""
+        """Record that a broker has started: from now on recovery needs the journal, and its head if there is
+        one."""
         values = {"clean": "0", "journal_head": str(int(has_head))}
         self._write(lambda connection: put_meta(connection, values))
 
     def set_lost_commits(self, has_lost: bool) -> None:
-        """Remember it until the broker has acted on it: a checkpoint removes the evidence."""
+        """Record the loss until the broker has handled it: the next checkpoint removes the evidence."""
         self._define(lambda connection: put_meta(connection, {"lost_commits": str(int(has_lost))}))
 
     def checkpoint(self, snapshot: Snapshot) -> None:
@@ -233,7 +237,7 @@ class Catalog:
         self._keep_reserve()
 
     def replace_segments(self, partition: PartitionId, bases: Sequence[int], row: SegmentRow) -> None:
-        """Let one segment count instead of those with the given base offsets, from one moment to the next."""
+        """Atomically replace the segments with the given base offsets by one segment."""
 
         def write(connection: sqlite3.Connection) -> None:
             drop_segments(connection, partition, bases)
@@ -244,14 +248,14 @@ class Catalog:
     def _define(
         self, write: Write, in_catalog_only: Write = lambda _: None, *, spends_reserve: bool = True
     ) -> None:
-        """A change that both files have: the catalog decides, the backup follows."""
+        """Write a change to the catalog, then to the backup."""
         self._define_in_catalog(write, in_catalog_only, spends_reserve=spends_reserve)
         self.update_backup()
 
     def _define_in_catalog(
         self, write: Write, in_catalog_only: Write = lambda _: None, *, spends_reserve: bool = True
     ) -> None:
-        """A change that the backup gets with the next `update_backup`."""
+        """Write a change to the catalog; the next `update_backup` adds it to the backup."""
         self._version += 1
         version = str(self._version)
 
@@ -267,9 +271,10 @@ class Catalog:
         self._missed.append(write_version)
 
     def update_backup(self) -> None:
-        """Repeat in the backup what it lacks. A backup that is damaged or behind is copied from the catalog.
+        """Write pending changes to the backup. A damaged or outdated backup is copied from the catalog.
 
-        A crash before this leaves a backup with a lower version: the next start copies it from the catalog.
+        After a crash before this call the backup has a lower version, and the next start copies it from the
+        catalog.
         """
         if self._main is None or not (self._missed or self._is_behind):
             return
@@ -286,7 +291,7 @@ class Catalog:
             self._is_behind = False
         except sqlite3.Error as error:
             log.warning("%s: cannot be written, retrying with the next change: %s", self._backup_path, error)
-            self._missed.clear()  # the whole catalog is copied instead
+            self._missed.clear()  # copying the whole catalog replaces them
             self._is_behind = True
             if self._backup is not None and is_damage(error):
                 self._backup.close()
@@ -297,8 +302,8 @@ class Catalog:
         try:
             self._try(write)
         except StorageFull:
-            # Deleting must work on a full disk, and it begins with a note in the catalog. Checkpoints and new
-            # topics must not spend the reserve: they can wait, and a deletion would have none left.
+            # A deletion must work on a full disk, and it begins with a write to the catalog. Checkpoints and
+            # new topics must not use the reserve: they can wait, and a later deletion needs it.
             if not spends_reserve or not self._data_directory.has(RESERVE):
                 raise
             self._data_directory.remove(RESERVE)
@@ -328,7 +333,7 @@ def _connect(data_directory: DataDirectory, name: str) -> sqlite3.Connection:
     if not _schema(connection):
         connection.executescript(SCHEMA)
     elif _schema(connection) != _expected_schema():
-        raise DataDamaged("its tables are not what they were")
+        raise DataDamaged("its tables differ from the schema of this version")
     return connection
 
 
@@ -340,7 +345,8 @@ def _schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 
 @cache
 def _expected_schema() -> list[tuple[str, str]]:
-    """A flipped bit in a table's name would otherwise look like a table that was never made."""
+    """The schema to compare with: a flipped bit in a table's name would otherwise look like a table that was
+    never created."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(SCHEMA)
         return _schema(connection)

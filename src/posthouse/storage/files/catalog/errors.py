@@ -1,4 +1,4 @@
-"""Errors of SQLite as sentences that say what happened to the catalog and what to do about it."""
+"""SQLite errors as messages that say what happened to the catalog and what to do about it."""
 
 import sqlite3
 from pathlib import Path
@@ -30,7 +30,8 @@ def primary_code(error: sqlite3.Error) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """A disk that is full or a file that may not be opened says nothing about what the file holds."""
+    """Whether the error means that the file is damaged. A full disk or missing permissions say nothing about
+    it."""
     return primary_code(error) not in _SENTENCES and primary_code(error) != sqlite3.SQLITE_FULL
 
 

@@ -1,4 +1,4 @@
-"""What partitions remember of their producers, as rows of the catalog's state (space 6), big-endian:
+"""Producer state of partitions, as rows of the catalog's state (space 6), big-endian:
 
     key                           value
     partition, bucket i64         producers of a bucket, each: id i64, epoch i16, last time i64,
@@ -10,9 +10,8 @@
                                   last offset i64
 
 A partition is its topic id and its number, u32; a bucket is the producer id without its low 6 bits. A
-checkpoint writes the rows that changed since the last one, however many producers the partition has; batches
-in the journal bring them up to date again. The row of format 1 is read, and gives way to the others when
-something of its partition changes.
+checkpoint writes only the rows that changed since the last one; recovery replays batches of the journal on
+top of them. A row of format 1 is still read; the next change of its partition replaces it.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ _WHOLE_ABORTED = Struct(">qqq")
 
 
 def partition_key(partition: PartitionId) -> bytes:
-    """What the keys of all its rows begin with."""
+    """The prefix of the keys of all rows of a partition."""
     return partition.topic + partition.index.to_bytes(4, "big")
 
 
@@ -44,7 +43,7 @@ def partition_of(key: bytes) -> PartitionId:
 
 
 def rows(partition: PartitionId, changes: Changes) -> dict[bytes, bytes | None]:
-    """The rows that changed; None for those that are to be removed."""
+    """The changed rows; None for rows to remove."""
     start = partition_key(partition)
     found: dict[bytes, bytes | None] = {start: None} if changes.replaces_whole else {}
     for bucket, producers in changes.buckets.items():
@@ -56,7 +55,7 @@ def rows(partition: PartitionId, changes: Changes) -> dict[bytes, bytes | None]:
 
 
 def load(table: ProducerTable, key: bytes, value: bytes) -> None:
-    """Take in one row. Raises DataDamaged."""
+    """Load one row into the table. Raises DataDamaged."""
     try:
         rest = key[_PARTITION_BYTES:]
         if not rest:
@@ -70,7 +69,7 @@ def load(table: ProducerTable, key: bytes, value: bytes) -> None:
             producer_id, first_offset = _ABORTED.unpack(value)
             table.load_aborted(AbortedTransaction(producer_id, first_offset, marker))
     except StructError as error:
-        raise DataDamaged("what a partition remembers of its producers cannot be read") from error
+        raise DataDamaged("the producer state of a partition cannot be decoded") from error
 
 
 def _encoded(producers: Mapping[int, Producer]) -> bytes:
@@ -82,7 +81,7 @@ def _encoded(producers: Mapping[int, Producer]) -> bytes:
 
 
 def _load_producer(table: ProducerTable, data: bytes, position: int) -> int:
-    """Where it ends."""
+    """Load one producer; returns the position behind it."""
     id, epoch, last_time, open_since, batches = _PRODUCER.unpack_from(data, position)
     position += _PRODUCER.size
     end: int = position + batches * _BATCH.size

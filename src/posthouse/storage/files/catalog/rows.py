@@ -1,7 +1,7 @@
-"""The catalog's rows: how they look in SQLite, their checksums, and what they mean.
+"""The catalog's rows: SQLite schema, checksums and their meaning.
 
-Every row ends with a CRC32C of its values: of their text where rows are few, of their bytes where there may
-be very many.
+Every row ends with a CRC32C of its values: of their text in small tables, of their bytes in tables that may
+have millions of rows.
 """
 
 import json
@@ -20,11 +20,11 @@ from posthouse.model.topics import Topic
 
 FORMAT = "2"
 READABLE = frozenset({"1", FORMAT})
-"""In format 1 no segment has a header; opening it makes it format 2."""
+"""Segments of format 1 have no header. Opening a catalog of format 1 upgrades it to format 2."""
 HAS_HEADER = 1 << 31
 """Added to the generation of a segment whose file begins with a header."""
 UNKNOWN_FRAME = "unknown"
-"""Stands for the checkpointed frame from when a catalog is restored until its segments are found again."""
+"""Replaces the checkpointed frame number in a restored catalog until recovery has walked its segments."""
 
 _PARTITION = Struct(">16sIqq")
 _SEGMENT = Struct(">16sIqqqqqIqq")
@@ -108,7 +108,7 @@ class Snapshot:
     partitions: list[PartitionRow] = field(default_factory=list)
     segments: list[SegmentRow] = field(default_factory=list)
     first_segments: dict[PartitionId, int] = field(default_factory=dict)
-    """The lowest base offset that each of the partitions still has; segments below it were let go."""
+    """The lowest base offset that each partition still has; segments below it were removed."""
     state: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
     """Values that were put or removed (None)."""
 
@@ -118,20 +118,20 @@ class Contents:
     cluster_id: str
     format: str
     frame: int | None
-    """The last checkpointed frame; None if that is not known because the catalog was lost."""
+    """The last checkpointed frame; None after the catalog was lost."""
     clean: bool
     was_started: bool
-    """A broker has begun to write its journal here."""
+    """A broker has started to write a journal in this data directory."""
     has_head: bool
-    """The journal has a head, unless somebody took it away. Older versions wrote none."""
+    """The journal should have a head. Older versions wrote none."""
     has_lost_commits: bool
-    """An earlier start found commits lost, and the broker has not acted on it yet."""
+    """An earlier start found lost commits, and the broker has not handled the loss yet."""
     topics: list[TopicRow]
     partitions: list[PartitionRow]
     segments: list[SegmentRow]
     state: dict[int, dict[bytes, bytes]]
     version: int
-    """Counts the changes that both files have."""
+    """Number of changes that both the catalog and its backup have."""
 
 
 def _crc(*values: object) -> int:
@@ -139,7 +139,7 @@ def _crc(*values: object) -> int:
 
 
 def drop_orphans(connection: sqlite3.Connection) -> None:
-    """A checkpoint may have been under way while its topic was deleted."""
+    """Remove rows of deleted topics: a checkpoint may have been running while its topic was deleted."""
     for table in ("partitions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE topic NOT IN (SELECT id FROM topics)")
 
@@ -239,17 +239,17 @@ def is_sound(table: str, values: Sequence[object], crc: object) -> bool:
     try:
         return _CHECKSUMS[table](*values) == crc
     except (StructError, TypeError):
-        return False  # a value has become one that no such row can have
+        return False  # a damaged value of a type that no row can have
 
 
 def check_format(connection: sqlite3.Connection) -> None:
-    """Raises Unavailable for what a newer version wrote: whatever its tables are, they are not damaged."""
+    """Raises Unavailable if a newer version wrote the catalog: unknown tables are not damage."""
     try:
         found = connection.execute("SELECT key, value, crc FROM meta WHERE key = 'format'").fetchall()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        return  # there is no such table: new, or none of ours
+        return  # no such table: a new file, or not a catalog
     for key, value, crc in found:
         if is_sound("meta", (key, value), crc) and value not in READABLE:
             raise Unavailable(
@@ -262,7 +262,7 @@ def load_contents(connection: sqlite3.Connection, *, with_state: bool = True) ->
     def rows(table: str, order: str) -> Iterator[tuple[object, ...]]:
         for *values, crc in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
             if not is_sound(table, values, crc):
-                raise DataDamaged(f"a row of the catalog's {table} has changed by itself")
+                raise DataDamaged(f"a row of the catalog's {table} does not match its checksum")
             yield tuple(values)
 
     check_format(connection)
@@ -284,7 +284,7 @@ def load_contents(connection: sqlite3.Connection, *, with_state: bool = True) ->
 
 
 def _load_state(connection: sqlite3.Connection) -> dict[int, dict[bytes, bytes]]:
-    """There may be a million of these: no call per row but the checksums."""
+    """Load all rows of state. There may be a million: the loop makes no call per row except for checksums."""
     state: dict[int, dict[bytes, bytes]] = {}
     latest, values = None, {}
     try:
@@ -292,10 +292,10 @@ def _load_state(connection: sqlite3.Connection) -> dict[int, dict[bytes, bytes]]
             if space != latest:
                 latest, values = space, state.setdefault(space, {})
             if crc32c(value, crc32c(key, space)) != crc:
-                raise DataDamaged("a row of the catalog's state has changed by itself")
+                raise DataDamaged("a row of the catalog's state does not match its checksum")
             values[key] = value
     except TypeError as error:
-        raise DataDamaged("a row of the catalog's state has changed by itself") from error
+        raise DataDamaged("a row of the catalog's state does not match its checksum") from error
     return state
 
 

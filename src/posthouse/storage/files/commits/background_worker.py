@@ -1,4 +1,4 @@
-"""The thread for what may take long: the catalog, checkpoints, removing files. One after the other."""
+"""The background thread for slow work: catalog writes, checkpoints, deleting files. One task at a time."""
 
 import asyncio
 import logging
@@ -30,11 +30,11 @@ class BackgroundWorker:
         return await loop.run_in_executor(self._worker, lambda: work(*args, **kwargs))
 
     def later(self, failure: str, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """After all that was asked for before. `failure` is what the log says where it does not work."""
+        """Queue the work behind all earlier tasks. `failure` is the log message if it raises."""
         self._worker.submit(work, *args, **kwargs).add_done_callback(partial(_log_failure, failure))
 
     def remove(self, segments: Sequence[Segment]) -> None:
-        """Remove the files of segments that are no longer part of any log, in the background."""
+        """Delete the files of segments that are no longer part of any log, in the background."""
         if segments:
             what = f"{segments[0].path}: not all of {len(segments)} segments could be deleted"
             self.later(what, self._remove, segments)
@@ -42,7 +42,8 @@ class BackgroundWorker:
     def _remove(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
             remove_segment(self._disk, segment)
-            self._files.drop(segment.path)  # after it, or a reader could open the file once more in between
+            # After the removal: a reader could otherwise open the file again in between.
+            self._files.drop(segment.path)
 
     def close(self) -> None:
         self._worker.shutdown()

@@ -1,8 +1,8 @@
-"""Checkpoints: making segments durable and noting in the catalog how far they count.
+"""Checkpoints: make segments durable and store their valid sizes in the catalog.
 
-A checkpoint is a consistent cut: what the event loop knows right after some journal frame. Its work is
-done on another thread while commits go on. When it is done, the journal up to that frame is not needed
-any more. If it fails half way, nothing was promised: the next one covers the same ground.
+A checkpoint is a consistent cut: the state of the event loop right after one journal frame. Another thread
+writes it while commits continue. A finished checkpoint makes the journal up to that frame unnecessary. A
+failed checkpoint changes nothing: the next one covers the same changes.
 """
 
 from collections.abc import Collection
@@ -21,10 +21,10 @@ from posthouse.storage.producers import Changes
 from posthouse.storage.spaces import Space
 
 INDEX_STRIDE = 8 * 1024 * 1024
-"""How much an open segment grows before its index is stored: with very many partitions, writing each index
-at each checkpoint costs more than walking so many bytes once after a restart."""
+"""Growth of an open segment after which a checkpoint stores its index. With very many partitions, writing
+every index at every checkpoint costs more than walking this many bytes once after a restart."""
 MANY_FILES = 64
-"""From so many files on, one sync of the whole file system costs less than a sync of each."""
+"""From this number of files on, one sync of the whole file system is cheaper than a sync per file."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _IndexBlock:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Taken on the event loop by `take`, carried out anywhere by `write`."""
+    """One checkpoint: `take` collects it on the event loop, `write` writes it on any thread."""
 
     snapshot: Snapshot
     logs: list[PartitionLog]
@@ -59,7 +59,7 @@ class Checkpoint:
         catalog.checkpoint(self.snapshot)
 
     def undo(self) -> None:
-        """It was not written: everything in it is as unsaved as before."""
+        """The write failed: mark everything in this checkpoint as changed again."""
         for owner, changes in self._producers:
             owner.producers.put_back(changes)
         for owner in self.logs:
@@ -91,7 +91,8 @@ def take(
 
 
 def _take_index(checkpoint: Checkpoint, segment: Segment, *, is_closed: bool) -> None:
-    """What the file does not have yet, if it is time; of an index that was not loaded only readers know."""
+    """Add the new entries of the segment's index, if they are due. An index that is not loaded has no new
+    entries."""
     is_due = is_closed or segment.size - segment.indexed_to >= INDEX_STRIDE
     if is_due and segment.index.is_complete:
         position = segment.index_size
@@ -124,7 +125,7 @@ def segment_row(partition: PartitionId, segment: Segment) -> SegmentRow:
 
 def _write_block(disk: Disk, block: _IndexBlock) -> None:
     if disk.size(block.segment_path) < 0:
-        return  # let go by retention or with its topic since the snapshot was taken
+        return  # removed by retention or with its topic since the snapshot was taken
     handle = disk.open(block.path, create=True)
     try:
         disk.write(handle, [block.data], block.position)
@@ -137,7 +138,7 @@ def _sync_segment(disk: Disk, files: OpenFiles, segment: Segment) -> None:
     try:
         file = files.acquire(segment.path)
     except FileNotFoundError:
-        return  # let go by retention or with its topic since the snapshot was taken
+        return  # removed by retention or with its topic since the snapshot was taken
     try:
         synced(disk, file.handle)
     finally:

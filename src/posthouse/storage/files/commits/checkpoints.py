@@ -1,9 +1,10 @@
-"""When checkpoints are made, and what the next one has to cover. See `checkpoint` for what one is."""
+"""The schedule of checkpoints, and the changes that the next one has to cover. See `checkpoint`."""
 
 import asyncio
 import logging
 from typing import Protocol
 
+from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.files.catalog.producer_rows import rows
 from posthouse.storage.files.commits import checkpoint
@@ -13,16 +14,17 @@ from posthouse.storage.files.segments.index import SparseIndex
 from posthouse.storage.files.segments.logs import Logs
 from posthouse.storage.files.segments.partition_log import PartitionLog
 from posthouse.storage.files.system.disk import SyncFailed
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
 DATA_PER_JOURNAL = 4
-"""One is due when the journal is full, or when this many times its size went to segments alone."""
+"""A checkpoint is due when the journal is full, or when segments got this many times its size without it."""
 
 
 class Host(Protocol):
-    """What the storage does for its checkpoints."""
+    """Operations of the storage that checkpoints need."""
 
     @property
     def is_writable(self) -> bool: ...
@@ -41,6 +43,8 @@ class Checkpoints:
         logs: Logs,
         flusher: Flusher,
         journal: Journal,
+        clock: Clock,
+        metrics: StorageMetrics,
         *,
         journal_bytes: int,
         seconds: float,
@@ -49,13 +53,15 @@ class Checkpoints:
         self._logs = logs
         self._flusher = flusher
         self._journal = journal
+        self._clock = clock
+        self._metrics = metrics
         self._journal_bytes = journal_bytes
         self._seconds = seconds
         self.changed: dict[PartitionLog, None] = {}
-        """In the order of their first change: that of a set differs from run to run."""
+        """Changed logs in the order of their first change: a set's order would differ from run to run."""
         self.state: dict[tuple[int, bytes], bytes | None] = {}
         self.frame = 0
-        """The last frame whose effects are known here."""
+        """The last frame whose effects are included in the state of the event loop."""
         self.one_at_a_time = asyncio.Lock()
         self._journalled = 0
         self._data_written = 0
@@ -67,17 +73,17 @@ class Checkpoints:
         return bool(self.changed or self.state)
 
     def touch(self, owner: PartitionLog) -> None:
-        """The next checkpoint is to look at it."""
+        """Include the log in the next checkpoint."""
         self.changed[owner] = None
 
     def forget(self, owner: PartitionLog) -> None:
-        """It was deleted: the next checkpoint takes out what is stored of its producers."""
+        """The log was deleted: the next checkpoint removes its producer state."""
         self.changed.pop(owner, None)
         for key in rows(owner.id, owner.producers.removal()):
             self.state[int(Space.PRODUCERS), key] = None
 
     def written(self, frame: int, journalled: int, data: int) -> None:
-        """A group is durable; make a checkpoint if it is time."""
+        """A commit group is durable; start a checkpoint if one is due."""
         self.frame = max(self.frame, frame)
         self._journalled += journalled
         self._data_written += data
@@ -88,13 +94,13 @@ class Checkpoints:
             self._begin()
 
     def schedule(self) -> None:
-        """Make one from time to time, even if little is written."""
+        """Checkpoint periodically, even if few commits arrive."""
         if self.has_work:
             self._begin()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self.schedule)
 
     async def stop(self) -> None:
-        """No new ones by themselves; the one under way is finished."""
+        """Stop scheduling checkpoints and wait for the running one."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -111,19 +117,23 @@ class Checkpoints:
             log.error("checkpoint failed", exc_info=task.exception())
 
     async def make(self) -> bool:
-        """Make everything that is committed independent of the journal; whether that succeeded."""
-        async with self.one_at_a_time:  # one that fails must not be overtaken by one that counts on it
+        """Write a checkpoint of everything committed so far; returns whether it succeeded."""
+        # A failed checkpoint must put its changes back before the next one begins.
+        async with self.one_at_a_time:
             changed, self.changed = self.changed, {}
             state, self.state = self.state, {}
             taken = checkpoint.take(self.frame, changed, state)
             self._journalled = self._data_written = 0
+            begun = self._clock.monotonic()
             try:
                 await self._flusher.perform(self._flusher.sync_fresh_directories)
                 await self._host.write_checkpoint(taken)
                 await self._flusher.perform(lambda: self._journal.release(taken.snapshot.frame))
             except (SyncFailed, OSError, PosthouseError) as error:
                 self._give_up(taken, changed, state, error)
+                self._metrics.checkpoint_failures += 1
                 return False
+            self._metrics.checkpoint_seconds.observe(self._clock.monotonic() - begun)
             for owner in changed:
                 _unload_indexes(owner)
             return True
@@ -145,7 +155,7 @@ class Checkpoints:
 
 
 def _unload_indexes(owner: PartitionLog) -> None:
-    """Closed segments that nobody has read since the last checkpoint need no index in memory."""
+    """Unload indexes of closed segments that had no reads since the last checkpoint."""
     for segment in owner.segments[:-1]:
         if not segment.was_read and not segment.is_changed and segment.indexed_to == segment.size:
             interval = owner.config.index_interval_bytes

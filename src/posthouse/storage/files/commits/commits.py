@@ -1,7 +1,7 @@
-"""Commits on their way to the disk and back.
+"""Pending commits: from the call on the event loop to the flusher and back.
 
-A batch gets its offset and its place when it is committed, and counts when it is durable. If writing fails,
-everything that has a place and is not durable is void: later places counted on earlier ones.
+A batch gets its offset and its position when it is committed, and becomes valid when it is durable. If a
+write fails, every placed batch that is not durable is void, because later positions depend on earlier ones.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Commits:
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         refused: dict[int, Outcome] = {}
-        """By the identity of their operations."""
+        """Refused operations, by `id`."""
         for operation in operations:
             refusal = self._refusal(operation)
             if refusal is not None:
@@ -82,7 +82,7 @@ class Commits:
                     size += append.header.length
             elif isinstance(operation, Trim):
                 owner = self._logs[operation.partition]
-                # Bounded now, not when it is written: replay must come to the same result.
+                # Bound the offset now, not when it is written: replay must come to the same result.
                 steps.append(Trimming(owner, min(operation.offset, owner.next_offset)))
             else:
                 steps.append(operation)
@@ -101,7 +101,8 @@ class Commits:
         return placed
 
     def _refusal(self, operation: Operation) -> PosthouseError | None:
-        """Why the operation must not be done. Asked before anything of the commit has had an effect."""
+        """Why the operation is refused, or None. Called before any operation of the commit has had an
+        effect."""
         if isinstance(operation, Put):
             return None
         owner = self._logs[operation.partition]
@@ -109,7 +110,8 @@ class Commits:
             try:
                 owner.producers.repeated(operation.header)
             except (ProducerFenced, OutOfOrderSequence) as error:
-                return error.with_traceback(None)  # it outlives this call, and must not keep its frames
+                # The error outlives this call and must not keep its stack frames alive.
+                return error.with_traceback(None)
         return None
 
     def _void(self, error: OperationRefused) -> asyncio.Future[list[Outcome]]:
@@ -118,13 +120,13 @@ class Commits:
         return done
 
     def _submit(self) -> None:
-        """Hand over what this turn of the event loop committed, as one."""
+        """Submit everything that this iteration of the event loop committed, as one group."""
         if self._gathered:
             self._flusher.submit(self._gathered)
             self._gathered = []
 
     async def drain(self) -> None:
-        """Return when everything that was committed so far is written, or has failed."""
+        """Return when everything that was committed so far is written or has failed."""
         self._submit()
         await self._flusher.perform(lambda: None)
 

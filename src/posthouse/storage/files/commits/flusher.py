@@ -1,12 +1,12 @@
-"""The one thread that writes: groups of commits to segments and journal, one sync for all of them.
+"""Group commit: the one thread that writes commits to segments and journal, with one sync per group.
 
-While one group is being synced the next one gathers, so the cost of a sync is shared by however many
-commits arrive meanwhile. The order within a group is what makes a crash harmless: first the segments
-(bytes that nobody counts yet), then the journal frame (which makes them count), then the acknowledgement.
+While one group is synced, the next one gathers. So the cost of a sync is shared by all commits that arrive
+meanwhile. The order of writes within a group makes a crash harmless: first the segments (the bytes do not
+count yet), then the journal frame (which makes them count), then the acknowledgement.
 
-A large group writes its segments on a second thread while the journal is written and synced: copying into
-the page cache costs as much as the sync. The journal has all of the bytes, so a crash between the two is
-as harmless; if the segments cannot be written, the frame is taken back before anybody is told.
+A large group writes its segments on a second thread while the journal is written and synced: copying into the
+page cache costs as much as the sync. The journal has all of the bytes, so a crash between the two is harmless
+as well. If the segments cannot be written, the frame is retracted before any acknowledgement.
 """
 
 import asyncio
@@ -36,21 +36,23 @@ from posthouse.storage.files.segments.segment import Segment
 from posthouse.storage.files.system.disk import DISK_FULL, Buffer, Disk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFile, OpenFiles
 from posthouse.storage.files.system.workers import Server, Workers
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put
 from posthouse.storage.outcomes import Outcome
 
 log = logging.getLogger(__name__)
 
 GROUP_BYTES = 32 * 1024 * 1024
-"""A group is closed at this size, so that its acknowledgements do not wait for ever more bytes."""
+"""A group is closed at this size, to bound the latency of its acknowledgements."""
 PARALLEL_BYTES = 256 * 1024
 """Below this, handing the segments to another thread costs more than writing them."""
 CHECK_SECONDS = 0.25
-"""For how long a look at the data directory counts: nothing is acknowledged without one that is so new."""
+"""How long a check of the data directory stays valid: commits are acknowledged only after a check this
+recent."""
 
 
 class Displaced(Exception):
-    """Files or directories that the broker writes to are no longer where the next start would look."""
+    """The broker writes to files or directories that the next start would not find."""
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class Trimming:
 
 
 Step: TypeAlias = Placement | Repetition | Trimming | Put | Outcome
-"""What is left to do for an operation. An outcome is that of a refused one: nothing is left."""
+"""The remaining work of one operation. A refused operation has its outcome already and no work left."""
 
 
 @dataclass(slots=True)
@@ -68,13 +70,13 @@ class Commit:
     steps: list[Step]
     size: int
     generation: int
-    """Counts how often commits had to be rolled back; one that was placed before that is void."""
+    """The number of rollbacks when this commit was placed. A later rollback makes it void."""
     done: asyncio.Future[list[Outcome]]
 
 
 @dataclass(slots=True)
 class Written:
-    """What the event loop is told about a group."""
+    """The result of one group, for the event loop."""
 
     commits: list[Commit]
     frame: int = 0
@@ -93,14 +95,16 @@ class Flusher:
         journal: Journal,
         workers: Workers,
         clock: Clock,
+        metrics: StorageMetrics,
         *,
         lost: Callable[[], str | None],
     ) -> None:
-        """`lost` says what of the data directory is no longer in its place, if anything."""
+        """`lost` returns which part of the data directory was moved or removed, or None."""
         self._disk = disk
         self._files = files
         self._journal = journal
         self._clock = clock
+        self._metrics = metrics
         self._lost = lost
         self._checked_at = clock.monotonic()
         self._queue: queue.SimpleQueue[list[Commit] | Job] = queue.SimpleQueue()
@@ -115,7 +119,7 @@ class Flusher:
         self._fresh_directories: dict[str, None] = {}
 
     def start(self, on_written: Callable[[Written], None]) -> None:
-        """`on_written` is told of every group, on this thread."""
+        """Start the thread. It calls `on_written` after every group."""
         self._on_written = on_written
         self._server = self._workers.serve("posthouse-flusher", self._turn, self._queue.empty)
 
@@ -123,7 +127,7 @@ class Flusher:
         self._put(commits)
 
     def run(self, job: Job) -> None:
-        """Do `job` on this thread, after everything that was submitted before it."""
+        """Run `job` on this thread, after everything that was submitted before it."""
         self._put(job)
 
     def _put(self, item: list[Commit] | Job) -> None:
@@ -132,7 +136,7 @@ class Flusher:
             self._server.wake()
 
     async def perform(self, job: Job) -> None:
-        """`run` it and wait for it; raises what it raises."""
+        """`run` the job and wait for it; raises the job's exception."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -145,7 +149,7 @@ class Flusher:
         def work() -> None:
             try:
                 job()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it
+            except Exception as error:  # noqa: BLE001 - reported to the caller
                 loop.call_soon_threadsafe(report, error)
             else:
                 loop.call_soon_threadsafe(report, None)
@@ -154,7 +158,7 @@ class Flusher:
         await done
 
     def stop(self) -> None:
-        """Write what was submitted, then end. Blocks until that is done."""
+        """Write what was submitted, then stop the thread. Blocks until it has stopped."""
         if self._server is not None:
             self._queue.put(self._stop)
             self._server.join()
@@ -173,7 +177,7 @@ class Flusher:
         return not self._stopping
 
     def _gather(self) -> tuple[list[Commit], Job | None]:
-        """Wait for something to do; then everything that waits, up to a full group or the next job."""
+        """Wait for work; return all pending commits, up to a full group or the next job."""
         item = self._queue.get()
         group: list[Commit] = []
         size = 0
@@ -217,16 +221,16 @@ class Flusher:
                 self._void_reason = Unavailable(f"the log could not be written: {error}")
             return Written(group, error=self._void_reason)
         except Exception as error:
-            # A mistake of ours: without this thread nobody would ever be answered again.
+            # A bug: fail the group, because without this thread no client would get an answer again.
             log.exception("a group of %d commits could not be written", len(group))
             return Written(group, error=self.fence(repr(error)))
 
     def fence(self, reason: str) -> StorageFenced:
-        """Accept nothing more: after a failed sync, nobody knows what the disk holds."""
+        """Refuse all further commits: after a failed sync the content of the disk is unknown."""
         return self._fence(f"the disk failed ({reason})", "Check the disk, then restart the broker.")
 
     def fence_displaced(self, error: Displaced) -> StorageFenced:
-        """Accept nothing more: what is written now, the next start would not find."""
+        """Refuse all further commits: the next start would not find them."""
         advice = "Bring the data directory back to its place, or restore it, then restart the broker."
         return self._fence(f"the data directory was changed under the running broker: {error}", advice)
 
@@ -237,7 +241,8 @@ class Flusher:
         return self._fenced
 
     def check_places(self) -> None:
-        """Raises Displaced if a restart would not find what is being written. On this thread only."""
+        """Raises Displaced if a restart would not find the files that are written now. On this thread
+        only."""
         try:
             lost = self._lost() or self._journal.lost()
         except OSError as error:
@@ -247,7 +252,7 @@ class Flusher:
         self._checked_at = self._clock.monotonic()
 
     def _cut(self, group: list[Commit]) -> None:
-        """Take back what a failed group may have left in segments, so that its space is free again."""
+        """Truncate segments to remove the bytes of a failed group, so that their space is free again."""
         for commit in group:
             for step in commit.steps:
                 if isinstance(step, Placement):
@@ -291,15 +296,21 @@ class Flusher:
             else:
                 has_ranges = True
                 operations.append(_operation(RANGE, run[0], run[-1], _size(run)))
-        if not operations and not trims:  # repetitions only: what they repeat is in a frame before
+        if not operations and not trims:  # only repeated batches, which are in an earlier frame
             return Written(group, frame=self._frame)
-        operations += trims  # last, because they may name offsets of this very group
+        operations += trims  # last, because trims may name offsets of this group
         size = sum(map(len, operations))
-        if size < PARALLEL_BYTES or has_ranges:  # a range says that its bytes are there already
+        begun = self._clock.monotonic()
+        if size < PARALLEL_BYTES or has_ranges:  # a range refers to bytes that must be in the segment already
             self._write_segments(runs)
             self._frame = self._journal.write(operations, size, sync=sync)
         else:
             self._frame = self._write_in_parallel(runs, operations, size)
+        metrics = self._metrics
+        if sync:
+            metrics.sync_seconds.observe(self._clock.monotonic() - begun)
+        metrics.commits_per_sync.observe(len(group))
+        metrics.journal_bytes += size
         self._journal.acknowledge()
         return Written(group, frame=self._frame, journalled=size)
 
@@ -335,15 +346,16 @@ class Flusher:
                 self._files.release(file)
 
     def _open(self, segment: Segment) -> OpenFile:
-        """A file that somebody has taken away comes back with a hole: reads report it, writes go on."""
+        """Open or create the segment's file. If the file was removed, a new one has a hole: reads report the
+        damage, and writes continue."""
         return self._files.acquire(segment.path, create=True)
 
     def _create(self, segment: Segment, owner: PartitionLog) -> OpenFile:
         if self._disk.size(owner.directory) < 0:
-            self.check_places()  # or a directory that was removed would be made again
+            self.check_places()  # otherwise a removed directory would be created again
         for directory in (*self._disk.make_directory(owner.directory), owner.directory):
             self._fresh_directories[directory] = None
-        self._cut_segment(segment.path, 0)  # a crash may have left one that was never counted
+        self._cut_segment(segment.path, 0)  # a crash may have left a file that was never part of the log
         return self._files.acquire(segment.path, create=True)
 
     def sync_fresh_directories(self) -> None:

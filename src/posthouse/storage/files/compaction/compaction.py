@@ -1,22 +1,22 @@
-"""One pass of compaction over a partition: which segments, the keys in them, and what is written instead.
+"""One compaction pass over a partition: choose segments, collect their keys, write the cleaned segments.
 
-A pass looks at closed segments that the catalog knows in full, below the last stable offset. It collects the
-latest offset of each key in the *dirty* part, where no pass has been, as far as its memory reaches, and then
-goes through all segments from the start of the log. Neighbours that fit into one segment become one.
+A pass works on closed segments that the catalog has in full, below the last stable offset. First it collects
+the latest offset of each key in the *dirty* part, which no pass has compacted yet, as far as its memory
+allows. Then it cleans all segments from the start of the log. Small neighbours are merged into one segment.
 
 The swap, one group of segments after the other, first to last:
 
     1  the new file is written as `….log.part` and synced, renamed, its directory synced   (segment_writer)
-    2  one transaction of the catalog takes the rows of the old files out and that of the new one in
+    2  one transaction of the catalog removes the rows of the old files and adds that of the new one
     3  the event loop reads from the new one; the old files are removed
 
-A crash before 2 leaves the old files as they are, and a new one that no row names; a crash after 2 leaves old
-ones that no row names. Recovery removes both. Stopping between two groups is fine as well: what a group lost
-has a later record behind it, in whichever file that is. A marker or tombstone goes only after everything that
-needs it, because groups are swapped in order.
+A crash before 2 leaves the old files unchanged and a new file without a row. A crash after 2 leaves old files
+without rows. Recovery removes both. Stopping between two groups is safe as well: every removed record has a
+later record with the same key. Groups are swapped in order, so that a marker or tombstone is removed only
+after every record that needs it.
 
-Everything here blocks; nothing changes a Segment that others see. Other threads, the event loop first, get
-their turn between two batches.
+All calls block. No call changes a Segment that other threads see. Between two batches the pass yields to
+other threads, above all to the event loop.
 """
 
 import threading
@@ -40,11 +40,11 @@ from posthouse.storage.files.system.open_files import OpenFiles
 
 
 class Stopped(Exception):
-    """The pass is not wanted any more."""
+    """The pass was cancelled."""
 
 
 class _Damaged(Exception):
-    """A segment has bytes that are no batches: it stays as it is."""
+    """The segment has bytes that are not batches: it stays unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """What becomes of a group: a new segment in place of the old ones, or one that needed no change."""
+    """The result of cleaning a group: a new segment that replaces the old ones, or one that needed no
+    change."""
 
     sources: tuple[Segment, ...]
     segment: Segment | None
@@ -96,16 +97,17 @@ class Pass:
 
     @property
     def is_partial(self) -> bool:
-        """Memory did not reach for all of it."""
+        """The memory limit was reached before all keys were collected."""
         return self.clean_to < self._sources[-1].end_offset
 
     @property
     def forgotten(self) -> list[int]:
-        """Abort markers whose transactions need not be listed any more, once all groups are swapped."""
+        """Abort markers whose transactions leave the list of aborted transactions once all groups are
+        swapped."""
         return self._cleaner.forgotten
 
     def collect_keys(self) -> None:
-        """Must be called first."""
+        """Collect the latest offset of every key. Must be called first."""
         for source in self._sources:
             if source.is_clean:
                 continue
@@ -115,7 +117,7 @@ class Pass:
         self._cleaner = BatchCleaner(self._rules, self._keys, self.clean_to)
 
     def _collect(self, source: Source) -> int:
-        """The first offset that was not looked at."""
+        """Collect the keys of one segment; returns the first offset that was not read."""
         with self._opened(source.segment) as read:
             for step in self._walk(read, source):
                 header = step.header
@@ -131,14 +133,14 @@ class Pass:
         try:
             spans = list(iter_spans(body_of(step.batch, header), header))
         except (CorruptBatch, RecordTooLarge):
-            return  # the cleaner keeps such a batch whole, and says so
+            return  # the cleaner keeps such a batch whole and logs it
         put, base = self._keys.put, header.base_offset
         for span in spans:
             if span.key is not None:
                 put(span.key, base + span.offset_delta)
 
     def groups(self) -> Iterator[list[Source]]:
-        """Neighbours that will fit into one segment, in order; those that are damaged are alone."""
+        """Neighbours that fit into one segment, in order. A damaged segment is a group of its own."""
         group: list[Source] = []
         size = 0
         for source in self._sources:
@@ -154,7 +156,7 @@ class Pass:
             yield group
 
     def clean(self, group: list[Source]) -> list[Cleaned]:
-        """Groups must come in order."""
+        """Clean one group. Groups must be cleaned in order."""
         first = group[0].segment
         path = f"{self._directory}/{segment_name(self._partition, first.base_offset, self._generation)}"
         interval = self._config.index_interval_bytes
@@ -220,7 +222,7 @@ class Pass:
             if self._stopped.is_set():
                 raise Stopped
             yield step
-            time.sleep(0)  # lets go of the interpreter: whoever waits for it goes first
+            time.sleep(0)  # releases the interpreter: waiting threads run first
 
     @contextmanager
     def _opened(self, segment: Segment) -> Iterator[Reader]:

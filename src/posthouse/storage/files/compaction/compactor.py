@@ -1,7 +1,7 @@
-"""Compaction from the event loop's side: which partitions are due, and the swap of segments.
+"""Compaction on the event loop: choose the partitions that are due, and swap segments.
 
-The work itself (`compaction`) runs on a thread of its own. Plan and swap hold the checkpoint's lock: a
-checkpoint that began before a swap would bring back the rows of the old files.
+The pass itself (`compaction`) runs on its own thread. Planning and swapping hold the checkpoint's lock: a
+checkpoint that began before a swap would restore the rows of the old files.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from posthouse.storage.files.segments.segment import Segment
 from posthouse.storage.files.system.disk import Disk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFiles
 from posthouse.storage.files.system.workers import Workers
+from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import Needed, nothing_needed
 
 log = logging.getLogger(__name__)
@@ -31,19 +32,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAP_BYTES = 128 * 1024 * 1024
-"""How much memory the keys of one pass may take."""
+"""Memory limit for the keys of one pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What compaction needs of the storage that it works for."""
+    """Operations of the storage that compaction needs."""
 
     checkpoint: Callable[[], Awaitable[bool]]
-    """Whether it succeeded."""
+    """Write a checkpoint; returns whether it succeeded."""
     one_checkpoint: asyncio.Lock
     replace_rows: Callable[[PartitionId, list[int], SegmentRow], Awaitable[None]]
     has: Callable[[PartitionLog], bool]
-    """Whether it was not deleted meanwhile."""
+    """Whether the log still exists: its topic may be deleted during a pass."""
     changed: Callable[[PartitionLog], None]
     let_go: Callable[[list[Segment]], None]
     fence: Callable[[str], None]
@@ -57,6 +58,7 @@ class Compactor:
         clock: Clock,
         host: Host,
         workers: Workers,
+        metrics: StorageMetrics,
         *,
         map_bytes: int = MAP_BYTES,
     ) -> None:
@@ -64,6 +66,7 @@ class Compactor:
         self._files = files
         self._clock = clock
         self._host = host
+        self._metrics = metrics
         self._map_bytes = map_bytes
         self._worker = workers.pool("posthouse-compaction", 1)
         self._running: asyncio.Task[None] | None = None
@@ -71,11 +74,12 @@ class Compactor:
         self._current: PartitionLog | None = None
         self._stopped = threading.Event()
         self._between = asyncio.Event()
-        """Set while no pass is under way."""
+        """Set while no pass is running."""
         self._between.set()
 
     async def run(self, logs: Iterable[PartitionLog], needed: Needed = nothing_needed) -> None:
-        """Compact what is due now. If the caller goes away, what has begun goes on until `close`."""
+        """Compact the partitions that are due. If the caller is cancelled, a running pass continues until
+        `close`."""
         if self._running is None and not self._closed:
             self._running = asyncio.create_task(self._run(list(logs), needed), name="compaction")
             self._running.add_done_callback(self._done)
@@ -88,7 +92,7 @@ class Compactor:
             log.error("compaction failed, retrying with the next run", exc_info=task.exception())
 
     async def leave(self, topics: Collection[TopicId]) -> None:
-        """Return when nothing of these topics is being compacted. They must not be offered again."""
+        """Return when no pass works on these topics. The caller must not offer them again."""
         if self._current is not None and self._current.id.topic in topics:
             self._stopped.set()
             await self._between.wait()
@@ -111,10 +115,11 @@ class Compactor:
                 continue
 
     async def _one_pass(self, owner: PartitionLog, needed: Needed) -> bool:
-        """Whether there is more to do because memory did not reach."""
+        """Run one pass; returns whether another is needed because the memory limit was reached."""
         self._stopped.clear()
         self._current = owner
         self._between.clear()
+        begun = self._clock.monotonic()
         try:
             return await self._compact(owner, needed)
         except Stopped:
@@ -126,6 +131,8 @@ class Compactor:
             log.warning("%s: not compacted, retrying with the next run: %s", owner.name, error)
             return False
         finally:
+            self._metrics.compacted_partitions += 1
+            self._metrics.compaction_seconds += self._clock.monotonic() - begun
             self._current = None
             self._between.set()
 
@@ -145,8 +152,8 @@ class Compactor:
                 return True
             for cleaned in await self._in_worker(partial(work.clean, group)):
                 if not await self._swap(owner, cleaned):
-                    # Trimmed in part, so the rest stays as it was. Tombstones and markers behind it would go
-                    # before what needs them: begin anew.
+                    # Part of the group was trimmed, so the rest stays unchanged. Later tombstones and markers
+                    # would be removed before the records that need them: start the pass again.
                     return True
         if work.forgotten:
             owner.producers.forget_aborted(work.forgotten)
@@ -175,7 +182,7 @@ class Compactor:
         )
 
     async def _swap(self, owner: PartitionLog, cleaned: Cleaned) -> bool:
-        """Whether nothing of the old segments is left."""
+        """Swap one group; returns whether all of its old segments were replaced."""
         async with self._host.one_checkpoint:
             there = [owner.has(segment) for segment in cleaned.sources]
             if self._stopped.is_set() or not all(there):
@@ -190,7 +197,7 @@ class Compactor:
             bases = [segment.base_offset for segment in cleaned.sources]
             await self._host.replace_rows(owner.id, bases, segment_row(owner.id, cleaned.segment))
             if not owner.replace(cleaned.sources, cleaned.segment):
-                # All of it was trimmed in the meantime: the next checkpoint takes the row out.
+                # The whole group was trimmed meanwhile: the next checkpoint removes the row.
                 owner.was_trimmed = True
                 self._host.changed(owner)
                 self._host.let_go([cleaned.segment])
@@ -198,7 +205,7 @@ class Compactor:
         return True
 
     async def _note(self, owner: PartitionLog, cleaned: Cleaned) -> None:
-        """Nothing had to go, but it has been looked at."""
+        """Store that the segment was compacted although no record had to be removed."""
         [segment] = cleaned.sources
         if (segment.clean_to, segment.horizon) != (cleaned.clean_to, cleaned.horizon):
             row = replace(segment_row(owner.id, segment), clean_to=cleaned.clean_to, horizon=cleaned.horizon)
@@ -212,7 +219,7 @@ class Compactor:
 def sources_of(
     owner: PartitionLog, now_ms: int, needed: Needed = nothing_needed, *, checkpointed: bool = False
 ) -> list[Source]:
-    """The segments that a pass may look at: from the first on, without the one that is written to."""
+    """The segments that a pass may clean: all from the first on, except the active one."""
     sources: list[Source] = []
     lowest, stable = needed(owner.id), owner.bounds.stable
     end = stable if lowest is None else min(lowest, stable)
@@ -240,7 +247,7 @@ def dirty_from(sources: list[Source]) -> int:
 
 
 def is_due(owner: PartitionLog, sources: list[Source], now_ms: int) -> bool:
-    """Whether enough is dirty, or something dirty is too old, or something clean may go now."""
+    """Whether enough bytes are dirty, a dirty record is too old, or a delete horizon has passed."""
     config = owner.config
     if not sources:
         return False

@@ -21,7 +21,7 @@ is exact when the process was killed, and may be older than the journal after a 
 ahead of the journal on disk, because it is written after the frame's sync. Frames between `synced` and
 `written` were acknowledged without a sync (durability `os`), and a power cut may take them.
 
-The slots are written in turn, so that a write that is cut short leaves the slot before it. Beginning a file
+The slots are written in turn, so that a torn write leaves the previous slot intact. Beginning a file
 writes both; until both are written, the other slot names the file before, which is still there.
 """
 
@@ -58,7 +58,7 @@ class Head:
 
 
 class HeadWriter:
-    """Used by the flusher thread alone."""
+    """Writes the head. Used by the flusher thread alone."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -70,7 +70,8 @@ class HeadWriter:
         self._has_failed = False
 
     def begin(self, salt: bytes, first: int, file_bytes: int) -> None:
-        """A journal file is about to be written. Durable when this returns; raises OSError or SyncFailed."""
+        """Record that a journal file is about to be written. Durable on return; raises OSError or
+        SyncFailed."""
         is_new = self._disk.size(self._path) < 0
         handle = self._open()
         before = (self._file, self._sequence, self._latest)
@@ -80,8 +81,9 @@ class HeadWriter:
                 self._write(handle, first - 1, first - 1)
         except OSError:
             self._file, self._sequence, self._latest = before
-            self._sequence = max(self._sequence, 2)  # above what may have been written just now
-            self.advance(synced=self._latest[0], written=self._latest[1])  # the file before goes on
+            # Higher than the sequence of a slot that this call may have written.
+            self._sequence = max(self._sequence, 2)
+            self.advance(synced=self._latest[0], written=self._latest[1])  # the previous file stays in use
             raise
         synced(self._disk, handle)
         if is_new:
@@ -91,7 +93,8 @@ class HeadWriter:
                 raise SyncFailed(str(error)) from error
 
     def advance(self, *, synced: int, written: int) -> None:
-        """A head that stays behind is still true, so commits go on if it cannot be written."""
+        """Record the last synced and the last written frame. An outdated head is still true, so a failure to
+        write it does not stop commits."""
         if self._handle is None:
             return
         try:
@@ -133,7 +136,7 @@ def encode_slot(sequence: int, salt: bytes, first: int, file_bytes: int, synced:
 
 
 def read_head(disk: Disk, path: str) -> Head | None:
-    """None if there is none, or nothing of it can be trusted."""
+    """The head; None if the file is missing or no slot is valid."""
     if disk.size(path) < 0:
         return None
     handle = disk.open(path)

@@ -1,4 +1,4 @@
-"""The journal: everything that was committed since the last checkpoint, in commit order.
+"""The journal: all commits since the last checkpoint, in commit order.
 
 Files `journal/<first number>-<salt>.wal`: frames from byte 0 on, big-endian:
 
@@ -32,8 +32,8 @@ But for a put, which is shorter:
          4     4  length of the value, 2³²-1 to remove it
          8     …  key, value
 
-An *append* carries its batch. A *range* says that these bytes of a segment were written before the frame
-was, but not synced: what a topic with durability `os` does. They have to be looked at after a crash.
+An *append* carries its batch. A *range* refers to bytes that were written to a segment before the frame, but
+not synced: topics with durability `os` use it. Recovery has to verify these bytes.
 
 Invariant: frame n+1 is written only when frame n is synced (or asked for no sync). So after a crash only
 the last frame can be torn: it was never acknowledged, and it is cut. A frame that cannot be read is damage if
@@ -43,10 +43,10 @@ any of these proves that it was acknowledged:
 - the file that follows, whose name has the number of its first frame;
 - the journal's head (`journal_head`), which has the number of the last frame;
 
-and so is a file that the head names and that is missing or shorter than it was allocated, and an empty one.
-Damage is reported, and the frames behind it count. Files are allocated before use and used again after their
-content is checkpointed. The random salt in a file's name keeps apart the frames of its lives, and frames from
-bytes that a client sent to look like one.
+A file that the head names is damaged as well if it is missing, shorter than allocated, or empty. Damage is
+reported, and the frames behind it are valid. Files are allocated before use and reused after their content is
+checkpointed. The random salt in a file's name distinguishes its frames from those of its earlier uses, and
+from bytes that a client sent to imitate a frame.
 """
 
 import logging
@@ -90,7 +90,7 @@ class _File:
 
 
 class Journal:
-    """The writing side. Used by the flusher thread alone."""
+    """The writer of the journal. Used by the flusher thread alone."""
 
     def __init__(
         self, disk: Disk, directory: str, file_bytes: int, random_bytes: Callable[[int], bytes]
@@ -109,7 +109,7 @@ class Journal:
         self._head = HeadWriter(disk, head_path(directory))
 
     def start(self, number: int) -> None:
-        """Begin a new file whose first frame is `number`; files that are there already count as old."""
+        """Begin a new file whose first frame is `number`; existing files become old files."""
         for file in journal_files(self._disk, self._directory):
             self._sync_old(file.path)
             self._old.append(_File(file.path, file.salt, number - 1))
@@ -124,7 +124,7 @@ class Journal:
             self._begin_without_file()
 
     def _begin_without_file(self) -> None:
-        """The head must not name a file that the next checkpoint gives back."""
+        """Write a head without a file: the head must not name a file that the next checkpoint removes."""
         try:
             self._head.begin(NO_FILE, self._next, 0)
         except OSError as error:
@@ -135,22 +135,22 @@ class Journal:
 
     @property
     def has_head(self) -> bool:
-        """Whether the next start will find one; a disk that is full may not have had the space."""
+        """Whether the next start will find a head. On a full disk there may have been no space for it."""
         return self._head.is_open
 
     @property
     def has_old_files(self) -> bool:
-        """Whether a checkpoint would give any back."""
+        """Whether a checkpoint could remove journal files."""
         return bool(self._old)
 
     def lost(self) -> str | None:
-        """Which of the files that a start after a crash needs is gone; None if none is."""
+        """Which journal file that recovery would need is missing; None if all are there."""
         needed = self._old if self._current is None else [*self._old, self._current]
         missing = (file.path for file in needed if self._disk.size(file.path) < 0)
         return next((f"{path} is gone" for path in missing), None)
 
     def _sync_old(self, path: str) -> None:
-        """What was replayed from it will be served, and being readable does not mean being durable."""
+        """Sync a replayed file: its content will be served, and readable bytes are not always durable."""
         handle = self._disk.open(path)
         try:
             synced(self._disk, handle)
@@ -158,7 +158,7 @@ class Journal:
             self._disk.close(handle)
 
     def write(self, operations: Sequence[Buffer], size: int, *, sync: bool) -> int:
-        """Write one frame and return its number. It counts only if this returns."""
+        """Write one frame and return its number. The frame is valid only if this returns."""
         total = FRAME_HEADER.size + size
         if self._current is None or 0 < self._position > self._file_bytes - total:
             self._roll()
@@ -180,11 +180,11 @@ class Journal:
         return number
 
     def acknowledge(self) -> None:
-        """The last frame is about to be acknowledged: from now on it has to be there."""
+        """Record in the head that the last frame is about to be acknowledged."""
         self._head.advance(synced=self._synced, written=self._next - 1)
 
     def retract(self) -> None:
-        """Take back the last frame, which was not acknowledged. If that fails, nothing can go on."""
+        """Remove the last frame, which was not acknowledged. A failure fences the storage."""
         assert self._current is not None
         try:
             self._disk.write(self._handle, [bytes(FRAME_HEADER.size)], self._written_at)
@@ -197,7 +197,7 @@ class Journal:
         self._current.last -= 1
 
     def release(self, number: int) -> None:
-        """Frames up to `number` are checkpointed: give their files back, one as a spare."""
+        """Frames up to `number` are checkpointed: remove their files, and keep one as a spare."""
         released = [file for file in self._old if file.last <= number]
         for file in released:
             self._old.remove(file)
@@ -213,7 +213,8 @@ class Journal:
             self._disk.remove(file.path)
 
     def close(self, *, everything_checkpointed: bool) -> None:
-        """Let go of the file; with everything checkpointed there is nothing to read at the next start."""
+        """Close the file. If everything is checkpointed, remove the journal's content: the next start reads
+        nothing."""
         current, self._current = self._current, None
         if current is not None:
             self._disk.close(self._handle)
@@ -226,7 +227,7 @@ class Journal:
             self._head.close()
 
     def _roll(self) -> None:
-        """Open the next file. Nothing changes if that fails: the disk may be full now and not later."""
+        """Open the next file. A failure changes nothing: a full disk may have space later."""
         if self._current is not None:
             synced(self._disk, self._handle)
         salt = self._random_bytes(SALT_BYTES)
@@ -250,11 +251,12 @@ class Journal:
         handle = self._disk.open(spare, create=True)
         try:
             self._disk.allocate(handle, self._file_bytes)
-            synced(self._disk, handle)  # before it has a name: a file that is short has lost something
+            # Before the rename: recovery treats a file that is too short as damaged.
+            synced(self._disk, handle)
             self._disk.rename(spare, path)
         except OSError:
             self._disk.close(handle)
-            self._disk.remove(spare)  # what it got of a nearly full disk is needed elsewhere
+            self._disk.remove(spare)  # the disk is nearly full: free the space that was allocated
             raise
         try:
             self._disk.sync_directory(self._directory)
@@ -281,7 +283,8 @@ def journal_files(disk: Disk, directory: str) -> list[JournalFile]:
 
 
 def head_path(directory: str) -> str:
-    """Beside the journal's directory: what happens to the one need not happen to the other."""
+    """The path of the head. It lies beside the journal's directory, so that loss of one need not be loss of
+    both."""
     return f"{directory}.head"
 
 

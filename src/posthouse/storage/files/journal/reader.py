@@ -1,4 +1,4 @@
-"""Reading the journal: the frames that are whole, and what is missing among them.
+"""Reading the journal: whole frames, and gaps between them.
 
 The format is described in `journal`.
 """
@@ -31,7 +31,7 @@ from posthouse.storage.files.system.disk import Disk
 
 
 class Entry(NamedTuple):
-    """One operation as it lies in the journal."""
+    """One operation as stored in the journal."""
 
     kind: int
     topic: bytes
@@ -55,7 +55,7 @@ class Frame:
     number: int
     entries: list[Entry | PutEntry]
     synced: int
-    """That there is this frame proves that all frames up to this number were synced."""
+    """The existence of this frame proves that all frames up to this number were synced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,10 @@ class Gap:
     position: int
     first: int
     next: int
-    """Equal to `first` where no number is known: the file is not as it was, and may have held more."""
+    """Equal to `first` if the number of missing frames is unknown: the file was changed and may have held
+    more."""
     is_last: bool = False
-    """They lie from `position` on; otherwise before it."""
+    """Whether the missing frames lie behind `position`; otherwise they lie before it."""
     reason: str = ""
 
     @property
@@ -90,9 +91,9 @@ class Gap:
 def read_journal(
     disk: Disk, directory: str, after: int | None, head: Head | None = None
 ) -> Iterator[Frame | Gap]:
-    """Every frame with a number above `after`, in order; what is missing among them comes as a Gap.
+    """Every frame with a number above `after`, in order. Missing frames are returned as a Gap.
 
-    None reads whatever there is. `head` proves frames, and a file, that may be missing at the end.
+    With `after` None all frames are read. `head` proves frames, and a file, that may be missing at the end.
     """
     wanted = None if after is None else after + 1
     place, announced = (directory, 0), 0
@@ -102,7 +103,7 @@ def read_journal(
             yield Gap(file.path, 0, wanted, file.first)
         wanted = file.first if wanted is None else max(wanted, file.first)
         scan = _Scan(disk, file)
-        synced = file.first - 1  # before a file is begun, the one before it is synced
+        synced = file.first - 1  # the previous file is synced before a new file begins
         for position, number, entries in scan.frames():
             if number >= wanted:
                 if number > wanted:
@@ -110,7 +111,7 @@ def read_journal(
                 yield Frame(number, entries, synced)
                 wanted = number + 1
             if any(isinstance(entry, PutEntry) or entry.kind != RANGE for entry in entries):
-                synced = number  # or what follows would not have been written
+                synced = number  # frame n+1 is written only after frame n is synced
         place, announced = (file.path, scan.end), max(announced, scan.announced)
     if wanted is None:
         wanted = 1 if head is None else head.first
@@ -124,7 +125,7 @@ def read_journal(
 
 
 def _wrong_file(disk: Disk, directory: str, head: Head | None) -> str:
-    """What is wrong with the file that the head names; empty if nothing is."""
+    """Why the file that the head names is wrong; empty if it is as expected."""
     if head is None or not head.names_file:
         return ""
     name = file_name(head.first, head.salt)
@@ -145,12 +146,12 @@ class _Scan:
         finally:
             disk.close(handle)
         self.end = 0
-        """Where the last good frame ends."""
+        """The end of the last good frame."""
         self.announced = 0
-        """The highest number that a header has whose frame is not whole."""
+        """The highest number in a valid header of a torn frame."""
 
     def frames(self) -> Iterator[tuple[int, int, list[Entry | PutEntry]]]:
-        """The good frames: where each begins, its number and its operations."""
+        """The good frames: position, number and operations of each."""
         data, view = self._data, memoryview(self._data)
         number = self._file.first
         position = data.find(FRAME_MAGIC)
@@ -170,12 +171,12 @@ class _Scan:
 
 
 def frames_in(disk: Disk, file: JournalFile) -> list[tuple[int, int, list[Entry | PutEntry]]]:
-    """The good frames of one file: where each begins, its number and its operations."""
+    """The good frames of one file: position, number and operations of each."""
     return list(_Scan(disk, file).frames())
 
 
 def _announced(data: memoryview, position: int, at_least: int, salt: bytes) -> int:
-    """The number of the frame whose header is here and whole, 0 if there is none or the number is too low."""
+    """The frame number in a valid header at `position`; 0 if there is none or the number is too low."""
     if position + FRAME_HEADER.size > len(data):
         return 0
     magic, _, number, _, header_crc = FRAME_HEADER.unpack_from(data, position)
@@ -186,7 +187,7 @@ def _announced(data: memoryview, position: int, at_least: int, salt: bytes) -> i
 
 
 def _frame_size(data: memoryview, position: int, salt: bytes) -> int:
-    """The size of the frame whose header is here, 0 if the frame is not whole."""
+    """The size of the frame at `position`, 0 if the frame is not whole."""
     _, crc, _, length, _ = FRAME_HEADER.unpack_from(data, position)
     size: int = FRAME_HEADER.size + length
     if position + size > len(data):
@@ -196,7 +197,7 @@ def _frame_size(data: memoryview, position: int, salt: bytes) -> int:
 
 
 def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntry]:
-    """Raises DataDamaged where they do not end where the frame does, although its checksum is right."""
+    """The operations of a frame. Raises DataDamaged if they do not end where the frame ends."""
     begin, end = position + FRAME_HEADER.size, position + size
     try:
         entries, position = _read_entries(data[:end], begin)

@@ -1,13 +1,13 @@
-"""Files that a crash in the middle of compaction left behind.
+"""Recovery of files that a crash during compaction left behind.
 
-A file goes only if what it holds is held by files that the catalog names: all of those of its partition
-must be there, in full. Then the others are known to be
+A file is deleted only if its records are in files that the catalog names, and all of those files of its
+partition are there in full. Then these files are leftovers:
 
 - `….log.part`: never finished;
-- a generation that no row names: finished and not counted, or replaced by a later one;
-- a file without a generation inside a segment that has one: what that segment was made of.
+- a generation without a row: finished but not swapped in, or replaced by a later one;
+- a file without a generation inside the range of a segment that has one: a source of that segment.
 
-Anything else stays, whoever it belongs to: a file is not worthless because a row is missing.
+All other files stay: a file may hold valuable data although its row is missing.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def remove_leftovers(disk: Disk, logs: Iterable[PartitionLog]) -> None:
-    """`logs` have the segments that the catalog names, and nothing of the journal yet."""
+    """Delete leftovers. `logs` have the segments of the catalog, before the journal is replayed."""
     by_directory: dict[str, dict[int, PartitionLog]] = {}
     for owner in logs:
         if owner.config.is_compacted or any(segment.generation for segment in owner.segments):

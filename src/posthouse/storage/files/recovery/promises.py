@@ -1,4 +1,4 @@
-"""What catalog, journal and the journal's head say that a data directory holds. Nothing is changed."""
+"""The content that catalog, journal and journal head promise for a data directory. Read-only."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from posthouse.storage.files.system.disk import Disk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is not as it should be. Byte and offset ranges exclude their ends."""
+    """A deviation from the expected content. Byte and offset ranges exclude their ends."""
 
     path: str
     problem: str
@@ -29,27 +29,27 @@ class Finding:
     first_offset: int | None = None
     next_offset: int | None = None
     is_damage: bool = True
-    """Whether something is lost or wrong; otherwise it is only worth knowing."""
+    """Whether data is lost or wrong; otherwise the finding is only informative."""
 
 
 @dataclass(slots=True)
 class Expected:
-    """What is promised of one segment."""
+    """The promised content of one segment."""
 
     partition: PartitionId
     base_offset: int
     size: int = 0
     end_offset: int = NO_END
-    """The first offset that the `size` bytes cannot hold."""
+    """The first offset behind the `size` bytes."""
     index_size: int = 0
     has_header: bool = True
     tail: list[Entry] = field(default_factory=list)
-    """What the journal says was written behind `size`, without the batches."""
+    """Entries of the journal behind `size`, without the batches."""
 
 
 @dataclass(slots=True)
 class Promises:
-    """What catalog and journal say at one moment. Without a readable catalog, nothing is `known`."""
+    """The promises of catalog and journal at one moment. Without a readable catalog, `known` is false."""
 
     known: bool
     topics: dict[TopicId, TopicRow]
@@ -59,9 +59,9 @@ class Promises:
     findings: list[Finding]
     frames: int = 0
     loss: Loss = Loss.NOTHING
-    """What is known to be missing of the journal."""
+    """What is missing of the journal."""
     clean: bool = False
-    """The broker was stopped well: nothing changes any more."""
+    """The broker was shut down cleanly, so the files do not change."""
 
 
 class PromiseReader:
@@ -85,7 +85,8 @@ class PromiseReader:
     def _read_journal(self, promises: Promises, contents: Contents | None) -> None:
         journal = str(self._directory / "journal")
         after = None if contents is None else contents.frame
-        # Before the journal: a running broker goes on, and the head must not be ahead of what is read.
+        # Before the journal: a running broker continues, and the head must not be newer than the journal that
+        # is read.
         head = None if promises.clean else read_head(self._disk, head_path(journal))
         if contents is not None and contents.was_started and not contents.clean and head is None:
             promises.findings += self._without_head(promises, contents)
@@ -103,7 +104,7 @@ class PromiseReader:
         journal = str(self._directory / "journal")
         promises.loss = Loss.UNDECIDED
         if contents.has_head:
-            problem = "it is missing or damaged: nothing tells whether the journal's end is whole"
+            problem = "it is missing or damaged: it is unknown whether the journal's end is whole"
             yield Finding(path=head_path(journal), problem=problem)
         if not journal_files(self._disk, journal):
             promises.loss = Loss.FRAMES
@@ -145,11 +146,11 @@ class PromiseReader:
 
 
 def _read_catalog(path: Path, findings: list[Finding]) -> Contents | None:
-    """Its contents if all of it can be trusted; what cannot is added to `findings`."""
+    """The contents of the catalog if all of it is valid; problems are added to `findings`."""
     if not path.exists():
         findings.append(Finding(path=str(path), problem="it is missing"))
         return None
-    # Without a write-ahead log nobody has it open, and SQLite need not leave files of its own beside it.
+    # Without a write-ahead log no process has the catalog open, and SQLite need not create files beside it.
     mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
     problems: list[str] = []
     contents = None

@@ -1,9 +1,10 @@
-"""Bringing a data directory back to what was acknowledged.
+"""Recovery: restore a data directory to the last acknowledged state.
 
-Catalog first: it says how far every segment counted at the last checkpoint. Then the journal: what was
-committed since. Then the tails: bytes of segments that neither of them speaks of (see `tails`).
-The work is bounded by the journal and the number of segments, of each of which the first bytes are read; the
-rest of the log is read only if the catalog is lost.
+1. The catalog: the valid size of every segment at the last checkpoint. 2. The journal: commits since then. 3.
+The tails: bytes of segments that neither of them covers (see `tails`).
+
+The work is bounded by the size of the journal and the number of segments, of which recovery reads only the
+first bytes. It reads whole segments only if the catalog is lost.
 """
 
 import logging
@@ -38,7 +39,7 @@ class Recovery:
         names: Mapping[TopicId, str],
         now_ms: int,
     ) -> None:
-        """`logs` are empty. `names` are those of the topics."""
+        """`logs` are empty. `names` maps topic ids to names."""
         self._disk = disk
         self._files = files
         self._directory = directory
@@ -54,7 +55,7 @@ class Recovery:
         if contents.frame is None:
             self._report_unknown_topics(contents)
             self._walk_everything()
-            # Segments tell more than these rows, which may be older: none of them may come back later.
+            # The segments are newer than these rows of the restored catalog: remove the rows.
             for key in contents.state.get(Space.PRODUCERS, {}):
                 result.state_changes[Space.PRODUCERS.value, key] = None
         else:
@@ -62,7 +63,7 @@ class Recovery:
             remove_leftovers(self._disk, result.logs.values())
         result.next_frame = (contents.frame or 0) + 1
         loss = self._replay_journal(contents)
-        if loss is Loss.FRAMES:  # frames without a sync hold batches only: commits with puts are synced
+        if loss is Loss.FRAMES:  # unsynced frames hold only batches: commits with puts are always synced
             result.has_lost_commits = True
         if not contents.clean:
             for partition_log in result.logs.values():
@@ -72,7 +73,7 @@ class Recovery:
         for partition_log in result.logs.values():
             partition_log.next_offset = partition_log.end
             if partition_log.segments and partition_log.segments[-1].size == 0:
-                # A power cut took the file of an older version: the file that is created now has a header.
+                # A power cut removed a file of an older version: the file created now has a header.
                 partition_log.segments[-1].has_header = True
         self._tails.report_doubts()
         for directory in self._fresh_directories:
@@ -80,7 +81,7 @@ class Recovery:
         return result
 
     def _report_unknown_topics(self, contents: Contents) -> None:
-        """The backup that the catalog was restored from may lack the topics that were created last."""
+        """Report topics that were created shortly before the catalog was lost: its backup may lack them."""
         known = {row.id.hex() for row in contents.topics}
         for name in self._disk.names(f"{self._directory}/topics"):
             if name not in known and len(name) == 2 * TOPIC_ID_BYTES:
@@ -91,7 +92,7 @@ class Recovery:
                 )
 
     def _replay_journal(self, contents: Contents) -> Loss:
-        """Apply what was committed since the checkpoint; returns what is missing of it."""
+        """Replay the commits since the checkpoint; returns what is missing of the journal."""
         journal = f"{self._directory}/journal"
         head = None if contents.clean else read_head(self._disk, head_path(journal))
         loss = self._loss_without(head, contents)
@@ -122,16 +123,17 @@ class Recovery:
         return loss
 
     def _prove_gap(self, first: int) -> None:
-        """Frames from `first` on are missing, perhaps of unknown number: leave out at least one number.
+        """Skip at least one frame number, because frames from `first` on are missing, perhaps an unknown
+        number of them.
 
-        The name of the next journal file then proves the gap to a second recovery, if the first one is killed
+        The name of the next journal file then proves the gap to a second recovery, if this one is killed
         before its checkpoint.
         """
         self._result.has_gap = True
         self._result.next_frame = max(self._result.next_frame, first + 1)
 
     def _was_synced(self, gap: Gap, synced: int, head: Head | None) -> bool:
-        """Whether more is missing than a power cut takes."""
+        """Whether synced frames are missing, which a power cut cannot explain."""
         if gap.first <= synced or gap.reason:  # files are allocated and synced before they get their names
             return True
         is_unsynced = (
@@ -141,17 +143,19 @@ class Recovery:
 
     @property
     def _trusts_system(self) -> bool:
-        """Whether frames may have been acknowledged without a sync, and a power cut may take them."""
+        """Whether frames may have been acknowledged without a sync, so that a power cut can explain their
+        loss."""
         return any(owner.config.durability is Durability.OS for owner in self._result.logs.values())
 
     def _loss_without(self, head: Head | None, contents: Contents) -> Loss:
         if head is not None or contents.clean or contents.frame is None or not contents.was_started:
             return Loss.NOTHING
         if contents.has_head:
-            self._result.has_lost_commits = True  # perhaps; skipping producer ids in vain costs little
+            # Possibly lost; skipping producer ids needlessly costs little.
+            self._result.has_lost_commits = True
             path = head_path(f"{self._directory}/journal")
             self._result.report(
-                f"{path} is missing or damaged: nothing tells whether the journal's end is whole. Batches "
+                f"{path} is missing or damaged: it is unknown whether the journal's end is whole. Batches "
                 "behind it are set aside"
             )
         return Loss.UNDECIDED
@@ -196,12 +200,13 @@ class Recovery:
             self._tails.check_identity(owner, segment)
         for owner in self._result.logs.values():
             if owner.segments and owner.segments[-1].misplaced:
-                owner.add_segment(owner.end, self._now_ms)  # or the file of another would be written to
+                # Otherwise the next batch would be written to a misplaced file.
+                owner.add_segment(owner.end, self._now_ms)
         for key, value in contents.state.get(Space.PRODUCERS, {}).items():
             owner = self._result.logs.get(producer_rows.partition_of(key))
             if owner is not None:
                 producer_rows.load(owner.producers, key, value)
-            else:  # its topic was deleted, and no checkpoint was made after that
+            else:  # its topic was deleted, and no checkpoint followed
                 self._result.state_changes[Space.PRODUCERS.value, key] = None
 
     def _put(self, entry: PutEntry) -> None:
@@ -213,14 +218,15 @@ class Recovery:
         self._result.state_changes[entry.space, entry.key] = entry.value
 
     def _walk_everything(self) -> None:
-        """The catalog is lost: every segment is read from its first byte to its last."""
+        """The catalog is lost: read every segment from its first byte to its last."""
         for owner in self._result.logs.values():
             self._tails.take_in_files(owner)
             if owner.segments:
                 owner.start = owner.segments[0].base_offset
 
     def _keep_bounds(self, contents: Contents) -> None:
-        """No offset is given twice and nothing that was let go comes back, though the catalog was lost."""
+        """Restore starts and ends after the loss of the catalog: no offset is assigned twice, and no trimmed
+        record comes back."""
         for row in contents.partitions:
             owner = self._result.logs.get(row.partition)
             if owner is None:
@@ -241,7 +247,7 @@ class Recovery:
             return  # its topic was deleted later
         self._result.changed[owner] = None
         if entry.kind == TRIM:
-            owner.end = max(owner.end, entry.offset)  # no trim goes beyond what there was
+            owner.end = max(owner.end, entry.offset)  # no trim goes beyond the end at its time
             self._trim(owner, entry.offset)
             return
         if entry.next_offset <= owner.end:
@@ -256,8 +262,8 @@ class Recovery:
             problem = f"{segment.path}: offsets {owner.end} to {entry.offset - 1} are missing"
             self._tails.report_later(owner, entry.offset, problem)
         if segment.generation:
-            # Only when the catalog is lost and the end of what compaction wrote is damaged: places in the
-            # file it was made from mean nothing in this one.
+            # Only when the catalog is lost and the end of a compacted file is damaged: positions of the
+            # journal refer to the old file and are meaningless in this one.
             self._tails.report_later(owner, entry.next_offset, f"{segment.path}: its end is missing")
             owner.end = entry.next_offset
             return
@@ -271,11 +277,12 @@ class Recovery:
             self._take_in_range(owner, segment, entry)
 
     def _take_in_range(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
-        """The frame proves these offsets, even where the bytes are damaged: none of them is given twice."""
+        """Count a range. The frame proves these offsets even if the bytes are damaged: none of them is
+        assigned again."""
         end = entry.position + entry.length
         self._tails.take_in(owner, segment, end, entry.next_offset)
         if segment.size == 0 and self._disk.size(segment.path) < 0:
-            return  # a power cut took the name of a new file: the next batch creates it again
+            return  # a power cut removed the name of a new file: the next batch creates it again
         segment.count_damage(end)
         owner.end = entry.next_offset
 

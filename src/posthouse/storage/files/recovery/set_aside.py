@@ -1,4 +1,4 @@
-"""Bytes that recovery takes out of a segment without knowing whether they were acknowledged.
+"""Copies of bytes that recovery cuts from a segment without knowing whether they were acknowledged.
 
 They are copied to `set-aside/<topic id>-<segment's name>-<position>.log` before the segment is cut.
 `posthouse log dump` reads such a file.
@@ -12,7 +12,7 @@ COPY_BYTES = 1024 * 1024
 
 
 def set_aside(disk: Disk, directory: str, owner: PartitionLog, path: str, position: int) -> str:
-    """Copy what is in the file from `position` on, and cut it there. Returns the path of the copy."""
+    """Copy the file from `position` on, and truncate it there. Returns the path of the copy."""
     place = f"{directory}/{SET_ASIDE}"
     copy = f"{place}/{owner.id.topic.hex()}-{path.rpartition('/')[2].removesuffix('.log')}-{position}.log"
     for changed in disk.make_directory(place):
@@ -30,7 +30,7 @@ def set_aside(disk: Disk, directory: str, owner: PartitionLog, path: str, positi
 def _copy(disk: Disk, source: int, position: int, end: int, path: str) -> None:
     target = disk.open(path, create=True)
     try:
-        disk.truncate(target, 0)  # one that a crash left is not finished
+        disk.truncate(target, 0)  # discard an unfinished copy that a crash left
         for at in range(position, end, COPY_BYTES):
             disk.write(target, [disk.read(source, min(COPY_BYTES, end - at), at)], at - position)
         synced(disk, target)

@@ -1,12 +1,13 @@
-"""What recovery does with segment files behind the end of a log: the *tail*.
+"""The *tail* of a log: bytes of segment files behind its end, and what recovery does with them.
 
-- The journal is whole: the tail belongs to the one frame that a crash can tear. It was never acknowledged and
-  is cut without a word.
-- Frames are missing, or the catalog: whole batches of the tail are kept and named, because damage must not
-  cost what the segments still have. The rest of the tail is set aside (see `set_aside`) and named.
+- The journal is whole: the tail belongs to the one frame that a crash can tear. It was never acknowledged,
+  and recovery cuts it without a report.
+- Frames or the catalog are missing: recovery keeps and reports the whole batches of the tail, so that damage
+  does not cost records that the segments still have. It sets the rest aside (see `set_aside`) and reports it.
 - Only frames that were acknowledged without a sync are missing: the same, in topics with durability `os`.
-- It cannot be told, because there is no head (an older version wrote the journal, or the head is damaged):
-  whole batches of the tail are set aside and named. A crash alone may leave them, so they are not served.
+- There is no head, so the loss cannot be decided (an older version wrote the journal, or the head is
+  damaged): recovery sets whole batches of the tail aside and reports them. It does not serve them, because a
+  crash alone may leave such batches.
 """
 
 import logging
@@ -39,7 +40,7 @@ NO_END = 2**63 - 1
 
 
 class Loss(Enum):
-    """What is known to be missing of the journal."""
+    """What is missing of the journal."""
 
     NOTHING = "nothing but the frame that a crash may tear"
     UNDECIDED = "perhaps frames at its end: there is no head to tell"
@@ -52,7 +53,7 @@ class Recovered:
     logs: Logs
     has_lost_commits: bool = False
     has_gap: bool = False
-    """Numbers of frames are missing: every start reports them until a checkpoint is made behind them."""
+    """Frame numbers are missing: every start reports them until a later checkpoint."""
     next_frame: int = 1
     changed: dict[PartitionLog, None] = field(default_factory=dict)
     state: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
@@ -116,12 +117,12 @@ class Tails:
             )
 
     def _set_tail_aside(self, owner: PartitionLog) -> None:
-        """Whole batches of which it is not known whether they were acknowledged."""
+        """Set whole batches aside if it is unknown whether they were acknowledged."""
         for file in self._found_files(owner):
             newest = owner.segments[-1] if owner.segments else None
             position = newest.size if newest is not None and file.base_offset == newest.base_offset else 0
             if file.generation or (position == 0 and file.base_offset < owner.end):
-                continue  # counted, or left there by a crash long ago
+                continue  # part of the log, or left by an earlier crash
             path = f"{owner.directory}/{segment_name(*file)}"
             first = owner.end if position else file.base_offset
             end = self._whole_to(path, position, first)
@@ -135,7 +136,7 @@ class Tails:
         self._cut_tail(owner)
 
     def _whole_to(self, path: str, position: int, first_offset: int) -> int | None:
-        """The offset behind the batches that are whole from `position` on; None if there are none."""
+        """The offset behind the whole batches from `position` on; None if there are none."""
         file = self._files.acquire(path)
         try:
             end = None
@@ -154,7 +155,7 @@ class Tails:
         return f"{self._names.get(owner.id.topic, owner.id.topic.hex())}-{owner.id.index}"
 
     def take_in(self, owner: PartitionLog, segment: Segment, end: int, end_offset: int) -> None:
-        """Count the batches between the segment's size and `end` as far as they are whole."""
+        """Add the batches between the segment's size and `end` to the log, as far as they are whole."""
         if self._disk.size(segment.path) < 0:
             self.report_later(owner, end_offset, f"{segment.path} is missing")
             return
@@ -162,7 +163,7 @@ class Tails:
         try:
             read = _reader(self._disk, file.handle)
             if segment.size == 0 and segment.has_header and not any(read(HEADER_BYTES, 0)):
-                # Lost in a power cut: such files are not synced before the checkpoint.
+                # A power cut removed the header: such files are not synced before the checkpoint.
                 self._disk.write(file.handle, [identity_of(segment.path).header()], 0)
             first_offset = owner.end if segment.size else segment.base_offset
             for step in walk(read, segment.size, end, first_offset, end_offset):
@@ -178,10 +179,10 @@ class Tails:
             self._files.release(file)
 
     def take_in_files(self, owner: PartitionLog, before: Entry | None = None) -> None:
-        """Count what lies in files behind the end of the log and is whole; up to `before`, if given.
+        """Add whole batches of files behind the end of the log, up to `before` if given.
 
-        Only where frames or the catalog are lost: otherwise nothing was acknowledged of what lies there, and
-        part of a commit must not appear without the rest of it.
+        Only after loss of frames or of the catalog. Otherwise these batches were never acknowledged, and a
+        part of a commit must not become visible without the rest.
         """
         end_offset = NO_END if before is None else before.offset
         for file in self._found_files(owner):
@@ -190,7 +191,7 @@ class Tails:
                 break
             newest = owner.segments[-1].base_offset if owner.segments else -1
             if base_offset < newest or newest < base_offset < owner.end:
-                continue  # counted already, or left there by a crash long ago
+                continue  # part of the log already, or left by an earlier crash
             if owner.segments and base_offset > owner.end:
                 problem = f"{self._name(owner)}: offsets {owner.end} to {base_offset - 1} are missing"
                 self.report_later(owner, base_offset, problem)
@@ -203,10 +204,10 @@ class Tails:
                 owner.segments.remove(segment)
 
     def _found_files(self, owner: PartitionLog) -> list[SegmentName]:
-        """The segment files that are there, one for each base offset.
+        """The existing segment files, one for each base offset.
 
-        Of several generations the highest is taken: its name says that it is whole, and it holds all that
-        counts of those before it.
+        Of several generations the highest is taken: its name proves that it is whole, and it holds every
+        valid record of the earlier ones.
         """
         if owner.directory not in self._segment_files:
             found: defaultdict[int, dict[int, SegmentName]] = defaultdict(dict)
@@ -219,7 +220,7 @@ class Tails:
         return sorted(self._segment_files[owner.directory].get(owner.id.index, {}).values())
 
     def _cut_tail(self, owner: PartitionLog) -> None:
-        """Remove bytes that were never acknowledged."""
+        """Truncate the tail: its bytes were never acknowledged."""
         segment = owner.segments[-1] if owner.segments else None
         if segment is not None and self._disk.size(segment.path) > segment.size:
             file = self._files.acquire(segment.path)
@@ -231,7 +232,7 @@ class Tails:
     def segment(
         self, owner: PartitionLog, base_offset: int, generation: int = 0, position: int = -1
     ) -> Segment:
-        """`position` is that of a batch in it, if one is known. Segments of older versions have one at 0."""
+        """`position` is that of a known batch in it, if any. Segments of older versions have a batch at 0."""
         for segment in reversed(owner.segments):
             if segment.base_offset == base_offset:
                 return segment
@@ -242,7 +243,8 @@ class Tails:
         return segment
 
     def check_identity(self, owner: PartitionLog, segment: Segment) -> None:
-        """A file that is another segment's stays where it is, and the offsets of this one cannot be read."""
+        """Check the file's header. A file of another segment stays in place, and offsets of this segment
+        cannot be read."""
         other = read_start(self._disk, segment.path).misplaced(segment.path, has_header=segment.has_header)
         if other is not None:
             segment.misplaced = (
@@ -252,7 +254,8 @@ class Tails:
             self._result.report(segment.misplaced)
 
     def _set_misplaced_aside(self, owner: PartitionLog, segment: Segment, start: Start) -> None:
-        """The catalog does not count this segment yet: what is known of it is in the journal."""
+        """Move a misplaced file away. The catalog does not have this segment yet: the journal has all of
+        it."""
         other = start.misplaced(segment.path)
         if other is not None:
             self._disk.rename(segment.path, f"{segment.path}{MISPLACED}")
@@ -270,7 +273,7 @@ class Tails:
     def report_later(
         self, owner: PartitionLog, next_offset: int, problem: str, level: int = logging.ERROR
     ) -> None:
-        """It is none if a trim that follows in the journal took those offsets away."""
+        """Report the problem, unless a later trim in the journal removed those offsets."""
         self._doubts.append((owner, next_offset, problem, level))
 
     def report_doubts(self) -> None:

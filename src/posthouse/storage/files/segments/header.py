@@ -1,4 +1,4 @@
-"""The header of a segment file: which segment it is. Files that older versions wrote have none.
+"""The header of a segment file: the identity of the segment. Files of older versions have no header.
 
     offset  size  field
          0     4  magic         "PHSG"
@@ -10,13 +10,14 @@
         40     4  generation    0, or that of the compaction that wrote the file
         44     4  zero
 
-The path of a file says the same. Where the two differ, the file was moved or swapped with another: it is
-*misplaced*, stays as it is, and nothing of it is served. Batches of two partitions may have equal offsets and
-right checksums, so nothing else would tell. The catalog says which segments have a header: a file of an older
-version in the place of one is misplaced too. A header that is damaged or cannot be read proves nothing, and
-costs nothing.
+The path of a file has the same identity. If the two differ, the file was moved or swapped with another: it is
+*misplaced*. It stays unchanged, and its records are not served. Only the header shows this, because batches
+of two partitions may have equal offsets and right checksums. The catalog records which segments have a
+header: a file of an older version in the place of one is misplaced too. A header that is damaged or cannot be
+read proves nothing, and does not make the segment unreadable.
 
-A file without a header begins with a batch, whose first bytes are an offset; none is as high as the magic.
+A file without a header begins with a batch, whose first bytes are an offset; no offset is as high as the
+magic.
 """
 
 import errno
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 MAGIC = b"PHSG"
 VERSION = 1
 MISPLACED = ".misplaced"
-"""What the name of a file ends with that recovery had to move out of the way."""
+"""Suffix of a misplaced file that recovery had to move away."""
 UNNAMED = "a segment that an older version of Posthouse wrote"
 
 _HEADER = Struct(">4sII16sIqI4x")
@@ -65,12 +66,12 @@ class Identity:
 
     @property
     def checksum(self) -> int:
-        """What the checksums of its index begin with, so that no other segment's is taken for it."""
+        """The seed of the checksums of its index, so that the index of another segment is rejected."""
         return crc32c(self.header())
 
 
 def identity_of(path: str) -> Identity:
-    """Which segment the file with this path should be."""
+    """The identity that the path stands for."""
     directory, _, name = path.rpartition("/")
     parsed = parse_segment_name(name)
     assert parsed is not None, path
@@ -83,7 +84,7 @@ def index_seed(segment: Segment) -> int:
 
 
 def decode_header(data: bytes | bytearray) -> Identity | None:
-    """The identity in the first bytes of a file, None if they are no whole header."""
+    """The identity in the first bytes of a file, None if they are not a whole header."""
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
         return None
     _, crc, version, topic, partition, base_offset, generation = _HEADER.unpack_from(data)
@@ -94,14 +95,14 @@ def decode_header(data: bytes | bytearray) -> Identity | None:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the first bytes of a segment file say."""
+    """The content of the first bytes of a segment file."""
 
     identity: Identity | None
     is_batch: bool
-    """There is a batch, so that the file is one without a header."""
+    """The file begins with a batch, so it has no header."""
 
     def misplaced(self, path: str, *, has_header: bool = False) -> Identity | str | None:
-        """Which segment this is, if it is not the one that `path` says; None if it is, or cannot be told."""
+        """The identity of the file if it differs from that of `path`; None if it is the same or unknown."""
         if self.identity is not None:
             return None if self.identity == identity_of(path) else self.identity
         return UNNAMED if has_header and self.is_batch else None
@@ -119,7 +120,7 @@ def start_of(data: bytes | bytearray) -> Start:
 
 
 def read_start(disk: Disk, path: str) -> Start:
-    """The start of a file; of one that is not there, or that cannot be read there, nothing is known."""
+    """Read the start of a file. For a missing or unreadable file the result says nothing."""
     try:
         handle = disk.open(path)
         try:
@@ -138,7 +139,7 @@ def check_identity(disk: Disk, handle: int, path: str, wait: bool) -> None:
     read = disk.read if wait else disk.read_now
     try:
         data = read(handle, HEADER_SIZE, 0)
-    except OSError as error:  # the rest of the segment may be read all the same
+    except OSError as error:  # the rest of the segment may still be readable
         _report_unreadable(path, error)
         return
     if data is None:
@@ -158,10 +159,10 @@ def _report_unreadable(path: str, error: OSError) -> None:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    """Remove its files, but no file that is another segment's."""
+    """Delete the segment's files, except a misplaced file of another segment."""
     other = read_start(disk, segment.path).misplaced(segment.path)
     if other is None:
         disk.remove(segment.path)
         disk.remove(segment.index_path)
     else:
-        log.error("%s: not deleted, because it is %s. Move it to its place", segment.path, other)
+        log.error("%s: not deleted, because it is %s. Move it back", segment.path, other)

@@ -12,12 +12,12 @@ File `<partition>-<base offset>.index`, a sequence of blocks, added at checkpoin
 
 The segment's header is in the checksum so that the index of another segment is not taken for this one's.
 
-Invariant: at `position` of the segment begins the batch with `base offset`; entries rise. The index is
-never relied on: blocks that are torn or damaged are dropped, and whatever is not covered is found again by
-walking the segment's batch headers. The catalog says how long the file is; bytes behind that do not count.
+Invariant: the batch with `base offset` begins at `position` of the segment; entries rise. The index is an
+accelerator only: torn or damaged blocks are dropped, and uncovered bytes are indexed again by walking the
+segment's batch headers. The catalog has the valid length of the file; bytes behind it are ignored.
 
-One file serves both questions because every entry already knows its time: a second file per segment
-would double the descriptors and the writes.
+One file serves both lookups because every entry has its timestamp: a second file per segment would double the
+descriptors and the writes.
 """
 
 from array import array
@@ -46,8 +46,8 @@ class Entry:
 class SparseIndex:
     """Entries from `start` to `covered` bytes of the segment, in memory.
 
-    A segment that was there before this process began has its earlier part on disk: it is
-    `prepend`ed when somebody first reads there.
+    A segment from before this process started has its earlier entries on disk. They are loaded with `prepend`
+    at the first read there.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class SparseIndex:
         return len(self._positions)
 
     def add(self, base_offset: int, position: int, length: int, max_timestamp: int) -> None:
-        """The next batch of the segment; an entry is made when the last one lies far enough behind."""
+        """Add the next batch of the segment. It gets an entry if the last entry is far enough behind."""
         positions = self._positions
         if not positions or position - positions[-1] >= self._interval:
             self._offsets.append(base_offset)
@@ -90,18 +90,18 @@ class SparseIndex:
             self.max_timestamp = max_timestamp
 
     def position_of(self, offset: int) -> int:
-        """Where to begin to look for the batch that holds `offset`."""
+        """A position at or before the batch that holds `offset`."""
         index = bisect_right(self._offsets, offset) - 1
         return self._positions[index] if index >= 0 else self.start
 
     def offset_at(self, position: int, otherwise: int) -> int:
-        """The offset of the batch that begins at `position`, if there is an entry for it."""
+        """The offset of the batch that begins at `position` if it has an entry, else `otherwise`."""
         index = bisect_left(self._positions, position)
         known = index < len(self._positions) and self._positions[index] == position
         return self._offsets[index] if known else otherwise
 
     def position_of_time(self, timestamp: int) -> int:
-        """Where to begin to look for the first batch that has `timestamp` or a later one."""
+        """A position at or before the first batch with `timestamp` or a later one."""
         index = bisect_left(self._times, timestamp) - 1
         return self._positions[index] if index >= 0 else self.start
 
@@ -112,14 +112,14 @@ class SparseIndex:
 
     @property
     def first_offset(self) -> int | None:
-        """The offset of the first batch that was added since `start`; None if there was none."""
+        """The offset of the first batch that was added since `start`; None without one."""
         return self._offsets[0] if self._offsets else None
 
     def entries(self) -> list[Entry]:
         return [Entry(*values) for values in zip(self._offsets, self._positions, self._times, strict=True)]
 
     def prepend(self, earlier: "SparseIndex") -> None:
-        """Take in the part of the index that lies before this one."""
+        """Add the entries before `start`."""
         assert earlier.covered == self.start and earlier.is_complete
         self._stored = earlier._stored
         self._offsets = earlier._offsets + self._offsets
@@ -128,18 +128,18 @@ class SparseIndex:
         self.start = 0
 
     def truncate(self, size: int) -> None:
-        """Forget entries for bytes that are no longer there. The highest timestamp stays a bound."""
+        """Remove entries of truncated bytes. The highest timestamp stays as an upper bound."""
         keep = bisect_left(self._positions, size)
         del self._offsets[keep:], self._positions[keep:], self._times[keep:]
         self._stored = min(self._stored, keep)
         self.covered = min(self.covered, size)
 
     def forget_stored(self) -> None:
-        """What the file holds is not to be trusted: the next block has everything."""
+        """The file's content is invalid: the next block has all entries."""
         self._stored = 0
 
     def take_block(self, seed: int) -> bytes:
-        """What was added since the last call, as a block for the file. `seed` is that of the segment."""
+        """The entries added since the last call, as a block for the file. `seed` is that of the segment."""
         first = self._stored
         self._stored = len(self._positions)
         triples = zip(self._offsets[first:], self._positions[first:], self._times[first:], strict=True)
@@ -157,9 +157,9 @@ def encode_block(
 
 
 def decode_blocks(data: bytes, interval: int, segment_size: int, seed: int) -> tuple[SparseIndex, bool]:
-    """The index of `segment_size` bytes as far as `data` can be trusted, and whether that was all of it.
+    """The index of `segment_size` bytes from the valid blocks of `data`, and whether all blocks were valid.
 
-    Blocks that were added since the segment was of that size are not looked at.
+    Blocks that cover more than `segment_size` bytes are ignored.
     """
     index = SparseIndex(interval)
     view = memoryview(data)
@@ -185,7 +185,7 @@ def decode_blocks(data: bytes, interval: int, segment_size: int, seed: int) -> t
 
 
 def _block_size(view: memoryview, seed: int) -> int:
-    """The size of the valid block that begins here, 0 if there is none."""
+    """The size of the valid block at the start of `view`, 0 if there is none."""
     if len(view) < _BLOCK.size:
         return 0
     magic, crc, count, _, _ = _BLOCK.unpack_from(view)

@@ -1,4 +1,4 @@
-"""The logs of all partitions, and the directories that their files are in."""
+"""The logs of all partitions, and the directories of their files."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from posthouse.storage.files.segments.partition_log import PartitionLog
 
 
 class Logs(dict[PartitionId, PartitionLog]):
-    """A dict, because every append and every read looks into it. Owned by the event loop."""
+    """A dict, because every append and every read looks up its log. Owned by the event loop."""
 
     def __init__(self, directory: str, topics: Iterable[Topic] = ()) -> None:
         self._directory = directory
@@ -20,11 +20,11 @@ class Logs(dict[PartitionId, PartitionLog]):
         raise UnknownPartition(f"there is no partition {partition}")
 
     def has(self, owner: PartitionLog) -> bool:
-        """Whether it was not deleted meanwhile."""
+        """Whether the log still exists: its topic may have been deleted."""
         return self.get(owner.id) is owner
 
     def learn(self, topic: Topic) -> None:
-        """Make the logs that a topic does not have yet; those that it has get its settings."""
+        """Create the missing logs of a topic; existing logs get its settings."""
         directory = topic_directory(self._directory, topic.id)
         for id in topic.partition_ids():
             owner = self.get(id)

@@ -1,7 +1,7 @@
-"""One partition's log: its segments in order, its bounds, and where the next batch goes.
+"""One partition's log: its segments in order, its bounds, and the position of the next batch.
 
-Owned by the event loop; does no input or output. Two ends are kept apart: `end` is durable and is what
-readers see, `next_offset` runs ahead of it by what has been placed but not yet written.
+Owned by the event loop; does no I/O. There are two ends: `end` is durable and visible to readers;
+`next_offset` is ahead of it by the batches that are placed but not yet written.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from posthouse.storage.retention import checked_archived
 
 @dataclass(slots=True)
 class Placement:
-    """Where one batch goes. Made for every batch, hence not frozen."""
+    """The offset and position of one batch. Created for every batch, hence not frozen."""
 
     log: "PartitionLog"
     segment: Segment
@@ -29,7 +29,7 @@ class Placement:
     batch: memoryview
     header: BatchHeader
     producer: Producer | None
-    """Its producer after this batch, if it has one that is to be remembered."""
+    """State of the batch's producer after this batch; None for a batch without a producer id."""
 
     def durable(self) -> None:
         header = self.header
@@ -42,7 +42,7 @@ class Placement:
 
 @dataclass(slots=True)
 class Repetition:
-    """A batch that is in the log already, or on its way there."""
+    """A duplicate of a batch that is in the log or being written."""
 
     log: "PartitionLog"
     base_offset: int
@@ -85,7 +85,7 @@ class PartitionLog:
         self.next_offset = end
         self.is_deleted = False
         self.was_trimmed = False
-        """The catalog has segments that are no longer there."""
+        """The catalog still has rows of removed segments."""
 
     @property
     def bounds(self) -> Bounds:
@@ -98,13 +98,13 @@ class PartitionLog:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is on its way to the disk."""
+        """Whether no batch is being written."""
         return self.next_offset == self.end
 
     def place(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Placement | Repetition:
-        """Give the batch the next offset and a place in the active segment, rolling it when due.
+        """Assign the next offset and a position in the active segment; roll the segment if due.
 
-        Raises if its producer may not write it.
+        Raises if the producer state rejects the batch.
         """
         producer = None
         if header.producer_id >= 0:
@@ -145,7 +145,7 @@ class PartitionLog:
         return segment
 
     def roll_back(self) -> None:
-        """Give up everything that was placed and did not become durable."""
+        """Discard all placed batches that did not become durable."""
         self.next_offset = self.end
         self.producers.roll_back()
         while self.segments and self.segments[-1].size == 0 and self.segments[-1].base_offset >= self.end:
@@ -154,7 +154,7 @@ class PartitionLog:
             segment.roll_back()
 
     def trim(self, offset: int) -> list[Segment]:
-        """Move the start up; the segments that nobody can read any more are taken out and returned."""
+        """Raise the start. Segments below it are removed and returned."""
         self.start = max(self.start, min(offset, self.end))
         self.producers.trim(self.start)
         gone = []
@@ -164,7 +164,7 @@ class PartitionLog:
         return gone
 
     def replace(self, old: Sequence[Segment], new: Segment) -> bool:
-        """Let `new` take the place of consecutive segments; False if all of them were let go meanwhile."""
+        """Replace consecutive segments by `new`; False if all of them were removed meanwhile."""
         there = [segment for segment in old if self.has(segment)]
         if not there:
             return False
@@ -175,7 +175,7 @@ class PartitionLog:
     def found(
         self, segment: Segment, position: int, batch: memoryview, header: BatchHeader, now_ms: int
     ) -> None:
-        """Recovery found the next batch of the log."""
+        """Add a batch that recovery found as the next one of the log."""
         segment.appended(header.base_offset, position, header.length, header.max_timestamp)
         self.end = header.next_offset
         if header.producer_id >= 0:
@@ -183,28 +183,28 @@ class PartitionLog:
             self.producers.replay(header, header.base_offset, now_ms, aborts=aborts)
 
     def segment_number(self, offset: int) -> int:
-        """Which segment holds `offset`."""
+        """The number of the segment that holds `offset`."""
         return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
     def end_offset_of(self, segment: Segment) -> int:
-        """The first offset behind a segment; the durable end for the last one."""
+        """The first offset behind a segment; for the last segment the durable end."""
         return self._end_of(self.segments.index(segment))
 
     def has(self, segment: Segment) -> bool:
-        """Whether it was not let go meanwhile."""
+        """Whether the segment is still part of this log."""
         return segment in self.segments
 
     def _end_of(self, number: int) -> int:
-        """A follower that is only being written has no records yet: the durable end counts then."""
+        """The next segment may have no durable records yet; then the durable end counts."""
         following = number + 1
         if following == len(self.segments):
             return self.end
         return min(self.segments[following].base_offset, self.end)
 
     def expired_before(self, now_ms: int, archived: int = 0) -> int:
-        """The start that this partition's retention asks for: whole segments only.
+        """The start that the retention settings ask for: whole segments only.
 
-        What lies below `archived` is kept elsewhere too, so that `retention.local.*` applies to it.
+        Records below `archived` have a copy outside of the broker, so `retention.local.*` applies to them.
         """
         config = self.config
         start = self.start
@@ -229,7 +229,7 @@ class PartitionLog:
         return start
 
     def whole_segments_before(self, offset: int) -> int:
-        """The highest start that lets whole segments go and nothing from `offset` on."""
+        """The highest start that removes whole segments only and nothing from `offset` on."""
         start = self.start
         for number in range(len(self.segments)):
             end = self._end_of(number)

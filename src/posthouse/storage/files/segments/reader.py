@@ -1,7 +1,7 @@
-"""Reading batches out of one segment file: fast where the bytes are known to be good, carefully elsewhere.
+"""Reading batches from one segment file: fast for verified bytes, with checks for all others.
 
-Everything here blocks or computes; nothing changes a Segment. The careful way checks every checksum and,
-where bytes are damaged, looks for the next batch that is whole, so that the rest can be served.
+All functions block or compute; none changes a Segment. A checked read verifies every checksum. Behind damaged
+bytes it searches for the next whole batch, so that the rest can be served.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,25 +19,26 @@ Reader: TypeAlias = Callable[[int, int], bytes]
 
 CHUNK = 256 * 1024
 EPOCH_AND_MAGIC = b"\x00\x00\x00\x00\x02"
-"""What every batch of ours has at byte 12: leader epoch 0, then magic 2. The hook for finding one."""
+"""Bytes 12 to 16 of every stored batch: leader epoch 0, then magic 2. The search for a batch looks for
+them."""
 EPOCH_AT = 12
 
 
 @dataclass(slots=True)
 class Checked:
-    """What a careful read found. `data` begins at `position`."""
+    """The result of a checked read. `data` begins at `position`."""
 
     data: bytes | memoryview = b""
     position: int = 0
     damage: list[Damage] = field(default_factory=list)
     is_last: bool = False
-    """No whole batch was left in the segment: look in the next one."""
+    """The segment had no further whole batch: continue with the next segment."""
     end_offset: int = 0
-    """The first offset that the segment did not hold when it was read."""
+    """The first offset behind the segment at the time of the read."""
 
 
 def header_at(data: Readable, position: int) -> BatchHeader | None:
-    """The batch header there, None if there can be none."""
+    """The batch header at `position`, None if the bytes cannot be one."""
     try:
         return parse_header(data, position)
     except (CorruptBatch, UnsupportedFormat):
@@ -45,10 +46,11 @@ def header_at(data: Readable, position: int) -> BatchHeader | None:
 
 
 def walk(read: Reader, position: int, end: int, first_offset: int, end_offset: int) -> Iterator["Step"]:
-    """Every batch from `position` to `end`, its checksum looked at; damaged stretches come as Damage.
+    """Every batch from `position` to `end`, with its checksum verified; damaged ranges are returned as
+    Damage.
 
-    `first_offset` is the offset of the batch at `position`, `end_offset` the first that may not occur.
-    Offsets lie outside the checksum; that they follow on each other is what proves them.
+    `first_offset` is the offset of the batch at `position`, `end_offset` is the first offset behind the end.
+    The checksum does not cover offsets; they are proven by being consecutive.
     """
     if position == 0 and decode_header(read(HEADER_BYTES, 0)) is not None:
         position = HEADER_BYTES
@@ -59,7 +61,7 @@ def walk(read: Reader, position: int, end: int, first_offset: int, end_offset: i
         while position < end:
             header = header_at(window, at)
             if at and (header is None or at + header.length > len(window)):
-                break  # the window may end inside this batch: look again with one that begins with it
+                break  # the window may end inside this batch: read a window that begins with it
             if header is not None and len(window) < header.length <= end - position:
                 window = read(header.length, position)
             if (
@@ -79,7 +81,7 @@ def walk(read: Reader, position: int, end: int, first_offset: int, end_offset: i
 
 @dataclass(slots=True)
 class Step:
-    """One step along a segment: a good batch, with the bytes it lies in, or a damaged stretch."""
+    """One step along a segment: a good batch, with the bytes that contain it, or a damaged range."""
 
     position: int
     header: BatchHeader | None
@@ -107,9 +109,9 @@ def _is_whole(
 
 
 def _find_next(read: Reader, position: int, end: int, expected: int, end_offset: int) -> Damage:
-    """From a position where no good batch begins, to the next where one does, or to the end."""
+    """The damaged range from `position` to the next good batch, or to the end."""
     damaged = header_at(read(HEADER_SIZE, position), 0)
-    if damaged is not None:  # most often its length is right, and there is no need to search
+    if damaged is not None:  # usually the length is right, and no search is needed
         behind = position + damaged.length
         header = _good_batch(read, behind, end, expected, end_offset)
         if header is not None or behind == end:
@@ -124,7 +126,7 @@ def _find_next(read: Reader, position: int, end: int, expected: int, end_offset:
             start = at + hook - EPOCH_AT
             if start > position:
                 header = header_at(read(HEADER_SIZE, start), 0)
-                # Whether it is followed costs little; its checksum may cover the whole rest of the file.
+                # Checking the successor is cheap; a checksum may cover the whole rest of the file.
                 if (
                     header is not None
                     and _is_followed(read, start, end, header)
@@ -147,7 +149,7 @@ def _good_batch(read: Reader, start: int, end: int, expected: int, end_offset: i
 
 
 def _is_followed(read: Reader, start: int, end: int, header: BatchHeader) -> bool:
-    """Whether the next batch goes on where this one ends: one that lies inside a message's value does not."""
+    """Whether the next batch has the next offset. A batch inside a message's value has no such successor."""
     behind = start + header.length
     following = header_at(read(HEADER_SIZE, behind), 0)
     return behind == end or (following is not None and following.base_offset == header.next_offset)
@@ -164,9 +166,9 @@ def read_checked(
     end: int,
     end_offset: int,
 ) -> Checked:
-    """Good batches from the one that holds `offset`, or the next good one behind it, with no gap between.
+    """Good batches from the one that holds `offset`, or from the next good one, without a gap between them.
 
-    `start` is a position at or before that batch, and `base_offset` the offset there.
+    `start` is a position at or before that batch, and `base_offset` the offset at `start`.
     """
     result = Checked(is_last=True, end_offset=end_offset)
     chunks: list[memoryview] = []
@@ -194,10 +196,10 @@ def read_checked(
 def build_index(
     read: Reader, index: SparseIndex, end: int, base_offset: int, end_offset: int
 ) -> list[Damage]:
-    """Extend `index` over the bytes it does not cover yet."""
+    """Extend `index` over the bytes that it does not cover yet."""
     damage = []
     covered = index.covered
-    # Which offset comes behind what is covered is known only by walking there from the last entry.
+    # The offset behind the covered bytes is found only by walking from the last entry.
     start = index.boundary_before(covered)
     for step in walk(read, start, end, index.offset_at(start, base_offset), end_offset):
         if step.damage is not None:

@@ -1,14 +1,14 @@
-"""A segment: one file of consecutive batches of a partition, and what is known about it in memory.
+"""A segment: one file of consecutive batches of a partition, and its state in memory.
 
 File `<partition>-<base offset>.log`: a header (see `segment_header`), then batches as `records.batch` lays
-them out, one after the other, nothing between them. Files of older versions have no header and begin with a
-batch. It is only ever appended to. The catalog and the journal say how many of its bytes are proven; bytes
-behind that were never acknowledged and are overwritten or cut.
+them out, without gaps. Files of older versions have no header and begin with a batch. The file is only
+appended to. The catalog and the journal have its valid size; bytes behind that were never acknowledged and
+are overwritten or cut.
 
 File `<partition>-<base offset>-<generation>.log`: the same, written by compaction in place of one or more
-older files (see `compaction`) and never appended to. Which generation counts is said by the catalog.
+older files (see `compaction`) and never appended to. The catalog has the valid generation.
 
-Invariant, for both: each batch begins with the offset that follows the last of the batch before it.
+Invariant, for both: each batch begins with the offset that follows the last one of the previous batch.
 """
 
 import re
@@ -21,13 +21,13 @@ from posthouse.storage.files.segments.index import NO_TIME, SparseIndex
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a segment that are not the batches they should be. They stay where they are."""
+    """Bytes of a segment that are not valid batches. They stay in the file."""
 
     position: int
     end: int
     first_offset: int
     next_offset: int
-    """The first offset that can be read again."""
+    """The first readable offset behind the damage."""
 
     def __str__(self) -> str:
         if self.next_offset == self.first_offset:
@@ -36,9 +36,10 @@ class Damage:
 
 
 HEADER_BYTES = 48
-"""The size of a segment file's header. No batch is as small: only a first batch can be at this position."""
+"""The size of a segment file's header. Every batch is larger, so only a first batch can be at this
+position."""
 UNFINISHED = ".log.part"
-"""What the name of a file ends with while compaction writes it."""
+"""Suffix of a file while compaction writes it."""
 
 _NAME = re.compile(r"(\d+)-(\d{20})(?:-(\d+))?\.log")
 
@@ -47,7 +48,7 @@ class SegmentName(NamedTuple):
     partition: int
     base_offset: int
     generation: int
-    """0 for a file that was appended to, higher for what compaction made of it."""
+    """0 for a file that was appended to, higher for a file that compaction wrote."""
 
 
 def segment_name(partition: int, base_offset: int, generation: int = 0) -> str:
@@ -56,13 +57,14 @@ def segment_name(partition: int, base_offset: int, generation: int = 0) -> str:
 
 
 def parse_segment_name(name: str) -> SegmentName | None:
-    """None if this is not the name of a segment."""
+    """The parts of a segment's file name; None for another name."""
     match = _NAME.fullmatch(name)
     return SegmentName(int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 class Segment:
-    """Owned by the event loop. `size` is durable; `next_position` runs ahead by what is being written."""
+    """Owned by the event loop. `size` is durable; `next_position` is ahead by the bytes that are being
+    written."""
 
     __slots__ = (
         "_checked_from",
@@ -106,20 +108,22 @@ class Segment:
         self.base_offset = base_offset
         self.generation = generation
         self.clean_to = clean_to
-        """Below this offset no key has a later record that is below it too: compaction has been here."""
+        """Compacted up to this offset: below it no two records have the same key."""
         self.horizon = horizon
-        """The first time at which compaction may remove something of what it left: a tombstone, a marker."""
+        """The earliest delete horizon: from this time on compaction may remove a tombstone or a marker
+        here."""
         self.has_header = has_header
         self.misplaced = ""
-        """What is wrong if the file is another segment's: nothing is read from it or written to it."""
+        """The problem if the file is another segment's: it is neither read nor written. Otherwise empty."""
         self.created_ms = created_ms
         self.size = size
         self.next_position = size
         self.index_size = index_size
         self.indexed_to = size
-        """So many of its bytes the index file knows of, give or take what a start after a crash added."""
+        """Bytes of the segment that the persisted index covers. Approximate after a recovery that added
+        batches."""
         self.is_changed = False
-        """Differs from what the catalog says of it."""
+        """Whether the segment differs from its row in the catalog."""
         self.was_read = False
         self.index = SparseIndex(interval, size, max_timestamp)
         self.damage: tuple[Damage, ...] = ()
@@ -132,17 +136,17 @@ class Segment:
 
     @property
     def first_position(self) -> int:
-        """Where the first batch is."""
+        """Position of the first batch."""
         return HEADER_BYTES if self.has_header else 0
 
     @property
     def batch_bytes(self) -> int:
-        """The durable batches, without the header."""
+        """Bytes of durable batches, without the header."""
         return max(self.size - self.first_position, 0)
 
     @property
     def tail(self) -> int:
-        """Where the batch that follows what is durable goes."""
+        """Position behind the durable batches."""
         return self.size or self.first_position
 
     @property
@@ -150,7 +154,7 @@ class Segment:
         return self.index.max_timestamp
 
     def appended(self, base_offset: int, position: int, length: int, max_timestamp: int) -> None:
-        """A batch has become durable. This process checked it when it came in."""
+        """A batch has become durable. Its checksum was verified when it arrived."""
         self.size = position + length
         self.next_position = max(self.next_position, self.size)
         self.is_changed = True
@@ -158,21 +162,21 @@ class Segment:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is on its way to the file."""
+        """Whether no batch is being written to the file."""
         return self.next_position == self.size
 
     def roll_back(self) -> None:
-        """What was being written is given up."""
+        """Discard the bytes that were being written."""
         self.next_position = self.size
 
     def is_checked(self, position: int, end: int) -> bool:
-        """Whether the checksums of these bytes were looked at since this process began, and were right."""
+        """Whether this process has verified the checksums of these bytes."""
         if self.damage:
             return False
         return position >= self._written_from or (self._checked_from <= position and end <= self._checked_to)
 
     def checked(self, position: int, end: int) -> None:
-        """Remember one stretch that grows as a reader walks along; readers rarely need more."""
+        """Record verified bytes as one range that grows as a reader advances; readers rarely need more."""
         if self._checked_from <= position <= self._checked_to:
             self._checked_to = max(self._checked_to, end)
         else:
@@ -181,13 +185,13 @@ class Segment:
             self._written_from = min(self._written_from, self._checked_from)
 
     def count_damage(self, end: int) -> None:
-        """Damaged bytes up to `end` were acknowledged: the next batch goes behind them."""
+        """Damaged bytes up to `end` were acknowledged: the next batch is written behind them."""
         if end > self.size:
             self.size = self.next_position = end
             self.is_changed = True
 
     def add_damage(self, damage: Damage) -> bool:
-        """Whether it was not known yet."""
+        """Record damage; returns whether it was unknown before."""
         if damage in self.damage:
             return False
         self.damage = (*self.damage, damage)

@@ -1,12 +1,11 @@
-"""Writing one cleaned segment.
+"""Writer of one compacted segment.
 
-The file is `<partition>-<base offset>-<generation>.log.part` until all of it is synced, then it loses the
-`.part`. So a file with a segment's name is always whole, whether or not the catalog counts it yet; one that
-ends in `.part` is what a crash left, and means nothing. Its header has the generation.
+The file is `<partition>-<base offset>-<generation>.log.part` until all of it is synced; then `.part` is
+removed. So a file with a segment's name is always whole, whether or not the catalog has it yet. A file that
+ends in `.part` is left over from a crash and is ignored. Its header has the generation.
 
-Invariant: the batches follow on each other without a gap, as in every segment. Offsets of which nothing is
-left are stood for by one batch without records per gap. That each batch begins where the one before ends is
-what proves offsets, which no checksum covers.
+Invariant: batches follow each other without a gap, as in every segment. One batch without records fills each
+gap of removed offsets. Checksums do not cover offsets: the sequence without gaps proves them.
 """
 
 from posthouse.records.batch import BatchHeader, Readable, parse_header
@@ -21,7 +20,7 @@ WRITE_BYTES = 1024 * 1024
 
 
 class SegmentWriter:
-    """All calls block. As long as the result is equal to its only source, nothing is written at all."""
+    """All calls block. While the result equals its only source, the writer writes nothing."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class SegmentWriter:
         self._path = path
         self._part = f"{path}.part"
         self._only = only
-        """The source, while the batches of the result are equal to its."""
+        """The only source, as long as the result equals it."""
         self._only_from = only_from
         self._handle: int | None = None
         self._buffers: list[Buffer] = []
@@ -50,11 +49,11 @@ class SegmentWriter:
         self.size = HEADER_BYTES
 
     def drop(self, header: BatchHeader) -> None:
-        """Nothing is left of this batch."""
+        """Remove the batch."""
         self._gap = [header] if not self._gap else [self._gap[0], header]
 
     def keep(self, batch: Readable, header: BatchHeader, *, is_changed: bool) -> None:
-        """`header` is that of the batch as it was."""
+        """Add the batch. `header` is that of the original batch."""
         self._close_gap(header.base_offset)
         if is_changed or self._only is None:
             self._write(batch)
@@ -63,7 +62,7 @@ class SegmentWriter:
         self._next_offset = header.next_offset
 
     def finish(self, end_offset: int) -> bool:
-        """Make the file durable under its name; False if there is none because nothing has changed."""
+        """Make the file durable under its name; False if nothing changed and no file was written."""
         self._close_gap(end_offset)
         if self._only is not None:
             return False
@@ -83,7 +82,7 @@ class SegmentWriter:
         return True
 
     def abandon(self) -> None:
-        """Leave nothing behind. Also after `finish`, if the file is not to count."""
+        """Delete the file. Also after `finish`, if the file is not to be used."""
         if self._handle is not None:
             self._disk.close(self._handle)
             self._handle = None
@@ -133,7 +132,7 @@ class SegmentWriter:
     def _open(self) -> int:
         if self._handle is None:
             self._handle = self._disk.open(self._part, create=True)
-            self._disk.truncate(self._handle, 0)  # a crash may have left one
+            self._disk.truncate(self._handle, 0)  # a crash may have left a file
             self._disk.write(self._handle, [identity_of(self._path).header()], 0)
         return self._handle
 
@@ -142,7 +141,7 @@ class SegmentWriter:
         return self._path.removesuffix(".log") + ".index"
 
     def _write_index(self) -> None:
-        """Not synced: whoever finds it damaged builds it again."""
+        """Write the index without a sync: a damaged index is rebuilt."""
         block = self.index.take_block(identity_of(self._path).checksum)
         self.index_size = len(block)
         handle = self._disk.open(self._index_path, create=True)

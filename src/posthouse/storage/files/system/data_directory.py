@@ -1,6 +1,6 @@
-"""What of a data directory is not reached through `Disk`: its lock, and the catalog's databases.
+"""Access to a data directory besides `Disk`: its lock, and the catalog's databases.
 
-SQLite has its own way to files, so these go together: passed in, for a simulation to keep them in memory.
+SQLite opens files by itself, so both are passed in together: a simulation keeps them in memory.
 """
 
 import logging
@@ -17,22 +17,22 @@ log = logging.getLogger(__name__)
 
 CATALOG = "catalog.sqlite"
 _NEEDED = ("journal", "journal.head", "topics", CATALOG, f"{CATALOG}-wal")
-"""What the broker holds on to besides the directory: removed or replaced, it would be written to in vain."""
+"""Paths that must stay in place besides the directory: writes to a removed or replaced one would be lost."""
 
 
 class DataDirectory(Protocol):
     directory: Path
 
     def acquire(self) -> None:
-        """Make the directory if need be, and keep other brokers out of it."""
+        """Create the directory if it is missing, and lock it against other brokers."""
 
     def release(self) -> None: ...
 
     def watch(self) -> None:
-        """Remember which files and directories these are. The catalog is open."""
+        """Remember the identity of the files and directories. The catalog is open."""
 
     def lost(self) -> str | None:
-        """What was removed or replaced since `watch`, as a sentence; None while everything is there."""
+        """Which path was removed or replaced since `watch`, as a sentence; None if none was."""
 
     def connect(self, name: str) -> sqlite3.Connection:
         """A connection in autocommit mode that any one thread at a time may use."""
@@ -40,14 +40,14 @@ class DataDirectory(Protocol):
     def has(self, name: str) -> bool: ...
 
     def has_topics(self) -> bool:
-        """Whether there are files of any."""
+        """Whether there are files of any topic."""
 
     def write(self, name: str, data: bytes) -> None: ...
 
     def replace(self, old: str, new: str) -> None: ...
 
     def remove(self, name: str) -> None:
-        """It is fine if it is not there."""
+        """Delete a file; a missing file is no error."""
 
 
 def _sync(directory: Path) -> None:
@@ -73,7 +73,8 @@ class OsDataDirectory:
         is_new = not self.has(CATALOG)
         self._make_directory(self.directory)
         if is_new:
-            # Whoever made it, nobody may have synced its name, and all that is in it would go with that.
+            # The directory may have been created without a sync of its name. A power cut could then lose
+            # everything in it.
             self._sync_name()
         self._lock.acquire()
         tighten(self.directory)
@@ -81,8 +82,24 @@ class OsDataDirectory:
     def _make_directory(self, path: Path) -> None:
         if not path.is_dir():
             self._make_directory(path.parent)
-            path.mkdir(DIRECTORY_MODE if path == self.directory else 0o777, exist_ok=True)
+            try:
+                path.mkdir(DIRECTORY_MODE if path == self.directory else 0o777, exist_ok=True)
+            except OSError as error:
+                raise self._cannot_make(path, error) from error
             _sync(path.parent)
+
+    def _cannot_make(self, path: Path, error: OSError) -> Unavailable:
+        if path.exists():
+            reason = f"{path} is a file"
+        elif isinstance(error, FileNotFoundError):
+            # Its parent is there: /proc and its kind refuse new directories like that.
+            reason = f"{path.parent} takes no new directories"
+        else:
+            reason = f"{path}: {error.strerror}"
+        return Unavailable(
+            f"the data directory {self.directory} cannot be created ({reason}); choose another place with "
+            "--data"
+        )
 
     def _sync_name(self) -> None:
         parent = self.directory.absolute().parent
@@ -106,9 +123,9 @@ class OsDataDirectory:
             try:
                 is_same = _identity(path) == known
             except OSError as error:
-                return f"{path} is gone ({error.strerror})"
+                return f"{path} is missing ({error.strerror})"
             if not is_same:
-                return f"{path} is not the one that it was when the broker started"
+                return f"{path} was replaced since the broker started"
         if self._watched:
             try:
                 self._lock.renew()
@@ -117,7 +134,8 @@ class OsDataDirectory:
         return None
 
     def connect(self, name: str) -> sqlite3.Connection:
-        # Made here: SQLite gives its files the rights of the database, and a new one those of the umask.
+        # Created here: SQLite copies the mode of the database to its other files, and would create it with
+        # the umask.
         os.close(os.open(self.directory / name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         return sqlite3.connect(self.directory / name, isolation_level=None, check_same_thread=False)
 

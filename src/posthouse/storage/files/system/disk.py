@@ -1,7 +1,7 @@
-"""The only way to files. Passed in, so that tests can make a disk slow, full, broken or forgetful.
+"""The only access to files. Passed in, so that tests can make a disk slow, full, broken or lossy.
 
-Handles are integers and paths are strings: both are on the write path of every batch. All calls block;
-whoever calls them from the event loop is wrong, but for `read_now`.
+Handles are integers and paths are strings: both are on the write path of every batch. All calls block except
+`read_now`; the event loop must call no other.
 """
 
 import ctypes
@@ -15,18 +15,18 @@ from posthouse.storage.files.system.permissions import DIRECTORY_MODE, FILE_MODE
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_BUFFERS = 1024
-"""The most buffers that one writev takes on Linux."""
+"""The maximum number of buffers of one writev on Linux."""
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SyncFailed(Exception):
-    """The system could not say that bytes are on the device. They may be lost, and asking again would lie."""
+    """A sync failed, so the bytes may be lost. A second sync would wrongly report success."""
 
 
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> int:
-        """A handle for reading and writing."""
+        """Open a file for reading and writing."""
 
     def close(self, handle: int) -> None: ...
 
@@ -34,22 +34,22 @@ class Disk(Protocol):
         """Equal for handles of the same file: device and inode. Does not wait for the device."""
 
     def write(self, handle: int, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all of it, or raise OSError having written any part."""
+        """Write all bytes. An OSError may leave any part of them written."""
 
     def read(self, handle: int, size: int, position: int) -> bytes:
-        """Up to `size` bytes; less only at the end of the file."""
+        """Up to `size` bytes; fewer only at the end of the file."""
 
     def read_now(self, handle: int, size: int, position: int) -> bytearray | None:
-        """Like `read`, but None where the answer would have to wait for the device."""
+        """Like `read`, but None if the bytes would have to be fetched from the device."""
 
     def sync(self, handle: int) -> None:
-        """Return when everything written through any handle of this file is on the device."""
+        """Return when all bytes written through any handle of this file are on the device."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
 
     def sync_everything(self, path: str) -> None:
-        """Make the whole file system under `path` durable: cheaper than very many single files."""
+        """Sync the whole file system under `path`: cheaper than syncing very many files."""
 
     def allocate(self, handle: int, size: int) -> None:
         """Reserve space, so that later writes neither fail nor change the file's metadata."""
@@ -57,25 +57,26 @@ class Disk(Protocol):
     def truncate(self, handle: int, size: int) -> None: ...
 
     def size(self, path: str) -> int:
-        """The size of a file, -1 if there is none."""
+        """The size of a file, -1 if it does not exist."""
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, none if it does not exist."""
+        """The names in a directory, empty if it does not exist."""
 
     def make_directory(self, path: str) -> list[str]:
-        """Make a directory and its parents; the directories whose content changed are returned."""
+        """Create a directory and its parents; returns the directories whose content changed."""
 
     def rename(self, old: str, new: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; it is fine if it is not there."""
+        """Delete a file; a missing file is no error."""
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory; it is fine if it is not there."""
+        """Delete an empty directory; a missing directory is no error."""
 
 
 def synced(disk: Disk, handle: int) -> None:
-    """Sync a file; a failure is no ordinary error, because nothing can be trusted after it."""
+    """Sync a file. Raises SyncFailed instead of OSError, because a failed sync leaves the file's content
+    unknown."""
     try:
         disk.sync(handle)
     except OSError as error:
@@ -107,7 +108,7 @@ class OsDisk:
             position += expected
 
     def _finish(self, handle: int, data: bytes, position: int, written: int) -> None:
-        """Short writes are rare: a signal, or a disk that has just become full."""
+        """Complete a short write. They are rare: a signal, or a disk that has just become full."""
         while written < len(data):
             written += os.pwrite(handle, memoryview(data)[written:], position + written)
 
@@ -128,7 +129,7 @@ class OsDisk:
             if error.errno == errno.EOPNOTSUPP:
                 return None
             raise
-        # A short count means that the rest is not in memory, or that the file ends; `read` tells which.
+        # After a short read the rest is not in memory, or the file ends; `read` finds out which.
         return buffer if got == size else None
 
     def sync(self, handle: int) -> None:

@@ -1,8 +1,8 @@
-"""One broker per data directory.
+"""The lock that allows one broker per data directory.
 
-Two locks (flock) are held: one on the directory itself, which stays when files in it are removed and moves
-with it when it is renamed, and one on the file `lock`, which names the process. Some network file systems
-have no locks on directories; there the file is the only one, and `renew` notices when it was taken away.
+The broker holds two locks (flock). The lock on the directory itself survives the removal of files and moves
+with a renamed directory. The lock on the file `lock` names the process. Some network file systems have no
+locks on directories; there the file is the only lock, and `renew` detects its removal.
 """
 
 import errno
@@ -19,7 +19,7 @@ _NO_DIRECTORY_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.
 
 
 class DirectoryLock:
-    """Held until `release` or the end of the process, however it ends."""
+    """Held until `release` or the end of the process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -36,7 +36,7 @@ class DirectoryLock:
             raise
 
     def renew(self) -> None:
-        """Make the lock file again if it was removed. Raises Unavailable if another broker has it now."""
+        """Create the lock file again if it was removed. Raises Unavailable if another broker has it now."""
         if self._has_file():
             return
         os.close(self._handle)
@@ -67,7 +67,7 @@ class DirectoryLock:
             )
 
     def _lock_file(self) -> None:
-        while not self._has_file():  # it may be removed between opening and locking it
+        while not self._has_file():  # the file may be removed between opening and locking it
             if self._handle >= 0:
                 os.close(self._handle)
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -77,14 +77,14 @@ class DirectoryLock:
                 raise self._in_use(os.read(self._handle, 32)) from None
         holder = f"{os.getpid()}\n"
         try:
-            # Not emptied first: on a full disk another file could take its block.
+            # Not truncated first: on a full disk another file could take its block.
             os.pwrite(self._handle, holder.encode(), 0)
             os.ftruncate(self._handle, len(holder))
         except OSError as error:
             raise Unavailable(f"{self._directory} cannot be locked: {error}") from error
 
     def _has_file(self) -> bool:
-        """Whether the file that is open here is the one that others find."""
+        """Whether the open file is still the one under the lock's path."""
         if self._handle < 0:
             return False
         try:

@@ -1,12 +1,11 @@
-"""A bounded set of open files.
+"""A bounded cache of open files.
 
-Ten thousand partitions must work under a limit of 1,024 descriptors, so a file is opened on use and the
-least recently used one is closed. A handle is never closed while somebody holds it: its number could be
-given to another file in the middle of a read. Safe to use from several threads.
+Ten thousand partitions must work under a limit of 1,024 descriptors, so files are opened on use and the least
+recently used one is closed. A handle in use is never closed: the system could reuse its number for another
+file in the middle of a read. Safe to use from several threads.
 
-A file is checked when it is opened for the first time. Device and inode are remembered: opening the same file
-again does not read it, which could be a random read for every append where there are more files than may be
-open.
+A file is checked when it is first opened. The cache remembers its device and inode, so that opening the same
+file again needs no check, which could be a random read per append with more files than descriptors.
 """
 
 import threading
@@ -17,11 +16,11 @@ from typing import TypeAlias
 from posthouse.storage.files.system.disk import Disk
 
 Check: TypeAlias = Callable[[int, str, bool], None]
-"""(handle, path, whether it may wait for the device) → raises or not."""
+"""(handle, path, whether it may wait for the device): raises if the file is wrong."""
 
 
 REMEMBERED = 50_000
-"""Files that are known to be what their paths say."""
+"""Maximum number of checked files to remember."""
 
 
 class OpenFile:
@@ -37,9 +36,9 @@ class OpenFile:
 
 class OpenFiles:
     def __init__(self, disk: Disk, limit: int, check: Check = lambda *_: None) -> None:
-        """`check` raises if the file that was opened, a handle, is not what its path says.
+        """`check` raises if the opened file is not the one that its path stands for.
 
-        It is asked again when another file has the path.
+        It is called again when another file has the path.
         """
         self._disk = disk
         self._check = check
@@ -47,10 +46,10 @@ class OpenFiles:
         self._lock = threading.Lock()
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
         self._known: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """Files that were checked, the latest last."""
+        """Checked files, the most recent last."""
 
     def acquire(self, path: str, *, create: bool = False, wait: bool = True) -> OpenFile:
-        """The open file; to be given back with `release`.
+        """The open file; the caller must `release` it.
 
         Without `wait` raises BlockingIOError if the check would have to wait for the device.
         """
@@ -67,7 +66,7 @@ class OpenFiles:
         return file
 
     def _check_file(self, file: OpenFile, wait: bool) -> None:
-        """Outside of the lock, because it may wait for the device."""
+        """Check outside of the lock, because it may wait for the device."""
         try:
             identity = self._disk.identity(file.handle)
             if self._known.get(file.path) != identity:
@@ -94,7 +93,7 @@ class OpenFiles:
                 return
             if file.dropped:
                 self._disk.close(file.handle)
-            elif len(self._files) > self._limit:  # there was no idle one when this one was opened
+            elif len(self._files) > self._limit:  # no file was idle when this one was opened
                 self._retire(self._files.pop(file.path))
 
     def drop(self, path: str) -> None:

@@ -1,7 +1,8 @@
-"""Who may read the data directory: its owner alone.
+"""File modes of the data directory: access for its owner only.
 
-The catalog has the verifiers of passwords, segments and journal have the messages. Everything is made with
-these modes, whatever the umask is; `tighten` changes what an older version or another program left more open.
+The catalog has password verifiers, segments and journal have messages. All files are created with these
+modes, whatever the umask is. `tighten` corrects modes that an older version or another program left more
+open.
 """
 
 import logging
@@ -20,11 +21,11 @@ _OURS = ("journal", "set-aside", "topics")
 
 
 def tighten(directory: Path) -> None:
-    """Take the rights of group and others away; the log says so once.
+    """Remove access of group and others; logs it once.
 
-    Looks at the files of the directory and at everything in `journal`, `set-aside` and `topics`. Other
-    directories in it (an archive, say) are the user's. What cannot be changed or listed is reported and does
-    not keep the broker from starting.
+    Covers the files of the directory and everything in `journal`, `set-aside` and `topics`. Other directories
+    in it (an archive, for example) belong to the user. Paths that cannot be changed or listed are reported;
+    they do not prevent the start.
     """
     changed = 0
     failures: list[OSError] = []
@@ -51,7 +52,7 @@ def tighten(directory: Path) -> None:
 
 
 def _entries(directory: Path, failures: list[OSError]) -> Iterator[tuple[str, int]]:
-    """Paths and modes of directories and regular files, no symbolic links."""
+    """Paths and modes of directories and regular files, without symbolic links."""
     mode = _mode(directory, failures)
     if mode is not None:
         yield str(directory), stat.S_IMODE(mode)
@@ -74,7 +75,7 @@ def _everything(directory: Path, mode: int, failures: list[OSError]) -> Iterator
 
 
 def _listed(directory: Path, failures: list[OSError]) -> Iterator[tuple[Path, int]]:
-    """Nothing of a directory that may not be listed, such as `lost+found` of a file system of its own."""
+    """The entries of a directory; none if it may not be listed, such as `lost+found`."""
     try:
         with os.scandir(directory) as found:
             paths = [directory / entry.name for entry in found]
@@ -96,5 +97,5 @@ def _mode(path: Path, failures: list[OSError], *, follow: bool = True) -> int | 
 
 
 def _note(error: OSError, failures: list[OSError]) -> None:
-    if not isinstance(error, FileNotFoundError):  # what was removed meanwhile is open to no one
+    if not isinstance(error, FileNotFoundError):  # a file that was removed meanwhile needs no change
         failures.append(error)

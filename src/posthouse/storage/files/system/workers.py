@@ -1,4 +1,4 @@
-"""Who does the work that blocks. Threads; passed in, so that a simulation can do all of it in one."""
+"""Threads for blocking work. Passed in, so that a simulation can run all of it in one thread."""
 
 import threading
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol, TypeAlias
 
 Turn: TypeAlias = Callable[[], bool]
-"""Waits for something to do and does it. False says that it was the last one."""
+"""Waits for work and does it. False ends the worker."""
 
 
 class Server(Protocol):
-    """One worker that takes turns until the last one."""
+    """One worker that calls its `Turn` until that returns False."""
 
     def wake(self) -> None:
-        """There is something to do. Called whenever there is, from the event loop."""
+        """Signal that there is work. Called from the event loop."""
 
     def join(self) -> None:
         """Return when the last turn is over."""
@@ -21,10 +21,10 @@ class Server(Protocol):
 
 class Workers(Protocol):
     def pool(self, name: str, size: int) -> Executor:
-        """For work that is handed over piece by piece."""
+        """An executor for single tasks."""
 
     def serve(self, name: str, turn: Turn, is_idle: Callable[[], bool]) -> Server:
-        """Start a worker that takes turns. `is_idle` says whether a turn would have to wait."""
+        """Start a worker that takes turns. `is_idle` tells whether a turn would have to wait."""
 
 
 class Threads:
@@ -46,7 +46,7 @@ class _Thread:
             pass
 
     def wake(self) -> None:
-        """Nothing: its turn waits by itself."""
+        """No-op: the turn waits by itself."""
 
     def join(self) -> None:
         self._thread.join()

@@ -96,7 +96,7 @@ def decode_end_together_request(version: int, buf: memoryview, pos: int) -> EndT
         [sequence] = _SEQUENCE.unpack_from(buf, pos)
         count, pos = read_uvarint(buf, pos + _SEQUENCE.size)
         count -= 1
-        # A member takes some bytes at least: a few of them cannot promise a list that fills the memory.
+        # A member has a minimum size: a few bytes cannot declare a list that fills the memory.
         if count * _SMALLEST_MEMBER > size - pos or count > MAX_ELEMENTS:
             raise bad_count("EndTogetherRequest.members", count, size - pos)
         members: list[EndTogetherMember] | None = None if count < 0 else []
@@ -172,7 +172,7 @@ def _read_text(buf: memoryview, pos: int, path: str) -> tuple[str, int]:
 
 
 def _read_end(buf: memoryview, pos: int, name: str) -> int:
-    """Tags that nobody here knows, and nothing behind them."""
+    """Skip unknown tags; raises if bytes follow them."""
     tags = buf[pos]
     pos += 1
     if tags:

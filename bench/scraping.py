@@ -1,0 +1,86 @@
+"""`make bench-scrape`: the same broker with and without a scrape of /metrics every second.
+
+    python -m bench.scraping [--rounds 5] [--scale 1.0] [--queues 1000]
+
+Brokers take turns and change places in every round, as in `bench.compare`, whose loads these are. Both have
+`--queues` queues besides, so that a scrape has something to show.
+"""
+
+import argparse
+import os
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from bench.compare import ROOT, Figure, figures_of, table
+from bench.queues.connection import Connection
+from bench.scale.brokers import Broker, scratch
+
+_EVERY_SECONDS = 1.0
+
+
+class Scraper:
+    """Asks for /metrics every second."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._stopped = threading.Event()
+        self.scrapes = 0
+        self.size = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_EVERY_SECONDS):
+            with urllib.request.urlopen(f"http://{self._address}/metrics") as response:
+                self.size = len(response.read())
+            self.scrapes += 1
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.scraping", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="how much load, 1.0 is a full round")
+    parser.add_argument("--queues", type=int, default=1000, help="idle ones")
+    given = parser.parse_args()
+    console = Console()
+    found: dict[str, list[tuple[Figure, Figure]]] = {}
+    scrapes = size = 0
+    for number in range(given.rounds):
+        figures: dict[bool, list[Figure]] = {}
+        for is_scraped in (False, True) if number % 2 == 0 else (True, False):
+            with console.status(f"round {number + 1} of {given.rounds} …"), _broker(given.queues) as broker:
+                scraper = Scraper(broker.admin) if is_scraped else None
+                figures[is_scraped] = list(figures_of(broker, given.scale))
+                if scraper is not None:
+                    scraper.stop()
+                    scrapes, size = scrapes + scraper.scrapes, scraper.size
+        for quiet, scraped in zip(figures[False], figures[True], strict=True):
+            found.setdefault(quiet.name, []).append((quiet, scraped))
+    console.print(table("not scraped", "scraped", found))
+    console.print(f"{scrapes} scrapes, the last one of {size:,} bytes")
+
+
+@contextmanager
+def _broker(queues: int) -> Iterator[Broker]:
+    with scratch() as directory:
+        broker = Broker(directory, {"admin": "127.0.0.1:0"})
+        try:
+            with Connection(broker.amqp) as connection:
+                for number in range(queues):
+                    connection.declare_queue(f"idle-{number}")
+            yield broker
+        finally:
+            broker.kill()
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    main()

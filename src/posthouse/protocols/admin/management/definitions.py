@@ -1,0 +1,190 @@
+"""Definitions: everything that was declared, exported to one document and imported from one.
+
+What a document of RabbitMQ has and Posthouse does not is skipped, and logged: policies, parameters, limits,
+and users whose password is given as a hash. What is there already must be the same.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from posthouse.broker.access.operations import Operation
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.routing.definitions import Binding
+from posthouse.broker.routing.table_values import to_json
+from posthouse.model.errors import UnknownNamespace
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.management.bindings import binding_view
+from posthouse.protocols.admin.management.errors import Refusal, bad_request
+from posthouse.protocols.admin.management.exchanges import exchange_view, is_predeclared
+from posthouse.protocols.admin.management.node import RABBITMQ_VERSION
+from posthouse.protocols.admin.management.requests import (
+    body_of,
+    boolean,
+    channel_of,
+    namespace_of,
+    namespaces_of,
+    new_name,
+    table,
+    text,
+)
+from posthouse.protocols.admin.management.users import (
+    permissions,
+    set_permissions,
+    set_user,
+    user_names,
+    user_view,
+)
+from posthouse.protocols.admin.management.vhosts import FIXED
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
+from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.turns import in_turns
+
+log = logging.getLogger(__name__)
+
+_SKIPPED: Final = ("policies", "operator_policies", "parameters", "topic_permissions", "global_parameters")
+_OF_EXCHANGES: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+_OF_BINDINGS: Final = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
+
+
+async def _export(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.DESCRIBE)
+    document: dict[str, Any] = {
+        "rabbit_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": "Posthouse",
+    }
+    if "vhost" not in parameters:
+        document |= {
+            "users": [user_view(context, name) for name in user_names(context)],
+            "vhosts": [{"name": each.name} for each in context.broker.namespaces],
+            "permissions": permissions(context),
+            "topic_permissions": [],
+            "global_parameters": [],
+        }
+    document |= {"parameters": [], "policies": [], "queues": [], "exchanges": [], "bindings": []}
+    for namespace in namespaces_of(context, parameters):
+        async for queue in in_turns(list(namespace.queues.values())):
+            if not queue.definition.exclusive:
+                document["queues"].append(
+                    {
+                        "name": queue.name,
+                        "vhost": namespace.name,
+                        "durable": queue.definition.durable,
+                        "auto_delete": queue.definition.auto_delete,
+                        "arguments": to_json(dict(queue.definition.arguments)),
+                    }
+                )
+        document["exchanges"] += [
+            _only(exchange_view(namespace, each), _OF_EXCHANGES)
+            for each in namespace.router.exchanges()
+            if not is_predeclared(each)
+        ]
+        async for binding in in_turns(namespace.router.bindings()):
+            document["bindings"].append(_only(binding_view(namespace, binding), _OF_BINDINGS))
+    if "vhost" in parameters:
+        for kind in ("queues", "exchanges", "bindings"):
+            for each in document[kind]:
+                del each["vhost"]
+    return json_response(document)
+
+
+def _only(view: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: view[name] for name in names}
+
+
+async def _import(context: Context, request: Request, parameters: Parameters) -> Response:
+    document = body_of(request)
+    vhost = namespace_of(context, parameters).name if "vhost" in parameters else None
+    # Everything is looked at before anything is made.
+    parts = {
+        kind: [_located(context, each, vhost) for each in _objects(document, kind)]
+        for kind in ("exchanges", "queues", "bindings")
+    }
+    if vhost is None:
+        await _import_access(context, document)
+    for kind in _SKIPPED:
+        names = [str(each.get("name")) for each in _objects(document, kind)]
+        if names and names != ["internal_cluster_id"]:
+            log.warning("import of definitions: %s are skipped: %s", kind, ", ".join(names)[:500])
+    for namespace, each in parts["exchanges"]:
+        await channel_of(context, namespace).declare_exchange(
+            new_name(text(each, "name")),
+            text(each, "type", "direct"),
+            durable=boolean(each, "durable", default=True),
+            auto_delete=boolean(each, "auto_delete"),
+            internal=boolean(each, "internal"),
+            arguments=table(each, "arguments"),
+        )
+    for namespace, each in parts["queues"]:
+        await channel_of(context, namespace).declare_queue(
+            new_name(text(each, "name")),
+            durable=boolean(each, "durable", default=True),
+            auto_delete=boolean(each, "auto_delete"),
+            arguments=table(each, "arguments"),
+        )
+    for namespace, each in parts["bindings"]:
+        if text(each, "source"):
+            await channel_of(context, namespace).bind(_binding(each))
+    return NO_CONTENT
+
+
+def _binding(each: Mapping[str, Any]) -> Binding:
+    return Binding(
+        source=text(each, "source"),
+        destination=text(each, "destination"),
+        to_exchange=text(each, "destination_type", "queue") == "exchange",
+        key=text(each, "routing_key").encode(),
+        arguments=table(each, "arguments"),
+    )
+
+
+def _objects(document: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    found = document.get(kind, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise bad_request(f"{kind} must be a list of objects")
+    return found
+
+
+def _located(
+    context: Context, each: Mapping[str, Any], vhost: str | None
+) -> tuple[Namespace, Mapping[str, Any]]:
+    name = vhost if vhost is not None else text(each, "vhost", "/")
+    try:
+        return context.broker.namespaces.get(name), each
+    except UnknownNamespace:
+        raise Refusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}") from None
+
+
+async def _import_access(context: Context, document: Mapping[str, Any]) -> None:
+    for each in _objects(document, "vhosts"):
+        _located(context, {"vhost": text(each, "name")}, None)
+    users, rules = _objects(document, "users"), _objects(document, "permissions")
+    known = set(user_names(context))
+    users = [each for each in users if "password" in each or text(each, "name") not in known]
+    if not context.settings.must_log_in or (not users and not rules):
+        return
+    context.require_cluster(Operation.ALTER)
+    for each in users:
+        if "password" in each:
+            await set_user(context, text(each, "name"), each)
+        else:
+            log.warning("import of definitions: user %r is skipped: it has no password", each.get("name"))
+    for each in rules:
+        user = text(each, "user")
+        namespace, _ = _located(context, each, None)
+        if context.broker.access.users.get(user) is None or user in context.settings.superusers:
+            continue
+        try:
+            await set_permissions(context, user, namespace, each)
+        except Refusal as refusal:
+            log.warning("import of definitions: permissions of user %r are skipped: %s", user, refusal)
+
+
+ROUTES: Final = (
+    Route(method="GET", path="/api/definitions", handler=_export),
+    Route(method="POST", path="/api/definitions", handler=_import),
+    Route(method="GET", path="/api/definitions/{vhost}", handler=_export),
+    Route(method="POST", path="/api/definitions/{vhost}", handler=_import),
+)

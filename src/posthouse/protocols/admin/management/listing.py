@@ -1,0 +1,151 @@
+"""Lists as RabbitMQ gives them: with columns, sorted, in pages by number, or whole.
+
+A whole list is streamed a slice at a time; however long it is, it takes little memory and blocks nothing.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import msgspec
+
+from posthouse.protocols.admin.management.errors import Refusal, bad_request
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import Response, json_response
+from posthouse.protocols.admin.turns import in_turns
+
+T = TypeVar("T")
+View = Callable[[T], dict[str, Any]]
+
+_PAGE_SIZE = 100
+_MOST_PAGE_SIZE = 500
+_CHUNK = 64 * 1024
+_LONGEST_PATTERN = 250
+_MOST_REPEATS = 3
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def listed(request: Request, objects: Sequence[T], view: View[T], name: Callable[[T], str]) -> Response:
+    """`objects` in the order that RabbitMQ has without a sort; `name` is what the filter looks at."""
+    query = request.query
+    is_paged = "page" in query or query.get("pagination") == "true"
+    chosen = await _filtered(query, objects, name) if is_paged else objects
+    columns = _columns(query)
+    if "sort" in query:
+        sort = _sort_key(query["sort"])
+        # Views are made again when they are sent: thousands of them would keep the garbage collector busy.
+        keyed = [(sort(view(each)), each) async for each in in_turns(chosen)]
+        keyed.sort(key=itemgetter(0), reverse=query.get("sort_reverse") == "true")
+        chosen = [each for _, each in keyed]
+    return _answer(query, chosen, lambda each: pruned(view(each), columns), len(objects), is_paged)
+
+
+def item(request: Request, view: dict[str, Any]) -> Response:
+    return json_response(pruned(view, _columns(request.query)))
+
+
+def _answer(
+    query: Mapping[str, str], rows: Sequence[T], view: View[T], total: int, is_paged: bool
+) -> Response:
+    if not is_paged:
+        return Response(body=_streamed(rows, view))
+    page, size = _positive(query, "page", 1), min(_positive(query, "page_size", _PAGE_SIZE), _MOST_PAGE_SIZE)
+    pages = max(-(-len(rows) // size), 1)
+    if page > pages:
+        raise Refusal(
+            400, "page_out_of_range", f"Page out of range, page: {page} page size: {size}, len: {len(rows)}"
+        )
+    shown = rows[(page - 1) * size : page * size]
+    return json_response(
+        {
+            "total_count": total,
+            "item_count": len(shown),
+            "filtered_count": len(rows),
+            "page": page,
+            "page_size": size,
+            "page_count": pages,
+            "items": [view(each) for each in shown],
+        }
+    )
+
+
+async def _streamed(rows: Sequence[T], view: View[T]) -> AsyncIterator[bytes]:
+    chunk = bytearray(b"[")
+    is_first = True
+    async for row in in_turns(rows):
+        if not is_first:
+            chunk += b","
+        is_first = False
+        chunk += _encode(view(row))
+        if len(chunk) > _CHUNK:
+            yield bytes(chunk)
+            chunk.clear()
+    yield bytes(chunk + b"]")
+
+
+async def _filtered(query: Mapping[str, str], objects: Sequence[T], name: Callable[[T], str]) -> Sequence[T]:
+    wanted = query.get("name", "")
+    if not wanted:
+        return objects
+    if query.get("use_regex") == "true":
+        pattern = _pattern(wanted)
+        return [each async for each in in_turns(objects) if pattern.search(name(each))]
+    lower = wanted.lower()
+    return [each async for each in in_turns(objects) if lower in name(each).lower()]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Few repetitions, and none of groups: others may take for ever to match."""
+    repeats = text.count("*") + text.count("+")
+    if len(text) > _LONGEST_PATTERN or repeats > _MOST_REPEATS or re.search(r"[)*+?][*+?]|\{", text):
+        raise bad_request("the pattern is too complex")
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise bad_request(f"the pattern is not a regular expression: {error}") from None
+
+
+def _positive(query: Mapping[str, str], name: str, default: int) -> int:
+    value = query.get(name, "") or str(default)
+    if not (value.isascii() and value.isdigit()) or len(value) > 9 or int(value) < 1:
+        raise bad_request("Pagination parameters are invalid")
+    return int(value)
+
+
+def _columns(query: Mapping[str, str]) -> Sequence[Sequence[str]]:
+    return [column.split(".") for column in query.get("columns", "").split(",") if column]
+
+
+def pruned(row: dict[str, Any], columns: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Only the columns; message_stats.publish is one inside of another."""
+    if not columns:
+        return row
+    found: dict[str, Any] = {}
+    for column in columns:
+        source, target = row, found
+        for part in column[:-1]:
+            inner = source.get(part)
+            if not isinstance(inner, dict):
+                break
+            source, target = inner, target.setdefault(part, {})
+        else:
+            if column[-1] in source:
+                target[column[-1]] = source[column[-1]]
+    return found
+
+
+def _sort_key(column: str) -> Callable[[dict[str, Any]], tuple[int, Any]]:
+    """Numbers before texts, and those before what is missing."""
+    path = column.split(".")
+
+    def value(row: dict[str, Any]) -> tuple[int, Any]:
+        found: Any = row
+        for part in path:
+            found = found.get(part) if isinstance(found, dict) else None
+        if isinstance(found, bool | int | float):
+            return 0, found
+        return (1, found) if isinstance(found, str) else (2, "")
+
+    return value

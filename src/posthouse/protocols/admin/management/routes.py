@@ -1,0 +1,52 @@
+"""Every path of the management API."""
+
+from dataclasses import replace
+from typing import Final
+
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.management import (
+    absent,
+    bindings,
+    connections,
+    definitions,
+    exchanges,
+    health,
+    messages,
+    overview,
+    queues,
+    users,
+    vhosts,
+)
+from posthouse.protocols.admin.management.errors import refusal_of
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import Response
+from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.direct_channel import RequestRefused
+
+
+def _telling_refusals(route: Route) -> Route:
+    async def answer(context: Context, request: Request, parameters: Parameters) -> Response:
+        try:
+            return await route.handler(context, request, parameters)
+        except RequestRefused as refused:
+            raise refusal_of(refused) from None
+
+    return replace(route, handler=answer)
+
+
+MANAGEMENT_ROUTES: Final = tuple(
+    _telling_refusals(route)
+    for route in (
+        *absent.ROUTES,
+        *bindings.ROUTES,
+        *connections.ROUTES,
+        *definitions.ROUTES,
+        *exchanges.ROUTES,
+        *health.ROUTES,
+        *messages.ROUTES,
+        *overview.ROUTES,
+        *queues.ROUTES,
+        *users.ROUTES,
+        *vhosts.ROUTES,
+    )
+)

@@ -1,0 +1,185 @@
+"""Users and their permissions."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from posthouse.broker.access.acls import Acl
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.management.errors import bad_request, not_found
+from posthouse.protocols.admin.management.listing import item, listed
+from posthouse.protocols.admin.management.permission_patterns import OPERATIONS, acls_of, pattern_of
+from posthouse.protocols.admin.management.queues import CREATED
+from posthouse.protocols.admin.management.requests import body_of, namespace_of, require_keys, text
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
+from posthouse.protocols.admin.router import Parameters, Route
+
+_ALL: Final = ".*"
+
+
+def user_view(context: Context, name: str) -> dict[str, Any]:
+    """Without the verifiers of the password, which nobody is shown."""
+    return {
+        "name": name,
+        "password_hash": "",
+        "hashing_algorithm": "",
+        "tags": tags_of(context, name),
+        "limits": {},
+    }
+
+
+def tags_of(context: Context, name: str) -> list[str]:
+    is_super = name in context.settings.superusers or not context.settings.must_log_in
+    return ["administrator" if is_super else "management"]
+
+
+def user_names(context: Context) -> list[str]:
+    return sorted(user.name for user in context.broker.access.users)
+
+
+def permission_view(context: Context, user: str, namespace: Namespace) -> dict[str, Any]:
+    view: dict[str, Any] = {"user": user, "vhost": namespace.name}
+    if user in context.settings.superusers:
+        return view | dict.fromkeys(OPERATIONS, _ALL)
+    mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
+    return view | {word: pattern_of(mine, namespace.name, word) for word in OPERATIONS}
+
+
+def _is_of(acl: Acl, user: str) -> bool:
+    return acl.kind is Kind.TOPIC and acl.allow and acl.principal == f"User:{user}"
+
+
+def permissions(context: Context) -> list[dict[str, Any]]:
+    views = [
+        permission_view(context, user, namespace)
+        for user in user_names(context)
+        for namespace in context.broker.namespaces
+    ]
+    return [view for view in views if any(view[word] for word in OPERATIONS)]
+
+
+async def set_user(context: Context, name: str, body: Mapping[str, Any]) -> bool:
+    """Whether the user is new. Tags mean nothing here: superusers are a setting of the broker."""
+    users = context.broker.access.users
+    is_new = users.get(name) is None
+    if "password" in body:
+        await users.set_password(name, text(body, "password"))
+        context.guard.note("set-credential", f"user:{name}")
+    elif is_new:
+        raise bad_request(
+            "give the password: users are stored with SCRAM's keys, which cannot be made of RabbitMQ's hashes"
+        )
+    return is_new
+
+
+async def set_permissions(context: Context, user: str, namespace: Namespace, body: Mapping[str, Any]) -> None:
+    acls = context.broker.access.acls
+    wanted = [acl for word in OPERATIONS for acl in acls_of(user, namespace.name, word, text(body, word))]
+    await acls.add(wanted)
+    for acl in wanted:
+        context.guard.note("create-acl", acl.resource, acl.rule)
+    await _remove(context, user, namespace, keep=frozenset(wanted))
+
+
+async def _remove(context: Context, user: str, namespace: Namespace, keep: frozenset[Acl]) -> None:
+    """What the user may do in the virtual host and `keep` does not have."""
+    operations = {operation for each in OPERATIONS.values() for operation in each}
+
+    def is_meant(acl: Acl) -> bool:
+        if not _is_of(acl, user) or acl in keep or acl.operation not in operations:
+            return False
+        return any(pattern_of([acl], namespace.name, word) for word in OPERATIONS if _has(acl, word))
+
+    for acl in await context.broker.access.acls.remove(is_meant):
+        context.guard.note("delete-acl", acl.resource, acl.rule)
+
+
+def _has(acl: Acl, word: str) -> bool:
+    return acl.operation in OPERATIONS[word]
+
+
+def _known(context: Context, name: str) -> str:
+    if context.broker.access.users.get(name) is None:
+        raise not_found()
+    return name
+
+
+async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.DESCRIBE)
+    return await listed(
+        request, user_names(context), lambda name: user_view(context, name), lambda name: name
+    )
+
+
+async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.DESCRIBE)
+    return item(request, user_view(context, _known(context, parameters["user"])))
+
+
+async def _set(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.ALTER)
+    is_new = await set_user(context, parameters["user"], body_of(request))
+    return CREATED if is_new else NO_CONTENT
+
+
+async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.ALTER)
+    name = _known(context, parameters["user"])
+    await context.broker.access.users.delete(name)
+    context.guard.note("delete-credential", f"user:{name}")
+    return NO_CONTENT
+
+
+async def _permissions(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.DESCRIBE)
+    views = permissions(context)
+    if "user" in parameters:
+        views = [view for view in views if view["user"] == _known(context, parameters["user"])]
+    if "vhost" in parameters:
+        vhost = namespace_of(context, parameters).name
+        views = [view for view in views if view["vhost"] == vhost]
+    return await listed(request, views, lambda view: view, lambda view: str(view["user"]))
+
+
+async def _permission(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.DESCRIBE)
+    namespace = namespace_of(context, parameters)
+    return item(request, permission_view(context, _known(context, parameters["user"]), namespace))
+
+
+async def _permit(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.ALTER)
+    namespace, body = namespace_of(context, parameters), body_of(request)
+    require_keys(body, *OPERATIONS)
+    before = permission_view(context, _known(context, parameters["user"]), namespace)
+    await set_permissions(context, parameters["user"], namespace, body)
+    return NO_CONTENT if any(before[word] for word in OPERATIONS) else CREATED
+
+
+async def _forbid(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.ALTER)
+    namespace = namespace_of(context, parameters)
+    await _remove(context, _known(context, parameters["user"]), namespace, frozenset())
+    return NO_CONTENT
+
+
+async def _who(context: Context, request: Request, parameters: Parameters) -> Response:
+    name = context.guard.principal.name
+    return json_response({"name": name, "tags": tags_of(context, name)})
+
+
+ROUTES: Final = (
+    Route(method="GET", path="/api/whoami", handler=_who),
+    Route(method="GET", path="/api/users", handler=_list),
+    Route(method="GET", path="/api/users/{user}", handler=_show),
+    Route(method="PUT", path="/api/users/{user}", handler=_set),
+    Route(method="DELETE", path="/api/users/{user}", handler=_delete),
+    Route(method="GET", path="/api/users/{user}/permissions", handler=_permissions),
+    Route(method="GET", path="/api/permissions", handler=_permissions),
+    Route(method="GET", path="/api/vhosts/{vhost}/permissions", handler=_permissions),
+    Route(method="GET", path="/api/permissions/{vhost}/{user}", handler=_permission),
+    Route(method="PUT", path="/api/permissions/{vhost}/{user}", handler=_permit),
+    Route(method="DELETE", path="/api/permissions/{vhost}/{user}", handler=_forbid),
+)

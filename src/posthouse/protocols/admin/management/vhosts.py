@@ -1,0 +1,83 @@
+"""Virtual hosts, which are namespaces here: a setting of the broker declares them."""
+
+from typing import Any, Final
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.queues.names import topic_prefixes
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.namespaces import DEFAULT_NAMESPACE
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.management.errors import bad_request
+from posthouse.protocols.admin.management.listing import item, listed
+from posthouse.protocols.admin.management.node import node_name
+from posthouse.protocols.admin.management.requests import namespace_of
+from posthouse.protocols.admin.management.statistics import lengths, message_stats
+from posthouse.protocols.admin.rates import Counts, counts_of
+from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.response import NO_CONTENT, Response
+from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.turns import in_turns
+
+FIXED: Final = "virtual hosts are declared by the broker's setting `namespaces`, and not here"
+
+
+async def counted(namespace: Namespace) -> Counts:
+    """All its queues together."""
+    total = Counts()
+    async for queue in in_turns(list(namespace.queues.values())):
+        total = total.plus(counts_of(queue))
+    return total
+
+
+def visible_namespaces(context: Context) -> list[Namespace]:
+    """The default one is open to all who have logged in, others to those who may do something there."""
+    return [
+        namespace
+        for namespace in context.broker.namespaces
+        if namespace.name == DEFAULT_NAMESPACE
+        or context.guard.reaches(Kind.TOPIC, topic_prefixes(namespace.name))
+    ]
+
+
+async def _view(context: Context, namespace: Namespace) -> dict[str, Any]:
+    counts, rates = await counted(namespace), context.rates.of_namespace(namespace.name)
+    return {
+        "name": namespace.name,
+        "description": "Default virtual host" if namespace.name == DEFAULT_NAMESPACE else "",
+        "tags": [],
+        "default_queue_type": "classic",
+        "metadata": {"description": "", "tags": []},
+        "tracing": False,
+        "cluster_state": {node_name(): "running"},
+        "message_stats": message_stats(counts, rates),
+    } | lengths(counts, rates)
+
+
+async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+    views = [await _view(context, each) for each in visible_namespaces(context)]
+    return await listed(request, views, lambda view: view, lambda view: str(view["name"]))
+
+
+async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+    return item(request, await _view(context, namespace_of(context, parameters)))
+
+
+async def _declare(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.ALTER)
+    if any(each.name == parameters["vhost"] for each in context.broker.namespaces):
+        return NO_CONTENT
+    raise bad_request(FIXED)
+
+
+async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.ALTER)
+    namespace_of(context, parameters)
+    raise bad_request(FIXED)
+
+
+ROUTES: Final = (
+    Route(method="GET", path="/api/vhosts", handler=_list),
+    Route(method="GET", path="/api/vhosts/{vhost}", handler=_show),
+    Route(method="PUT", path="/api/vhosts/{vhost}", handler=_declare),
+    Route(method="DELETE", path="/api/vhosts/{vhost}", handler=_delete),
+)

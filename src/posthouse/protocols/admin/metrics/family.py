@@ -1,0 +1,32 @@
+"""One metric: what it is called and what it means. Its values are `samples`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """Compared by identity: each is declared once."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+def counter(name: str, meaning: str, *labels: str) -> Family:
+    return Family(name=name, kind=Kind.COUNTER, meaning=meaning, labels=labels)
+
+
+def gauge(name: str, meaning: str, *labels: str) -> Family:
+    return Family(name=name, kind=Kind.GAUGE, meaning=meaning, labels=labels)
+
+
+def histogram(name: str, meaning: str, *labels: str) -> Family:
+    return Family(name=name, kind=Kind.HISTOGRAM, meaning=meaning, labels=labels)

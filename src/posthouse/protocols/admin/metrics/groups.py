@@ -1,0 +1,82 @@
+"""Groups: members, and how far they are behind."""
+
+from typing import Final
+
+from posthouse.broker.broker import Broker
+from posthouse.model.ids import GroupId, PartitionId
+from posthouse.protocols.admin.metrics.family import gauge
+from posthouse.protocols.admin.metrics.samples import Samples
+from posthouse.protocols.admin.metrics.selection import OTHER, Selection
+from posthouse.protocols.share_members import ShareMemberships
+
+GROUPS: Final = gauge("posthouse_groups", "Groups of all kinds: classic, consumer, streams and share groups.")
+MEMBERS: Final = gauge("posthouse_group_members", "Members.", "group")
+LAG: Final = gauge(
+    "posthouse_group_lag_records",
+    "Offsets that the group has yet to read, or to acknowledge in a share group, of the whole topic.",
+    "group",
+    "topic",
+)
+FAMILIES: Final = (GROUPS, MEMBERS, LAG)
+
+
+class GroupMetrics:
+    def __init__(self, broker: Broker, share_memberships: ShareMemberships, limit: int) -> None:
+        self._broker = broker
+        self._share_memberships = share_memberships
+        self._groups = Selection(limit)
+        self._lags = Selection(limit)
+
+    async def collect(self, samples: Samples) -> dict[str, int]:
+        """How many of each kind of objects were not shown by name."""
+        groups, shared = self._broker.groups, list(self._broker.subscriptions)
+        listed = [each.id for each in groups.listed()]
+        samples.add(GROUPS, len(listed) + len(shared))
+        other_members = other_lag = 0
+        for group in (*listed, *shared):
+            is_shared = group in self._broker.subscriptions
+            members = len(self._share_memberships.members(group)) if is_shared else groups.member_count(group)
+            if self._groups.shows(group, None):
+                samples.add(MEMBERS, members, group)
+            else:
+                other_members += members
+            lags = await (self._unacknowledged if is_shared else self._unread)(group, samples)
+            for topic, lag in lags.items():
+                if self._lags.shows((group, topic), None):
+                    samples.add(LAG, lag, group, topic)
+                else:
+                    other_lag += lag
+            await samples.turns.next()
+        self._groups.done()
+        self._lags.done()
+        if self._groups.has_other:
+            samples.add(MEMBERS, other_members, OTHER)
+        if self._lags.has_other:
+            samples.add(LAG, other_lag, OTHER, OTHER)
+        return {"groups": self._groups.summed, "group_topics": self._lags.summed}
+
+    async def _unread(self, group: GroupId, samples: Samples) -> dict[str, int]:
+        """By topic."""
+        offsets = self._broker.groups.offsets
+        lags: dict[str, int] = {}
+        for partition in offsets.partitions(group):
+            committed = offsets.get(group, partition)
+            if committed is not None:
+                self._add(lags, partition, committed.offset)
+            await samples.turns.next()
+        return lags
+
+    async def _unacknowledged(self, group: GroupId, samples: Samples) -> dict[str, int]:
+        """Of a share group, by topic."""
+        lags: dict[str, int] = {}
+        for partition, subscribed in list(self._broker.subscriptions.progress(group).items()):
+            progress = subscribed.progress
+            self._add(lags, partition, progress.floor + progress.settled_above)
+            await samples.turns.next()
+        return lags
+
+    def _add(self, lags: dict[str, int], partition: PartitionId, done: int) -> None:
+        topic = self._broker.topics.find_by_id(partition.topic)
+        if topic is not None and partition.index < topic.partitions:  # else it was deleted meanwhile
+            end = self._broker.bounds(topic, partition.index).end
+            lags[topic.name] = lags.get(topic.name, 0) + max(end - done, 0)

@@ -1,0 +1,124 @@
+"""Metrics pushed by OTLP, for those who do not scrape. Needs the extra `tracing`.
+
+OpenTelemetry's SDK exports on a thread of its own, which must not look at the broker. So the event loop
+collects from time to time, and the thread gets what was collected last. OpenTelemetry reads its own
+environment variables: OTEL_EXPORTER_OTLP_…, OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+from posthouse.model.histogram import Histogram
+from posthouse.protocols.admin.metrics.collector import FAMILIES, Collector
+from posthouse.protocols.admin.metrics.family import Family, Kind
+from posthouse.protocols.admin.metrics.samples import Labels, Value
+
+log = logging.getLogger(__name__)
+
+_INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
+_DEFAULT_INTERVAL_MS: Final = 60_000
+_COLLECTIONS_PER_EXPORT: Final = 4
+"""What is exported is at most a quarter of the interval old."""
+_SHUTDOWN_MS: Final = 2000
+"""How long a collector that does not answer may delay the end of the broker."""
+_UNNAMED: Final = "unknown_service"
+"""OpenTelemetry's name for a service that has none begins like this."""
+
+_Observe = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+class OtlpMetrics:
+    def __init__(
+        self,
+        collector: Collector,
+        reader: MetricReader | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`reader` collects and exports; without one, it is OpenTelemetry's for OTLP over HTTP."""
+        self._collector = collector
+        self._seconds = _interval_ms(environment) / 1000 / _COLLECTIONS_PER_EXPORT
+        self._collected: dict[Family, list[tuple[Labels, Value]]] = {}
+        """Replaced as a whole: the exporter's thread reads it."""
+        self._task: asyncio.Task[None] | None = None
+        resource = Resource.create()
+        if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
+            resource = resource.merge(Resource({SERVICE_NAME: "posthouse"}))
+        reader = reader or PeriodicExportingMetricReader(OTLPMetricExporter())
+        self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+        self._declare()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="otlp metrics")
+
+    def stop(self) -> None:
+        """Collect no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Export what was collected last, and end."""
+        await asyncio.to_thread(self._provider.shutdown, _SHUTDOWN_MS)
+
+    async def collect(self) -> None:
+        collected: dict[Family, list[tuple[Labels, Value]]] = {}
+        async for samples in self._collector.collect():
+            collected.update(samples)
+        self._collected = collected
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.collect()
+            except Exception:
+                log.exception("metrics for OTLP could not be collected")
+            await asyncio.sleep(self._seconds)
+
+    def _declare(self) -> None:
+        meter = self._provider.get_meter("posthouse")
+        for family in FAMILIES:
+            if family.kind is Kind.GAUGE:
+                meter.create_observable_gauge(family.name, [self._values(family)], description=family.meaning)
+            elif family.kind is Kind.COUNTER:
+                meter.create_observable_counter(
+                    family.name, [self._values(family)], description=family.meaning
+                )
+            else:
+                for suffix, part in (("count", _count), ("sum", _sum)):
+                    name = f"{family.name}_{suffix}"
+                    meter.create_observable_counter(
+                        name, [self._values(family, part)], description=family.meaning
+                    )
+
+    def _values(self, family: Family, part: Callable[[Value], float] | None = None) -> _Observe:
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            for labels, value in self._collected.get(family, ()):
+                number = part(value) if part is not None else value
+                assert not isinstance(number, Histogram)
+                yield Observation(number, dict(zip(family.labels, labels, strict=True)))
+
+        return observe
+
+
+def _count(value: Value) -> float:
+    return value.count if isinstance(value, Histogram) else 0
+
+
+def _sum(value: Value) -> float:
+    return value.sum if isinstance(value, Histogram) else 0
+
+
+def _interval_ms(environment: Mapping[str, str]) -> float:
+    """As OpenTelemetry reads it: what is no number is ignored."""
+    try:
+        return max(float(environment.get(_INTERVAL) or _DEFAULT_INTERVAL_MS), 1.0)
+    except ValueError:
+        return _DEFAULT_INTERVAL_MS

@@ -1,0 +1,121 @@
+"""Queues and streams: what they hold, and what happened to their messages."""
+
+from typing import Final
+
+from posthouse.broker.broker import Broker
+from posthouse.broker.queues.counters import QueueCounters
+from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.queue import Queue
+from posthouse.protocols.admin.metrics.family import counter, gauge
+from posthouse.protocols.admin.metrics.samples import Samples
+from posthouse.protocols.admin.metrics.selection import OTHER, Selection
+
+_LABELS: Final = ("namespace", "queue")
+QUEUES: Final = gauge("posthouse_queues", "Queues and streams.")
+READY: Final = gauge("posthouse_queue_ready_messages", "Messages that a consumer could get now.", *_LABELS)
+UNACKED: Final = gauge(
+    "posthouse_queue_unacked_messages", "Messages handed out and not yet acknowledged.", *_LABELS
+)
+CONSUMERS: Final = gauge("posthouse_queue_consumers", "Consumers.", *_LABELS)
+COUNTERS: Final = {
+    "published": counter("posthouse_queue_published_messages_total", "Messages that arrived.", *_LABELS),
+    "delivered": counter(
+        "posthouse_queue_delivered_messages_total",
+        "Messages delivered to consumers, redeliveries included.",
+        *_LABELS,
+    ),
+    "got": counter("posthouse_queue_got_messages_total", "Messages got one by one (basic.get).", *_LABELS),
+    "acked": counter(
+        "posthouse_queue_acked_messages_total",
+        "Messages acknowledged, by consumers or by deliveries without acknowledgement.",
+        *_LABELS,
+    ),
+    "redelivered": counter(
+        "posthouse_queue_redelivered_messages_total",
+        "Messages delivered or got that had been handed out before.",
+        *_LABELS,
+    ),
+    "dead_lettered": counter(
+        "posthouse_queue_dead_lettered_messages_total",
+        "Messages that went to the dead letter exchange, for any reason.",
+        *_LABELS,
+    ),
+    "expired": counter(
+        "posthouse_queue_expired_messages_total", "Messages whose time to live was over.", *_LABELS
+    ),
+}
+AGE: Final = gauge(
+    "posthouse_queue_oldest_message_age_seconds",
+    "Time since the oldest ready message was published; 0 for an empty queue.",
+    *_LABELS,
+)
+FAMILIES: Final = (QUEUES, READY, UNACKED, CONSUMERS, *COUNTERS.values(), AGE)
+assert set(COUNTERS) == set(QueueCounters.__slots__)
+
+_MOST_READS: Final = 100
+"""Queues whose oldest message is read from disk in one collection; the others follow in the next ones."""
+
+
+class QueueMetrics:
+    def __init__(self, broker: Broker, limit: int) -> None:
+        self._broker = broker
+        self._selection = Selection(limit, tuple(COUNTERS))
+
+    async def collect(self, samples: Samples) -> dict[str, int]:
+        """How many queues were not shown by name."""
+        selection = self._selection
+        shown: list[LogQueue] = []
+        count = other_ready = other_unacked = other_consumers = 0
+        for namespace in list(self._broker.namespaces):
+            for queue in list(namespace.queues.values()):
+                count += 1
+                ready, unacked, consumers = queue.message_count, _unacked(queue), queue.consumer_count
+                if selection.shows((namespace.name, queue.name), queue.counters):
+                    shown.append(queue)
+                    _add(samples, queue, ready, unacked, consumers)
+                else:
+                    other_ready += ready
+                    other_unacked += unacked
+                    other_consumers += consumers
+                await samples.turns.next()
+        selection.done()
+        samples.add(QUEUES, count)
+        if selection.has_other:
+            for name, total in selection.totals():
+                samples.add(COUNTERS[name], total, OTHER, OTHER)
+                await samples.turns.next()
+            samples.add(READY, other_ready, OTHER, OTHER)
+            samples.add(UNACKED, other_unacked, OTHER, OTHER)
+            samples.add(CONSUMERS, other_consumers, OTHER, OTHER)
+        await self._add_ages(samples, shown)
+        return {"queues": selection.summed}
+
+    async def _add_ages(self, samples: Samples, queues: list[LogQueue]) -> None:
+        """Not of the others: the oldest of thousands says nothing that a look at each would not."""
+        oldest, now = self._broker.oldest_messages, self._broker.now_ms()
+        reads = oldest.reads
+        for queue in queues:
+            if queue.message_count:
+                published_ms = oldest.known_ms(queue)
+                if published_ms is None and oldest.reads - reads < _MOST_READS:
+                    published_ms = await oldest.read_ms(queue)
+                if published_ms is not None:
+                    samples.add(AGE, max(now - published_ms, 0) / 1000, queue.namespace, queue.name)
+            else:
+                samples.add(AGE, 0, queue.namespace, queue.name)
+            await samples.turns.next()
+        oldest.forget_others(queues)
+
+
+def _unacked(queue: LogQueue) -> int:
+    return queue.leased_count if isinstance(queue, Queue) else 0
+
+
+def _add(samples: Samples, queue: LogQueue, ready: int, unacked: int, consumers: int) -> None:
+    labels = queue.namespace, queue.name
+    samples.add(READY, ready, *labels)
+    samples.add(UNACKED, unacked, *labels)
+    samples.add(CONSUMERS, consumers, *labels)
+    counters = queue.counters
+    for name, family in COUNTERS.items():
+        samples.add(family, getattr(counters, name), *labels)

@@ -1,0 +1,61 @@
+"""Storage, transactions and scheduled messages."""
+
+from typing import Final
+
+from posthouse.broker.broker import Broker
+from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
+from posthouse.protocols.admin.metrics.samples import Samples
+
+SYNC: Final = histogram(
+    "posthouse_journal_sync_duration_seconds", "Time to write and sync one group of commits to the journal."
+)
+GROUP: Final = histogram(
+    "posthouse_journal_group_commits", "Commits that were written together (group commit)."
+)
+JOURNAL: Final = counter("posthouse_journal_written_bytes_total", "Bytes written to the journal.")
+CHECKPOINT: Final = histogram("posthouse_checkpoint_duration_seconds", "Time that checkpoints took.")
+CHECKPOINT_FAILURES: Final = counter("posthouse_checkpoint_failures_total", "Checkpoints that failed.")
+COMPACTION: Final = counter("posthouse_compaction_seconds_total", "Time spent on compaction.")
+COMPACTED: Final = counter("posthouse_compacted_partitions_total", "Compactions of one partition.")
+RETENTION: Final = counter("posthouse_retention_runs_total", "Times that retention was enforced.")
+RETENTION_RECORDS: Final = counter(
+    "posthouse_retention_removed_records_total", "Offsets removed by retention."
+)
+UNWRITTEN: Final = gauge("posthouse_storage_unwritten_bytes", "Bytes that are committed and not yet durable.")
+WRITABLE: Final = gauge(
+    "posthouse_storage_writable", "1 if storage takes writes, 0 if it is fenced or closed."
+)
+FREE: Final = gauge("posthouse_disk_free_bytes", "Free space on the disk of the data directory.")
+TOTAL: Final = gauge("posthouse_disk_size_bytes", "Size of the disk of the data directory.")
+OPEN: Final = gauge("posthouse_transactions_open", "Transactions that have begun and not ended.")
+COMMITTED: Final = counter("posthouse_transactions_committed_total", "Transactions that were committed.")
+ABORTED: Final = counter("posthouse_transactions_aborted_total", "Transactions that were aborted.")
+SCHEDULED: Final = gauge("posthouse_scheduled_messages", "Delayed messages that are not yet published.")
+FAMILIES: Final = (
+    *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
+    *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, COMMITTED, ABORTED, SCHEDULED),
+)
+
+
+async def collect(broker: Broker, samples: Samples) -> None:
+    metrics = broker.storage_metrics
+    samples.add(SYNC, metrics.sync_seconds)
+    samples.add(GROUP, metrics.commits_per_sync)
+    samples.add(JOURNAL, metrics.journal_bytes)
+    samples.add(CHECKPOINT, metrics.checkpoint_seconds)
+    samples.add(CHECKPOINT_FAILURES, metrics.checkpoint_failures)
+    samples.add(COMPACTION, metrics.compaction_seconds)
+    samples.add(COMPACTED, metrics.compacted_partitions)
+    samples.add(RETENTION, metrics.retention_runs)
+    samples.add(RETENTION_RECORDS, metrics.retention_records)
+    samples.add(UNWRITTEN, broker.unwritten_bytes)
+    condition = await broker.storage_condition()
+    samples.add(WRITABLE, 1 if condition.refusal is None else 0)
+    if condition.free_bytes is not None and condition.total_bytes is not None:
+        samples.add(FREE, condition.free_bytes)
+        samples.add(TOTAL, condition.total_bytes)
+    transitions = broker.transactions.transitions
+    samples.add(OPEN, len(broker.transactions.ids.open()))
+    samples.add(COMMITTED, transitions.committed)
+    samples.add(ABORTED, transitions.aborted)
+    samples.add(SCHEDULED, broker.scheduled_messages)

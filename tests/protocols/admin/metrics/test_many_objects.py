@@ -1,0 +1,109 @@
+"""A broker with very many topics and queues: what /metrics shows of them, and what that costs."""
+
+import asyncio
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+
+import pytest
+
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.topics import NewTopic
+from posthouse.testing import AsyncBroker
+from tests.broker.queues.lazy_rig import get
+from tests.broker.queues.rig import Rig
+from tests.protocols.admin.metrics.scraping import parsed, scrape
+
+_MOST_SECONDS = 0.02
+"""That the event loop may be kept from its other work."""
+
+
+class Probe:
+    """How long the event loop works before it comes to this again, in time of its own thread: what other
+    processes and threads do meanwhile does not count."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest = max(self.longest, now - before)
+            before = now
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+@pytest.fixture
+async def crowded() -> AsyncIterator[AsyncBroker]:
+    async with AsyncBroker(default_partitions=1) as broker:
+        await broker.app.broker.create_topics([NewTopic(name=f"topic-{number}") for number in range(5000)])
+        namespace = broker.app.broker.namespaces.get("/")
+        for number in range(10_000):
+            await namespace.declare_queue(QueueDefinition(name=f"queue-{number}"), object())
+        yield broker
+
+
+async def test_a_scrape_of_very_many_objects_does_not_block_the_event_loop(crowded: AsyncBroker) -> None:
+    def scraped() -> tuple[float, bytes]:
+        """On another thread: the client's own work is not the broker's."""
+        begun = time.perf_counter()
+        with urllib.request.urlopen(f"http://{crowded.admin}/metrics") as response:
+            first = response.read(1)
+            return time.perf_counter() - begun, first + response.read()
+
+    longest, seconds = [], []
+    for _ in range(4):
+        probe = Probe()
+        until_first_byte, text = await asyncio.to_thread(scraped)
+        await probe.stop()
+        longest.append(probe.longest)
+        seconds.append(until_first_byte)
+    print(f"first byte after {min(seconds):.3f} s, event loop blocked for {min(longest) * 1000:.1f} ms")
+    assert min(longest) < _MOST_SECONDS
+    assert min(seconds) < 5  # and 0.1 on a machine that is not busy
+    found = parsed(text.decode())
+    assert found.value("posthouse_topics") >= 5000
+    assert found.value("posthouse_queues") == 10_000
+    assert found.value("posthouse_metrics_summed_objects", kind="queues") == 9000
+    assert found.value("posthouse_metrics_summed_objects", kind="topics") == 4000
+    assert len(found.labels("posthouse_queue_ready_messages", "queue")) == 1001
+    assert len(found.labels("posthouse_topic_bytes_in_total", "topic")) == 1001
+    assert len(found.values) < 30_000
+
+
+async def test_objects_beyond_the_limit_are_summed() -> None:
+    async with AsyncBroker(metrics_max_objects=2) as broker:
+        rig = Rig(broker.app.broker)
+        for name in ("a", "b", "c", "d"):
+            await rig.queue(name)
+            await rig.publish(b"1", b"22", key=name.encode())
+        await get(rig.found("d"))
+        found = await scrape(broker)
+        assert found.labels("posthouse_queue_ready_messages", "queue") == {"a", "b", "__other__"}
+        other = {"namespace": "__other__", "queue": "__other__"}
+        assert found.value("posthouse_queue_published_messages_total", **other) == 4
+        assert found.value("posthouse_queue_ready_messages", **other) == 3
+        assert found.value("posthouse_queue_unacked_messages", **other) == 1
+        assert found.value("posthouse_metrics_summed_objects", kind="queues") == 2
+        await rig.namespace.delete_queue("d", object())
+        found = await scrape(broker)
+        assert found.value("posthouse_queue_published_messages_total", **other) == 4
+        assert found.value("posthouse_queue_ready_messages", **other) == 2
+
+
+async def test_partitions_beyond_the_limit_are_summed_by_topic() -> None:
+    async with AsyncBroker(metrics_max_objects=3) as broker:
+        await broker.app.broker.create_topics(
+            [NewTopic(name="large", partitions=1000), NewTopic(name="small", partitions=2)]
+        )
+        found = await scrape(broker)
+        assert found.labels("posthouse_partition_end_offset", "topic") == {"small"}
+        assert found.labels("posthouse_topic_log_bytes", "topic") == {"large", "small"}
+        assert found.value("posthouse_metrics_summed_objects", kind="partitions") == 1000
+        assert found.value("posthouse_partitions") == 1002

@@ -1,0 +1,87 @@
+"""Metrics as OpenTelemetry's SDK exports them."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from posthouse.testing import AsyncBroker
+from tests.broker.queues.lazy_rig import until
+from tests.broker.queues.rig import Rig
+
+
+class Collecting:
+    """An OTLP collector that keeps the last value of each metric."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        self.services: set[str] = set()
+        collecting = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if self.headers.get("content-encoding") == "gzip":
+                    body = gzip.decompress(body)
+                collecting.take(ExportMetricsServiceRequest.FromString(body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *values: object) -> None:
+                """Not to the terminal."""
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def take(self, request: ExportMetricsServiceRequest) -> None:
+        for resource in request.resource_metrics:
+            names = {each.key: each.value.string_value for each in resource.resource.attributes}
+            self.services.add(names["service.name"])
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    points = metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points
+                    for point in points:
+                        labels = frozenset((each.key, each.value.string_value) for each in point.attributes)
+                        value = point.as_int if point.HasField("as_int") else point.as_double
+                        self.values[metric.name, labels] = value
+
+    def value(self, name: str, labels: Mapping[str, str]) -> float | None:
+        return self.values.get((name, frozenset(labels.items())))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collecting]:
+    collecting = Collecting()
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "otlp")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collecting.address)
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
+    yield collecting
+    collecting.close()
+
+
+async def test_the_same_numbers_are_pushed(collecting: Collecting) -> None:
+    async with AsyncBroker() as broker:
+        rig = Rig(broker.app.broker)
+        await rig.queue("mails")
+        await rig.publish(b"1", b"2", key=b"mails")
+        labels = {"namespace": "/", "queue": "mails"}
+        await until(lambda: collecting.value("posthouse_queue_published_messages_total", labels) == 2)
+        assert collecting.value("posthouse_queue_ready_messages", labels) == 2
+        await until(lambda: (collecting.value("posthouse_event_loop_delay_seconds_count", {}) or 0) > 0)
+        assert collecting.services == {"posthouse"}
+
+
+async def test_nothing_is_pushed_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    async with AsyncBroker() as broker:
+        assert broker.app._otlp_metrics is None

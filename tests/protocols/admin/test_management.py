@@ -1,0 +1,348 @@
+"""RabbitMQ's management API: what tools read and send, in detail."""
+
+import asyncio
+import json
+from time import perf_counter
+from typing import Any
+
+import httpx
+import pytest
+
+from posthouse.broker.access.acls import Acl
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.internal_topics import queue_topic
+from posthouse.protocols.admin import rates
+from posthouse.testing import AsyncBroker
+from tests.protocols.admin.conftest import Scene
+
+Q = "/api/queues/%2F/q"
+PUBLISH = "/api/exchanges/%2F/amq.default/publish"
+_GET = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
+
+
+async def _publish(scene: Scene, payload: str = "hello", key: str = "q", **changes: Any) -> httpx.Response:
+    body = {"properties": {}, "routing_key": key, "payload": payload, "payload_encoding": "string"}
+    return await scene.http.post(PUBLISH, json=body | changes)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "error", "reason"),
+    [
+        ("GET", "/api/nothing", None, 404, "Object Not Found", "Not Found"),
+        ("GET", "/api/queues/none", None, 404, "Object Not Found", "Not Found"),
+        ("GET", Q, None, 404, "Object Not Found", "Not Found"),
+        ("GET", "/api/queues?page=x", None, 400, "bad_request", "Pagination parameters are invalid"),
+        ("GET", "/api/queues?page=7", None, 400, "page_out_of_range", "Page out of range, page: 7"),
+        ("GET", "/api/queues?page=1&use_regex=true&name=(a*)*", None, 400, "bad_request", "too complex"),
+        ("PUT", Q, b"{", 400, "bad_request", "not_json"),
+        ("PUT", Q, b"[]", 400, "bad_request", "not_json"),
+        ("PUT", Q, b'{"durable": "perhaps"}', 400, "bad_request", "not a boolean"),
+        (
+            "PUT",
+            Q,
+            b'{"arguments": {"x-max-length": "3"}}',
+            400,
+            "bad_request",
+            "expected integer",
+        ),
+        ("PUT", Q, b'{"arguments": {"x": null}}', 400, "bad_request", "null_not_allowed"),
+        ("PUT", "/api/queues/%2F/" + "q" * 300, b"{}", 400, "bad_request", "255 bytes"),
+        (
+            "PUT",
+            "/api/exchanges/%2F/x",
+            b'{"type": "foo"}',
+            400,
+            "bad_request",
+            "invalid exchange type 'foo'",
+        ),
+        ("PUT", "/api/exchanges/%2F/amq.x", b"{}", 401, "not_authorised", "reserved prefix"),
+        ("DELETE", "/api/exchanges/%2F/amq.direct", None, 401, "not_authorised", "system exchange"),
+        ("POST", "/api/bindings/%2F/e/none/q/q", b"{}", 404, "not_found", "no exchange 'none'"),
+        ("POST", PUBLISH, b'{"payload": "x"}', 400, "bad_request", "{key_missing,properties}"),
+        ("POST", f"{Q}/get", b'{"count": 1}', 400, "bad_request", "{key_missing,ackmode}"),
+        ("POST", "/api/definitions", b'{"queues": [{"vhost": "no"}]}', 400, "bad_request", "no_such_vhost"),
+        ("PATCH", "/api/queues", None, 405, "method_not_allowed", "PATCH"),
+    ],
+    ids=lambda each: each[:40].decode() if isinstance(each, bytes) else str(each)[:40],
+)
+async def test_errors_are_those_of_rabbitmq(
+    scene: Scene, method: str, path: str, body: bytes | None, status: int, error: str, reason: str
+) -> None:
+    headers = {} if body is None else {"content-type": "application/json"}
+    answer = await scene.http.request(method, path, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+    assert reason in answer.json()["reason"]
+
+
+async def test_a_declaration_says_whether_it_is_new(scene: Scene) -> None:
+    for status in (201, 204):
+        assert (await scene.http.put(Q, json={"durable": True})).status_code == status
+        answer = await scene.http.put("/api/exchanges/%2F/x", json={"type": "topic"})
+        assert answer.status_code == status
+    refused = await scene.http.put(Q, json={"durable": False})
+    assert refused.json()["reason"] == (
+        "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'"
+    )
+    assert (await scene.http.delete(f"{Q}?if-empty=true&if-unused=true")).status_code == 204
+
+
+async def test_messages_keep_their_properties(scene: Scene) -> None:
+    await scene.http.put(Q, json={})
+    properties = {
+        "content_type": "text/plain",
+        "headers": {"a": 1, "b": "x", "c": [1, {"d": True}], "f": 1.5},
+        "delivery_mode": 2,
+        "priority": 3,
+        "correlation_id": "c",
+        "timestamp": 12345,
+        "message_id": "m",
+    }
+    assert (await _publish(scene, properties=properties)).json() == {"routed": True}
+    assert (await _publish(scene, "//4=", payload_encoding="base64")).json() == {"routed": True}
+    text, binary = (await scene.http.post(f"{Q}/get", json=_GET)).json()
+    assert text == {
+        "payload_bytes": 5,
+        "redelivered": False,
+        "exchange": "",
+        "routing_key": "q",
+        "message_count": 1,
+        "properties": properties,
+        "payload": "hello",
+        "payload_encoding": "string",
+    }
+    assert (binary["payload"], binary["payload_encoding"], binary["properties"]) == ("//4=", "base64", [])
+    assert (await scene.http.post(f"{Q}/get", json=_GET)).json() == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"priority": "x"}, "priority must be a number"),
+        ({"content_type": 7}, "content_type must be a string"),
+        ({"message_id": "m" * 256}, "255 bytes"),
+        ({"headers": "none"}, "headers must be an object"),
+        ({"expiration": "soon"}, "invalid expiration"),
+        ({"headers": {"CC": "no list"}}, "unacceptable_type_in_header"),
+    ],
+)
+async def test_wrong_properties_are_refused(scene: Scene, properties: Any, reason: str) -> None:
+    await scene.http.put(Q, json={})
+    answer = await _publish(scene, properties=properties)
+    assert answer.status_code == 400
+    assert reason in answer.json()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("ackmode", "left", "dead"),
+    [
+        ("ack_requeue_false", 0, 0),
+        ("ack_requeue_true", 1, 0),
+        ("reject_requeue_true", 1, 0),
+        ("reject_requeue_false", 0, 1),
+    ],
+)
+async def test_what_is_got_is_settled_as_asked(scene: Scene, ackmode: str, left: int, dead: int) -> None:
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    await scene.http.put(Q, json={"arguments": arguments})
+    await scene.http.put("/api/queues/%2F/dead", json={})
+    await _publish(scene)
+    await scene.http.post(f"{Q}/get", json=_GET | {"ackmode": ackmode, "truncate": 2})
+    queues = (await scene.http.get("/api/queues")).json()
+    assert {each["name"]: each["messages"] for each in queues} == {"q": left, "dead": dead}
+    assert all(each["messages_unacknowledged"] == 0 for each in queues)
+
+
+async def test_pages_columns_and_filters(scene: Scene) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        await scene.http.put(f"/api/queues/%2F/{name}", json={})
+    page = (await scene.http.get("/api/queues?page=2&page_size=2&columns=name,message_stats.publish")).json()
+    assert page == {
+        "total_count": 3,
+        "item_count": 1,
+        "filtered_count": 3,
+        "page": 2,
+        "page_size": 2,
+        "page_count": 2,
+        "items": [{"name": "gamma", "message_stats": {"publish": 0}}],
+    }
+    assert len((await scene.http.get("/api/queues/")).json()) == 3
+    assert (await scene.http.get("/api/queues//")).status_code == 404
+    for query, names in (
+        ("page=1&name=A", ["alpha", "beta", "gamma"]),
+        ("page=1&name=et", ["beta"]),
+        ("page=1&name=^.[ea]&use_regex=true", ["beta", "gamma"]),
+        ("pagination=true&page_size=1", ["alpha"]),
+    ):
+        found = (await scene.http.get(f"/api/queues?{query}")).json()
+        assert [each["name"] for each in found["items"]] == names
+
+
+async def test_bindings_are_found_by_both_ends(scene: Scene) -> None:
+    await scene.http.put(Q, json={})
+    await scene.http.put("/api/exchanges/%2F/x", json={"type": "topic"})
+    made = await scene.http.post(
+        "/api/bindings/%2F/e/x/q/q", json={"routing_key": "a.#/b", "arguments": {"z": 1}}
+    )
+    assert made.status_code == 201
+    place = f"/api/bindings/%2F/e/x/q/{made.headers['location']}"
+    [binding] = (await scene.http.get("/api/bindings/%2F/e/x/q/q")).json()
+    assert binding["properties_key"].startswith("a.%23%2Fb~")
+    assert (await scene.http.get(place)).json() == binding
+    await scene.http.post("/api/bindings/%2F/e/x/e/amq.fanout", json={})
+    for path, count in (
+        ("/api/bindings", 3),
+        ("/api/bindings/%2F", 3),
+        (f"{Q}/bindings", 2),
+        ("/api/exchanges/%2F/x/bindings/source", 2),
+        ("/api/exchanges/%2F/x/bindings/destination", 0),
+        ("/api/exchanges/%2F/amq.fanout/bindings/destination", 1),
+        ("/api/bindings/%2F/e/amq.default/q/q", 1),
+        ("/api/bindings/%2F/e/x/e/amq.fanout", 1),
+    ):
+        assert len((await scene.http.get(path)).json()) == count, path
+    assert (await scene.http.delete(place)).status_code == 204
+    assert (await scene.http.delete(place)).status_code == 404
+    assert (await scene.http.delete("/api/bindings/%2F/e/x/e/amq.fanout/~")).status_code == 204
+
+
+async def test_rates_are_measured_while_they_are_asked_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KEDA's scaler reads messages and message_stats.publish_details.rate."""
+    monkeypatch.setattr(rates, "_SECONDS", 0.05)
+    await scene.http.put(Q, json={})
+    found = (await scene.http.get(Q)).json()
+    assert (found["messages"], found["message_stats"]["publish_details"]["rate"]) == (0, 0.0)
+    async with asyncio.timeout(20):
+        while not found["message_stats"]["publish_details"]["rate"]:
+            await _publish(scene)
+            found = (await scene.http.get(Q)).json()
+    assert found["messages"] == found["message_stats"]["publish"] > 0
+    assert "idle_since" not in found
+    overview = (await scene.http.get("/api/overview")).json()
+    assert overview["message_stats"]["publish"] == found["messages"]
+    assert overview["queue_totals"]["messages_ready"] == found["messages"]
+
+
+async def test_health_checks(scene: Scene) -> None:
+    port = int(scene.broker.amqp.rpartition(":")[2])
+    for check in (
+        "alarms",
+        "local-alarms",
+        "virtual-hosts",
+        "node-is-quorum-critical",
+        f"port-listener/{port}",
+        "protocol-listener/amqp091",
+        "protocol-listener/http",
+    ):
+        answer = await scene.http.get(f"/api/health/checks/{check}")
+        assert (answer.status_code, answer.json()["status"]) == (200, "ok"), check
+    for check in ("port-listener/1", "protocol-listener/mqtt"):
+        answer = await scene.http.get(f"/api/health/checks/{check}")
+        assert (answer.status_code, answer.json()["status"]) == (503, "failed")
+    assert (await scene.http.get("/api/aliveness-test/%2F")).json() == {"status": "ok"}
+    assert (await scene.http.get("/api/aliveness-test/none")).status_code == 404
+
+
+async def test_connections_and_channels(scene: Scene) -> None:
+    [connection] = (await scene.http.get("/api/connections")).json()
+    assert (connection["user"], connection["vhost"], connection["state"]) == ("guest", "/", "running")
+    assert connection["client_properties"]["capabilities"]["basic.nack"] is True
+    name = connection["name"]
+    assert (await scene.http.get(f"/api/connections/{name}")).json()["name"] == name
+    channels = (await scene.http.get(f"/api/connections/{name}/channels")).json()
+    assert [each["confirm"] for each in channels] == [True]
+    shown = (await scene.http.get(f"/api/channels/{channels[0]['name']}")).json()
+    assert (shown["number"], shown["connection_details"]["name"]) == (channels[0]["number"], name)
+    assert (await scene.http.get("/api/vhosts/%2F/connections")).json() == [connection]
+
+
+async def test_access_is_by_permission() -> None:
+    users = {"admin": "secret", "ann": "password"}
+    async with (
+        AsyncBroker(users=users) as broker,
+        httpx.AsyncClient(base_url=f"http://{broker.admin}", auth=("ann", "password")) as ann,
+    ):
+        namespace = broker.app.broker.namespaces.get("/")
+        for name in ("hers", "others"):
+            await namespace.declare_queue(QueueDefinition(name=name), object())
+        await broker.app.broker.access.acls.add(
+            [
+                Acl(kind=Kind.TOPIC, name="hers", principal="User:ann", operation=operation)
+                for operation in (Operation.READ, Operation.CREATE)
+            ]
+        )
+        assert [each["name"] for each in (await ann.get("/api/queues")).json()] == ["hers"]
+        assert (await ann.put("/api/queues/%2F/hers", json={"durable": True})).status_code == 204
+        message = {"properties": {}, "payload": "x", "payload_encoding": "string"}
+        for method, path, body in (
+            ("GET", "queues/%2F/others", None),
+            ("PUT", "queues/%2F/new", {}),
+            ("DELETE", "queues/%2F/hers", None),
+            ("DELETE", "queues/%2F/others/contents", None),
+            ("POST", "queues/%2F/others/get", _GET),
+            ("POST", "exchanges/%2F/amq.default/publish", {**message, "routing_key": "hers"}),
+            ("GET", "overview", None),
+            ("GET", "nodes", None),
+            ("GET", "connections", None),
+            ("GET", "channels", None),
+            ("GET", "users", None),
+            ("GET", "permissions", None),
+            ("GET", "definitions", None),
+            ("POST", "definitions", {"queues": [{"name": "new", "vhost": "/"}]}),
+            ("PUT", "users/bob", {"password": "builder", "tags": ""}),
+            ("PUT", "permissions/%2F/ann", {"configure": ".*", "write": ".*", "read": ".*"}),
+        ):
+            answer = await ann.request(method, f"/api/{path}", json=body)
+            assert (answer.status_code, answer.json()["error"]) == (401, "not_authorised"), path
+            assert "www-authenticate" not in answer.headers
+        anonymous = await ann.get("/api/queues", auth=("ann", "wrong"))
+        assert (anonymous.status_code, anonymous.json()["error"]) == (401, "not_authorized")
+        assert anonymous.headers["www-authenticate"].startswith("Basic")
+
+
+async def test_an_exclusive_queue_belongs_to_its_connection(scene: Scene) -> None:
+    await scene.channel.declare_queue("q", exclusive=True)
+    for method, path, body in (("POST", f"{Q}/get", _GET), ("DELETE", Q, None)):
+        answer = await scene.http.request(method, path, json=body)
+        assert answer.status_code == 400
+        assert "cannot obtain exclusive access" in answer.json()["reason"]
+
+
+async def test_ten_thousand_queues_are_streamed_without_blocking() -> None:
+    async with (
+        AsyncBroker() as broker,
+        httpx.AsyncClient(base_url=f"http://{broker.admin}", timeout=60) as http,
+    ):
+        namespace = broker.app.broker.namespaces.get("/")
+        logs = [queue_topic(number.to_bytes(16), 1) for number in range(10_000)]
+        await broker.app.broker._storage.create_topics(logs)
+        for number, log in enumerate(logs):
+            definition = QueueDefinition(name=f"q{number:05}", durable=False)
+            namespace.add_queue(number.to_bytes(16), definition, log)
+        for path in ("/api/overview", "/api/queues", "/api/queues?page=3&page_size=500", "/api/vhosts"):
+            longest, answer = await _watched(http.get(path))
+            assert answer.status_code == 200
+            assert longest < 0.2, f"{path} does not give way"
+            if path == "/api/queues":
+                assert [each["name"] for each in json.loads(answer.content)][-1] == "q09999"
+
+
+async def _watched(asking: Any) -> tuple[float, httpx.Response]:
+    """The longest time for which the event loop was busy, generously measured."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, perf_counter() - before)
+
+    watching = asyncio.create_task(watch())
+    try:
+        answer = await asking
+    finally:
+        watching.cancel()
+    return longest, answer
