@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -49,6 +52,33 @@ async def test_a_closed_listener_is_not_ready() -> None:
         ready = await http.get("/health/ready")
         assert ready.status_code == 503
         assert ready.json() == {"status": "unready", "reasons": ["listener kafka is not open"]}
+
+
+async def test_a_data_directory_that_is_gone_is_not_ready(tmp_path: Path) -> None:
+    async with AsyncBroker(data=tmp_path / "data") as broker, client(broker) as http:
+        (tmp_path / "data").rename(tmp_path / "elsewhere")
+        ready = await http.get("/health/ready")
+        (tmp_path / "elsewhere").rename(tmp_path / "data")
+        assert ready.status_code == 503
+        assert ready.json()["reasons"][0].startswith("storage takes no writes: ")
+
+
+def test_handlers_are_imported_with_the_first_request() -> None:
+    program = """
+import asyncio, sys
+from posthouse.testing import AsyncBroker
+async def main():
+    async with AsyncBroker() as broker:
+        assert "posthouse.protocols.admin.endpoints" not in sys.modules
+        host, _, port = broker.admin.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /health/live HTTP/1.1\\r\\nhost: localhost\\r\\nconnection: close\\r\\n\\r\\n")
+        assert b" 200 " in await reader.readline()
+        writer.close()
+        assert "posthouse.protocols.admin.endpoints" in sys.modules
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 async def test_topics_are_created_listed_described_and_deleted() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -346,3 +347,34 @@ async def _watched(asking: Any) -> tuple[float, httpx.Response]:
     finally:
         watching.cancel()
     return longest, answer
+
+
+async def test_changes_are_audited(tmp_path: Path) -> None:
+    async with (
+        AsyncBroker(data=tmp_path, users={"admin": "secret"}) as broker,
+        httpx.AsyncClient(base_url=f"http://{broker.admin}", auth=("admin", "secret")) as http,
+    ):
+        message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        for method, path, body in (
+            ("PUT", Q, {}),
+            ("PUT", "/api/exchanges/%2F/x", {"type": "fanout"}),
+            ("POST", "/api/bindings/%2F/e/x/q/q", {}),
+            ("POST", PUBLISH, message),
+            ("POST", f"{Q}/get", _GET),
+            ("DELETE", "/api/bindings/%2F/e/x/q/q/~", None),
+            ("DELETE", f"{Q}/contents", None),
+            ("DELETE", Q, None),
+        ):
+            assert (await http.request(method, path, json=body)).is_success
+        lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+        actions = [(each["action"], each["resource"]) for each in lines if each["protocol"] == "http"]
+        assert actions == [
+            ("create", "topic:q"),
+            ("create", "topic:x"),
+            ("bind", "topic:q"),
+            ("publish", "topic:q"),
+            ("get", "topic:q"),
+            ("unbind", "topic:q"),
+            ("purge", "topic:q"),
+            ("delete", "topic:q"),
+        ]

@@ -14,6 +14,8 @@ from posthouse.protocols.admin.openapi import document
 from posthouse.testing import ThreadBroker
 from tests.protocols.admin.clients import USERS
 
+pytestmark = pytest.mark.timeout(600)
+
 _ENDLESS = "/v1/events"
 _SEED = 13
 

@@ -14,7 +14,7 @@ from typing import cast
 import h11
 
 from posthouse.protocols.admin.browsers import SECURITY_HEADERS
-from posthouse.protocols.admin.dispatch import Dispatcher
+from posthouse.protocols.admin.lazy_dispatch import Dispatches
 from posthouse.protocols.admin.login import PROTOCOL, Login
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import Request
@@ -40,7 +40,7 @@ _SERVER = (b"server", b"posthouse")
 class AdminConnections:
     """Makes the connections of one listener."""
 
-    def __init__(self, backend: Backend, dispatcher: Dispatcher, host: str) -> None:
+    def __init__(self, backend: Backend, dispatcher: Dispatches, host: str) -> None:
         self.backend = backend
         self.dispatcher = dispatcher
         self.host = host

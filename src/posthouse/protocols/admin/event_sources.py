@@ -104,7 +104,7 @@ class GroupSource(_Source):
         views = GroupViews(self._context.broker, self._context.backend.share_memberships)
         found: dict[str, msgspec.Struct] = {}
         async for name in in_turns(views.names(), steps=1):
-            summary = groups.summary(views, name)
+            summary = await groups.summary(views, name)
             if summary is not None:
                 found[name] = summary
         return found

@@ -1,6 +1,6 @@
 """Groups of every kind in one form: classic, consumer, streams and share groups."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,6 +12,7 @@ from posthouse.broker.groups.streams_member import StreamsMember
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId
+from posthouse.protocols.admin.turns import in_turns
 from posthouse.protocols.share_members import ShareMemberships
 from posthouse.storage.bounds import Bounds
 
@@ -61,6 +62,14 @@ class Progress:
     metadata: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLag:
+    partitions: int
+    """With a committed offset."""
+    offsets: int
+    """Still to be read."""
+
+
 class GroupViews:
     def __init__(self, broker: Broker, share_memberships: ShareMemberships) -> None:
         self._broker = broker
@@ -95,22 +104,28 @@ class GroupViews:
             return list(self._broker.subscriptions.progress(group.id))
         return self._broker.groups.offsets.partitions(group.id)
 
-    def progress(self, group: Group, partitions: Iterable[PartitionId]) -> list[Progress]:
-        """Partitions of topics that are deleted meanwhile are left out."""
+    async def lag(self, group: Group) -> GroupLag:
+        """Of all partitions."""
+        partitions = lag = 0
+        async for progress in self.progress(group, self.places(group)):
+            partitions += 1
+            lag += progress.lag or 0
+        return GroupLag(partitions=partitions, offsets=lag)
+
+    async def progress(self, group: Group, partitions: Iterable[PartitionId]) -> AsyncIterator[Progress]:
+        """In turns: a group may have very many. Partitions that are deleted meanwhile are left out."""
         is_shared = group.kind is GroupKind.SHARE
         shared = self._broker.subscriptions.progress(group.id) if is_shared else {}
-        found = []
-        for partition in partitions:
+        async for partition in in_turns(partitions):
             topic = self._broker.topics.find_by_id(partition.topic)
             if topic is None or partition.index >= topic.partitions:
                 continue
             place = NamedPlace(topic=topic.name, partition=partition.index)
             bounds = self._broker.bounds(topic, partition.index)
             if is_shared:
-                found.append(_shared(shared.get(partition), place, bounds))
+                yield _shared(shared.get(partition), place, bounds)
             else:
-                found.append(_committed(self._broker.groups.offsets.get(group.id, partition), place, bounds))
-        return found
+                yield _committed(self._broker.groups.offsets.get(group.id, partition), place, bounds)
 
     def _classic(self, id: GroupId) -> Group:
         group = self._broker.groups.describe(id)

@@ -41,15 +41,18 @@ def page(names: Iterable[str], paging: Paging, item: Callable[[str], R]) -> Page
     )
 
 
-async def page_in_turns(
-    names: Iterable[str], paging: Paging, item: Callable[[str], R | None], *, sees: Callable[[str], bool]
-) -> Page[R]:
-    """`page` for long lists: `sees` is asked of every name, and other work of the event loop runs in between.
-
-    A name whose `item` is None was deleted meanwhile and is left out.
-    """
+async def page_of_names(names: Iterable[str], paging: Paging, *, sees: Callable[[str], bool]) -> Page[str]:
+    """The names of a page. `sees` is asked of every name; other work of the event loop runs in between."""
     visible = [name async for name in in_turns(list(names)) if paging.search in name and sees(name)]
     later = [name for name in visible if name > paging.after] if paging.after else visible
     shown = heapq.nsmallest(paging.limit, later)
-    items = [found async for name in in_turns(shown, steps=1) if (found := item(name)) is not None]
-    return Page(items=items, total=len(visible), next=shown[-1] if len(shown) < len(later) else None)
+    return Page(items=shown, total=len(visible), next=shown[-1] if len(shown) < len(later) else None)
+
+
+async def page_in_turns(
+    names: Iterable[str], paging: Paging, item: Callable[[str], R | None], *, sees: Callable[[str], bool]
+) -> Page[R]:
+    """`page` for long lists. A name whose `item` is None was deleted meanwhile and is left out."""
+    found = await page_of_names(names, paging, sees=sees)
+    items = [each async for name in in_turns(found.items, steps=1) if (each := item(name)) is not None]
+    return Page(items=items, total=found.total, next=found.next)

@@ -15,14 +15,22 @@ from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue as LeasingQueue
 from posthouse.broker.routing.definitions import Binding
-from posthouse.model.errors import BadRequest, NotFound
+from posthouse.broker.routing.exchange import Exchange as RoutedExchange
+from posthouse.model.errors import BadRequest, NotFound, UnknownExchange
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.channel import Channel
-from posthouse.protocols.amqp.errors import Refused, ReplyCode, access_refused, not_supported, translated
+from posthouse.protocols.amqp.errors import (
+    Refused,
+    ReplyCode,
+    access_refused,
+    not_found,
+    not_supported,
+    translated,
+)
 from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
-from posthouse.protocols.amqp.permissions import check_publish, check_queue
+from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -132,7 +140,7 @@ class AmqpDirectChannel:
     async def publish(self, exchange: str, key: str, properties: Mapping[str, Any], body: bytes) -> bool:
         channel, namespace = self._channel, self._channel.namespace
         with _refusals():
-            to = channel.exchange(exchange)
+            to = self._exchange(exchange)
             envelope = self._shared.envelopes.of(exchange.encode(), properties_from_json(properties))
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
@@ -164,6 +172,14 @@ class AmqpDirectChannel:
             _settle(found, taken, after)
             await channel.namespace.effects.done(queue)
         return shown
+
+    def _exchange(self, name: str) -> RoutedExchange:
+        """Only clients with permission to write to the exchange learn that it does not exist."""
+        try:
+            return self._channel.namespace.exchange(name)
+        except UnknownExchange:
+            check_exchange(self._channel, Operation.WRITE, name)
+            raise not_found(self._channel.subject("exchange", name)) from None
 
     def _got(self, message: Message, left: int) -> GotMessage:
         shown = self._channel.session.shown.of(message.headers, message.topic, message.timestamp)

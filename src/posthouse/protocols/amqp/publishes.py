@@ -48,11 +48,13 @@ def publish(channel: Channel, event: Publish) -> None:
         raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange.name)}")
     mandatory = flags & MANDATORY != 0
     if channel.transaction is not None:
+        session.unfinished.metrics.untimed += 1
         channel.transaction.publish(
             TransactionalPublish(exchange, key, body, properties, envelope, mandatory, is_reply)
         )
         return
     if is_reply:
+        session.unfinished.metrics.untimed += 1
         reply(channel, key, properties, body, mandatory=mandatory)
         return
     unfinished = session.unfinished

@@ -7,7 +7,8 @@ because an interrupted batch is repeated from the checkpoint; it only saves that
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from queue import Empty, SimpleQueue
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from posthouse.spark.errors import SparkError
@@ -31,17 +32,21 @@ class StopRequest:
     """First request: finish the batch. Second request: stop at once.
 
     A signal handler runs in the thread that it interrupts, perhaps inside of `wait`. Setting an Event there
-    could deadlock on a lock that this very thread holds; a SimpleQueue is reentrant.
+    could wait for ever for a lock that this very thread holds. SimpleQueue.get of Python 3.11 ignores its
+    timeout if the time is up before it begins to wait. A bare lock has neither problem: `wait` takes it, a
+    request releases it.
     """
 
     def __init__(self) -> None:
         self._times = 0
-        self._news: SimpleQueue[None] = SimpleQueue()
+        self._unheard = Lock()
+        self._unheard.acquire()
 
     def __call__(self, *_: object) -> None:
         """Usable as a signal handler."""
         self._times += 1
-        self._news.put(None)
+        with suppress(RuntimeError):  # released by an earlier request that `wait` has not seen yet
+            self._unheard.release()
 
     @property
     def is_wanted(self) -> bool:
@@ -52,11 +57,8 @@ class StopRequest:
         return self._times > 1
 
     def wait(self, seconds: float) -> None:
-        """Wait until the time is up, or until there is a request."""
-        try:
-            self._news.get(timeout=seconds)
-        except Empty:
-            return
+        """Until the time is up, or there is a request."""
+        self._unheard.acquire(timeout=seconds)
 
 
 def run_queries(

@@ -60,7 +60,7 @@ async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> Rese
     groups = views(context)
     group = groups.find(parameters.group) if body.topics else groups.get(parameters.group)
     _check_no_members(group)
-    committed = {} if group is None else _committed(context, groups, group)
+    committed = {} if group is None else await _committed(context, groups, group)
     wanted = _wanted(context, body.topics, committed)
     changes: dict[PartitionId, OffsetChange] = {}
     for topic, partition in wanted:
@@ -86,11 +86,11 @@ def _check_no_members(group: Group | None) -> None:
         )
 
 
-def _committed(context: Context, groups: GroupViews, group: Group) -> dict[PartitionId, int]:
+async def _committed(context: Context, groups: GroupViews, group: Group) -> dict[PartitionId, int]:
     found = {}
-    for each in groups.progress(group, groups.places(group)):
-        if each.committed is not None:
-            topic = context.broker.topic(each.place.topic)
+    async for each in groups.progress(group, groups.places(group)):
+        topic = context.broker.topics.find(each.place.topic)
+        if each.committed is not None and topic is not None:
             found[topic.partition(each.place.partition)] = each.committed
     return found
 

@@ -11,7 +11,7 @@ from posthouse.model.ids import GroupId
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.group_views import Group, GroupViews, Member, NamedPlace, Progress
-from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+from posthouse.protocols.admin.paging import Page, Paging, page_of_names
 from posthouse.protocols.admin.turns import in_turns
 
 _MOST_OFFSETS = 10_000
@@ -88,27 +88,27 @@ def views(context: Context) -> GroupViews:
 
 async def _list(context: Context, paging: Paging, body: NoBody) -> Page[GroupSummary]:
     groups = views(context)
-    return await page_in_turns(
-        groups.names(),
-        paging,
-        lambda name: summary(groups, name),
-        sees=lambda name: context.guard.sees(Kind.GROUP, name),
+    names = await page_of_names(
+        groups.names(), paging, sees=lambda name: context.guard.sees(Kind.GROUP, name)
     )
+    found = [await summary(groups, name) async for name in in_turns(names.items, steps=1)]
+    items = [each for each in found if each is not None]
+    return Page(items=items, total=names.total, next=names.next)
 
 
-def summary(groups: GroupViews, name: str) -> GroupSummary | None:
+async def summary(groups: GroupViews, name: str) -> GroupSummary | None:
     """None if there is no such group any more."""
     group = groups.find(name)
     if group is None:
         return None
-    progress = groups.progress(group, groups.places(group))
+    lag = await groups.lag(group)
     return GroupSummary(
         name=name,
         kind=_KINDS[group.kind],
         state=group.state,
         members=len(group.members),
-        partitions=len(progress),
-        lag=sum(each.lag or 0 for each in progress),
+        partitions=lag.partitions,
+        lag=lag.offsets,
     )
 
 
@@ -120,12 +120,12 @@ async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> 
     later = [each for each in places if _place_key(each) > _parse(parameters.after)]
     shown = later[: parameters.limit]
     readers = group.readers
-    offsets = []
-    async for place in in_turns(shown):
-        topic = context.broker.topics.find(place.topic)
-        if topic is not None:
-            progress = groups.progress(group, [topic.partition(place.partition)])
-            offsets += [_offset(each, readers.get(place)) for each in progress]
+    partitions = [
+        topic.partition(place.partition)
+        for place in shown
+        if (topic := context.broker.topics.find(place.topic)) is not None
+    ]
+    offsets = [_offset(each, readers.get(each.place)) async for each in groups.progress(group, partitions)]
     return GroupView(
         name=group.id,
         kind=_KINDS[group.kind],

@@ -1,0 +1,153 @@
+"""Many topics and groups: lists stay quick, and no call blocks the event loop.
+
+Measured is the processor time of the broker's thread, which a busy machine does not change.
+"""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from posthouse.broker.broker import Broker
+from posthouse.broker.groups.committing import NewOffset
+from posthouse.broker.groups.membership import MemberIdentity
+from posthouse.broker.topics import NewTopic
+from posthouse.model.ids import GroupId, MemberId
+from posthouse.testing import ThreadBroker
+
+TOPICS = 5000
+GROUPS = 3000
+_MOST_SECONDS = 0.020
+_TRIVIAL = "/health/live"
+_MOST_TIMES_TRIVIAL = 200
+
+
+class Probe:
+    """Lives in the broker's event loop: how much processor time passes between two of its turns."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last = 0.0
+        self._is_over = threading.Event()
+        self.longest = 0.0
+        self.began = self.ended = 0.0
+
+    def start(self) -> None:
+        self._last = self.began = time.thread_time()
+        self._turn()
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        self.longest = max(self.longest, now - self._last)
+        self._last = self.ended = now
+        if self._is_over.is_set():
+            return
+        self._loop.call_later(0.0005, self._turn)
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    def stop(self) -> None:
+        self._is_over.set()
+
+
+class Filled:
+    """A broker with very much in it, and a client of its HTTP API."""
+
+    def __init__(self, broker: ThreadBroker, http: httpx.Client) -> None:
+        assert broker._loop is not None
+        self._loop = broker._loop
+        self.broker = broker
+        self.http = http
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    @contextmanager
+    def probed(self) -> Iterator[Probe]:
+        probe = Probe(self._loop)
+        self._loop.call_soon_threadsafe(probe.start)
+        # A full collection of what the test made would be counted, too. `serve` has a collector of its own.
+        gc.collect()
+        gc.disable()
+        try:
+            yield probe
+            self.do(asyncio.sleep(0.002))
+        finally:
+            gc.enable()
+            probe.stop()
+
+    def get(self, path: str) -> tuple[Any, Probe]:
+        with self.probed() as probe:
+            response = self.http.get(path)
+        assert response.status_code == 200, response.text
+        return response.json(), probe
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[Filled]:
+    with (
+        ThreadBroker() as broker,
+        httpx.Client(base_url=f"http://{broker.admin}", timeout=60) as http,
+    ):
+        found = Filled(broker, http)
+        found.do(_fill(broker.broker.app.broker))
+        yield found
+
+
+async def _fill(broker: Broker) -> None:
+    for start in range(0, TOPICS, 500):
+        await broker.create_topics(
+            [NewTopic(name=f"topic-{each:05}", partitions=2) for each in range(start, start + 500)]
+        )
+    places = [topic.partition(0) for topic in broker.topics]
+    nobody = MemberIdentity(member=MemberId(""))
+    for group in range(GROUPS):
+        new = [NewOffset(partition=places[(group + each) % TOPICS], offset=0) for each in range(3)]
+        await broker.groups.offsets.commit(GroupId(f"group-{group:05}"), nobody, new)
+    everything = [NewOffset(partition=each, offset=0) for each in places]
+    await broker.groups.offsets.commit(GroupId("everything"), nobody, everything)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/overview", 0),
+        ("/v1/topics", 100),
+        ("/v1/topics?limit=1000", 1000),
+        ("/v1/topics?search=999&limit=1000", 5),
+        ("/v1/topics?after=topic-04900&limit=1000", 99),
+        ("/v1/groups", 100),
+        ("/v1/groups?limit=1000&after=group-01000", 1000),
+        ("/v1/groups/everything?limit=10000", 0),
+        ("/v1/disk?limit=1000", 0),
+        ("/v1/settings", 0),
+        ("/v1/connections", 1),
+        ("/v1/transactions", 0),
+    ],
+)
+def test_no_call_blocks_the_event_loop(filled: Filled, path: str, expected: int) -> None:
+    filled.get(path)  # caches and sorted lists are made
+    answer, probe = filled.get(path)
+    assert len(answer.get("items", ())) == expected
+    assert probe.longest < _MOST_SECONDS
+    _, trivial = filled.get(_TRIVIAL)
+    assert probe.seconds < _MOST_TIMES_TRIVIAL * trivial.seconds
+
+
+def test_events_do_not_block_the_event_loop(filled: Filled) -> None:
+    with filled.http.stream("GET", "/v1/events") as response:
+        lines = response.iter_lines()
+        assert "ready" in next(line for line in lines if line.startswith("event"))
+        with filled.probed() as probe:
+            filled.do(filled.broker.broker.app.broker.create_topics([NewTopic(name="new", partitions=1)]))
+            assert any('"new"' in line for line in lines)
+    filled.do(filled.broker.broker.app.broker.delete_topics([filled.broker.broker.app.broker.topic("new")]))
+    assert probe.longest < _MOST_SECONDS
