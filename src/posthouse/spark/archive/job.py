@@ -6,7 +6,6 @@ allows the broker to let go of it. Wherever it crashes, the next run goes on fro
 crashed step are leftovers, and a commit that is missing is made up for.
 """
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -70,6 +69,10 @@ class Report:
     losses: list[LostOffsets] = field(default_factory=list)
 
 
+def _never() -> bool:
+    return False
+
+
 def _ignored(report: Report) -> None:
     pass
 
@@ -95,10 +98,10 @@ class Archiver:
         topics: Sequence[str],
         *,
         progress: Callable[[Report], None] = _ignored,
-        stop: threading.Event | None = None,
+        stop: Callable[[], bool] = _never,
         compact: bool = True,
     ) -> Report:
-        """Archive what is committed in the topics by now. `stop` ends it after the step that it is in.
+        """Archive what is committed in the topics by now. It asks `stop` before each step whether to end.
 
         With `compact`, small files are merged from time to time.
         """
@@ -117,7 +120,7 @@ class Archiver:
         self._tell_broker(each.topic for each in backlogs)
         tasks = 2 * parallelism(self._spark)
         for pieces in steps(backlogs, tasks=tasks, largest=self._limits.largest_piece):
-            if stop is not None and stop.is_set():
+            if stop():
                 return report
             files = self._archive(pieces, run)
             report.offsets += sum(piece.size for piece in pieces)
@@ -135,7 +138,7 @@ class Archiver:
         topics: Sequence[str] | None = None,
         *,
         now_ms: int | None = None,
-        stop: threading.Event | None = None,
+        stop: Callable[[], bool] = _never,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> int:
         """Merge small files of each day into larger ones; how many were merged."""
@@ -147,7 +150,7 @@ class Archiver:
         run = _new_run()
         at_once = 2 * parallelism(self._spark)
         for begin in range(0, len(found), at_once):
-            if stop is not None and stop.is_set():
+            if stop():
                 break
             some = found[begin : begin + at_once]
             files = spread(self._spark, some, partial(_merge, root=self.manifest.root, run=run))
