@@ -289,7 +289,7 @@ async def test_a_change_is_finished_and_audited_when_the_client_is_gone(tmp_path
             await go_on.wait()
             return await create(*arguments)
 
-        topics._create = slow  # type: ignore[method-assign]
+        topics._create = slow  # type: ignore[assignment, method-assign]
         asked = asyncio.create_task(http.post("/v1/topics", json={"name": "orders"}))
         await begun.wait()
         for connection in broker.app.connections:
