@@ -12,7 +12,6 @@ from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
-from posthouse.protocols.admin.metrics.collector import Collector
 from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
@@ -66,6 +65,7 @@ class App:
             per_address=settings.max_connections_per_address,
             seconds_to_wait=settings.offender_wait_seconds,
         )
+        self._certificates = Certificates.of(settings)
         self._tracing = tracing_of_environment() if settings.tracing else None
         self.broker = Broker(
             storage or _storage(settings, clock),
@@ -77,7 +77,6 @@ class App:
             limit_connections=self._gate.limit,
             tracer=self._tracing,
         )
-        self._certificates = Certificates.of(settings)
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
@@ -100,18 +99,23 @@ class App:
         """The addresses of the listeners, by the name of the setting, once started."""
 
     async def start(self) -> None:
-        await self.broker.start()
+        try:
+            await self.broker.start()
+        except BaseException:
+            await self._stop_exporters()
+            raise
         try:
             for each in self._served:
                 tls = self._certificates if each.has_tls else None
                 self.listeners[each.name] = await each.listener.start(each.settings.address, tls)
+            if self._tracing is not None:
+                self._tracing.start()
         except BaseException:
             for each in self._served:
                 each.listener.close()
             await self.broker.stop()
+            await self._stop_exporters()
             raise
-        if self._tracing is not None:
-            self._tracing.start()
         self._sweep()
         self._loop_delay.start()
         if self._otlp_metrics is not None:
@@ -162,10 +166,14 @@ class App:
         try:
             await self.broker.stop()
         finally:
-            if self._tracing is not None:
-                await self._tracing.stop()
-            if self._otlp_metrics is not None:
-                await self._otlp_metrics.close()
+            await self._stop_exporters()
+
+    async def _stop_exporters(self) -> None:
+        """At the same time: each waits a few seconds for a collector that does not answer."""
+        exporters = [] if self._tracing is None else [self._tracing.stop()]
+        if self._otlp_metrics is not None:
+            exporters.append(self._otlp_metrics.close())
+        await asyncio.gather(*exporters)
 
 
 def _direct_channels(broker: Broker, settings: Settings, budget: Budget) -> DirectChannels:
@@ -191,11 +199,12 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
 
 def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":
     """Where OpenTelemetry's own variables ask for it."""
-    wanted = os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")
+    wanted = [each.strip() for each in os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")]
     if "otlp" not in wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     try:
         # An optional extra, which takes long to import.
+        from posthouse.protocols.admin.metrics.collector import Collector
         from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
     except ImportError as error:
         raise InvalidConfig(

@@ -14,5 +14,5 @@ def test_values_are_counted_by_their_bounds() -> None:
 
 def test_a_value_may_count_for_many() -> None:
     histogram = Histogram((1, 2))
-    histogram.observe(2, 10)
+    histogram.observe_many(2, 10)
     assert (histogram.cumulative(), histogram.sum) == ([0, 10, 10], 20.0)

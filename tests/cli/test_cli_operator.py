@@ -167,5 +167,5 @@ def test_all_of_it_is_on_one_screen(broker: Serving) -> None:
         client.commit_offsets("reader", {("read", 0): 0})
     screen = run(broker, "status", "-n", "100")
     assert " ready " in screen and "listener kafka" in screen
-    for section in ("lagging group", "queue with messages", "what fills the disk"):
+    for section in ("lagging group", "queue with messages", "what fills the disk", "/s in", "/s published"):
         assert section in screen

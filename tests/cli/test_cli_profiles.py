@@ -76,7 +76,7 @@ def test_a_profile_lives_and_dies(
         "user": "admin",
         "password_file": str(secret),
     }
-    assert "there is a profile 'prod' already; say --replace" in one_sentence(
+    assert "there is a profile 'prod' already; give --replace" in one_sentence(
         inside("profile", "create", "prod"), 2
     )
     ok("profile", "create", "prod", "--bootstrap", "127.0.0.1:1", "--replace")
@@ -84,6 +84,15 @@ def test_a_profile_lives_and_dies(
     ok("profile", "delete", "prod")
     assert load_profiles(settings) == Profiles()
     assert "there is no profile 'prod'" in one_sentence(inside("profile", "delete", "prod"), 2)
+
+
+def test_a_profile_logs_in_by_http(broker: ThreadBroker, authority: Authority, secret: Path) -> None:
+    login = ("--ca", authority.file, "--user", "admin", "--password-file", secret)
+    ok("profile", "create", "night", "--admin", broker.address("admin_tls"), *login)
+    assert json.loads(ok("queue", "list", "--profile", "night", "--json")) == []
+    assert '"ready": true' in ok("--profile", "night", "status", "--json")
+    nobody = inside("queue", "list", "--admin", broker.address("admin"))
+    assert "give --user, or use a profile with a login" in one_sentence(nobody, 1)
 
 
 def test_a_profile_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

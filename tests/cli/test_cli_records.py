@@ -2,6 +2,7 @@
 
 import base64
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -133,6 +134,20 @@ def test_a_group_goes_on_where_it_stopped(kafka: str, three: str) -> None:
         assert (info.state, info.members) == ("Empty", [])
         [first, *_] = client.group_offsets(info)
         assert (first.partition, first.committed, first.lag) == (0, 3, 0)
+
+
+def test_a_member_that_is_interrupted_commits_and_leaves(kafka: str, three: str) -> None:
+    group = f"{three}-interrupted"
+    member = start("consume", f"{three}.a", "--group", group, "--from-beginning", kafka=kafka)
+    assert member.stdout is not None and member.stdout.readline() == b"a\n"
+    with Client(kafka) as client:
+        deadline = time.monotonic() + SECONDS
+        while not any(each.committed == 1 for each in client.group_offsets(client.group(group))):
+            assert time.monotonic() < deadline
+        member.send_signal(signal.SIGINT)
+        assert member.communicate(timeout=SECONDS) == (b"", b"")
+        assert member.returncode == 0
+        assert client.group(group).members == []
 
 
 def test_a_group_takes_patterns(kafka: str, three: str) -> None:

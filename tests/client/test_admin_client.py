@@ -44,8 +44,7 @@ LOGIN = Security(user="admin", password=ADMIN)
 def test_a_login(broker: ThreadBroker) -> None:
     with AdminClient(broker.admin, security=LOGIN) as client:
         assert client.get("/v1/overview")["ready"] is True
-        assert client.health() == (True, [])
-    with AdminClient(broker.admin) as client, pytest.raises(LoginRefused, match="say --user, or use a pr"):
+    with AdminClient(broker.admin) as client, pytest.raises(LoginRefused, match="give --user, or use a pr"):
         client.get("/v1/overview")
     wrong = Security(user="admin", password="wrong")
     with AdminClient(broker.admin, security=wrong) as client, pytest.raises(LoginRefused) as caught:
@@ -89,7 +88,7 @@ def test_tls(broker: ThreadBroker, authority: Authority) -> None:
         with AdminClient(address, security=security) as client:
             assert client.get("/v1/overview")["ready"] is True
     failures: tuple[tuple[str, Security, type[Exception], str], ...] = (
-        (encrypted, LOGIN, IncompatibleBroker, "say --tls or --ca FILE if it speaks TLS there"),
+        (encrypted, LOGIN, IncompatibleBroker, "give --tls or --ca FILE if it uses TLS there"),
         (f"https://{encrypted}", LOGIN, NotTrusted, "no trusted authority has signed"),
         (broker.admin, security, IncompatibleBroker, "does not speak TLS"),
     )
@@ -99,7 +98,7 @@ def test_tls(broker: ThreadBroker, authority: Authority) -> None:
 
 
 def test_nobody_there() -> None:
-    with AdminClient("127.0.0.1:1") as client, pytest.raises(BrokerUnreachable, match="or say --admin"):
+    with AdminClient("127.0.0.1:1") as client, pytest.raises(BrokerUnreachable, match="or give --admin"):
         client.get("/v1/overview")
     with AdminClient("no-such-host.invalid") as client, pytest.raises(BrokerUnreachable, match="no host"):
         client.get("/v1/overview")
@@ -123,6 +122,14 @@ def test_something_else_there(answer: bytes) -> None:
         with AdminClient(f"127.0.0.1:{port}") as client, pytest.raises(IncompatibleBroker, match="HTTP"):
             client.get("/v1/overview")
         thread.join()
+
+
+def test_a_connection_that_was_closed_while_it_was_idle(broker: ThreadBroker) -> None:
+    with AdminClient(broker.admin, security=LOGIN) as client:
+        client.get("/v1/overview")
+        assert client._connection is not None and client._connection.sock is not None
+        client._connection.sock.shutdown(socket.SHUT_RDWR)
+        assert client.get("/v1/overview")["ready"] is True
 
 
 def test_silence() -> None:

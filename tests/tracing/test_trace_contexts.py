@@ -78,7 +78,7 @@ def test_only_wanted_offsets_of_a_slice_count() -> None:
     data = batch_of(*parents[:2], codec=Codec.LZ4) + batch_of(*parents[2:], base_offset=2)
     found = contexts_in_slice(data, [range(1, 2), range(3, 100)])
     assert list(found.contexts) == [context_of(parents[1]), context_of(parents[3])]
-    assert found.records == 4
+    assert found.records == 2, "offsets 1 and 3"
 
 
 def test_a_delivery_tells_where_its_message_lies_and_how_old_it_is() -> None:

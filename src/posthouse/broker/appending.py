@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from posthouse.broker.traffic import TopicTraffic
 from posthouse.broker.transactions.admission import TransactionAdmission
 from posthouse.model.errors import InvalidRecord, PosthouseError
 from posthouse.model.ids import PartitionId
@@ -69,12 +68,10 @@ class Appending:
     the event loop: a caller awaits `future` and passes its result to `results`.
     """
 
-    __slots__ = ("_appends", "_named", "_traffic", "_verdicts", "admission", "future", "referred", "together")
+    __slots__ = ("_appends", "_named", "_verdicts", "admission", "future", "referred", "together")
 
     def __init__(self, together: Sequence[Operation] = ()) -> None:
         self._appends: list[Append] = []
-        self._traffic: list[TopicTraffic] = []
-        """Of the topic of each append."""
         self._verdicts: list[int | PosthouseError] = []
         """For each batch, in order: its append time if it was accepted, otherwise the error."""
         self._named: set[PartitionId] | None = None
@@ -87,9 +84,8 @@ class Appending:
         self.future: asyncio.Future[list[Outcome]] | None = None
         """Done when everything that was accepted is durable; None if no batch was accepted."""
 
-    def accept(self, append: Append, append_time: int, traffic: TopicTraffic) -> None:
+    def accept(self, append: Append, append_time: int) -> None:
         self._appends.append(append)
-        self._traffic.append(traffic)
         self._verdicts.append(append_time)
 
     def check_only_one(self, partition: PartitionId) -> None:
@@ -115,10 +111,6 @@ class Appending:
         if self.admission is not None:
             operations += self.admission.puts()
         self.future = storage.commit(operations)
-        for append, traffic in zip(self._appends, self._traffic, strict=True):
-            if append.base_offset >= 0:  # else it was there already, or is refused
-                traffic.records_in += append.header.count
-                traffic.bytes_in += append.header.length
         if self.admission is not None:
             if self.future.done():
                 self._admitted(self.future)

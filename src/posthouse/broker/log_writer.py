@@ -75,6 +75,7 @@ class LogWriter:
         several = len(batches) > 1 and not required
         sources = () if required else self._queues.sources
         referring: list[tuple[Topic, Append]] = []
+        accepted: list[tuple[str, Append]] = []
         for produced in batches:
             try:
                 append, append_time = self._checked(produced, required)
@@ -92,7 +93,8 @@ class LogWriter:
             else:
                 for run in produced.runs:
                     run.append = append
-                appending.accept(append, append_time, self._traffic[produced.topic.name])
+                appending.accept(append, append_time)
+                accepted.append((produced.topic.name, append))
         if referring:
             self._refer(referring, appending)
         try:
@@ -101,6 +103,11 @@ class LogWriter:
             if required:
                 raise
             appending.refuse_all(error)
+        for name, append in accepted:
+            if append.base_offset >= 0:  # else it was there already, or is refused
+                traffic = self._traffic[name]
+                traffic.records_in += append.header.count
+                traffic.bytes_in += append.header.length
         return appending
 
     def append_routed(

@@ -8,7 +8,7 @@ from struct import Struct
 
 from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, Readable
 
-_INT32 = Struct(">i")
+_LENGTH_AND_COUNT = Struct(f">{LENGTH_AT}xi{COUNT_AT - LENGTH_AT - 4}xi")
 _COUNTED_BATCHES = 64
 """Batches of one read whose records are counted one by one; the rest of the read is estimated by its bytes. A
 read of a megabyte may have ten thousand batches, and counting them would take longer than reading them."""
@@ -50,11 +50,15 @@ class Traffic(dict[str, TopicTraffic]):
 
 def count_records(batches: Readable) -> int:
     """Records of whole batches; estimated for those behind the first `_COUNTED_BATCHES`."""
-    count = position = 0
     end = len(batches)
-    for _ in range(_COUNTED_BATCHES):
-        if end - position < HEADER_SIZE:
-            return count
-        count += _INT32.unpack_from(batches, position + COUNT_AT)[0]
-        position += _INT32.unpack_from(batches, position + LENGTH_AT)[0] + LOG_OVERHEAD
-    return count * end // position if position < end else count
+    length: int
+    records: int
+    count = position = counted = 0
+    while end - position >= HEADER_SIZE:
+        length, records = _LENGTH_AND_COUNT.unpack_from(batches, position)
+        count += records
+        position += length + LOG_OVERHEAD
+        counted += 1
+        if counted == _COUNTED_BATCHES:
+            return count * end // position
+    return count

@@ -235,7 +235,7 @@ def _read_by(client: Client, group: str) -> dict[str, set[int] | None]:
             assert known is not None
             known.add(each.partition)
     if not topics:
-        raise ClientError(f"group {group!r} has committed no offsets; say which topics with --topic")
+        raise ClientError(f"group {group!r} has committed no offsets; give --topic")
     return topics
 
 

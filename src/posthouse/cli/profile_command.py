@@ -76,7 +76,7 @@ def create(
     file = profiles_file()
     profiles = load_profiles(file)
     if name in profiles.by_name and not replace:
-        raise BadArgument(f"there is a profile {name!r} already; say --replace, or choose another name")
+        raise BadArgument(f"there is a profile {name!r} already; give --replace, or choose another name")
     profile = Profile(
         bootstrap=bootstrap,
         admin=admin,

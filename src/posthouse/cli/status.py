@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -124,10 +125,12 @@ def _screen(snapshot: Snapshot, rates: dict[str, float]) -> RenderableType:
 
     from posthouse.cli.screens import headline, sections
 
-    parts: list[RenderableType] = [Text(headline(snapshot), style="bold"), Text()]
+    # At the top: a terminal that is too small cuts off what is below.
+    title = Text.assemble((headline(snapshot), "bold"), ("   q or Ctrl-C ends", "dim"))
+    parts: list[RenderableType] = [title, Text()]
     for section in sections(snapshot, rates):
         parts += [table(section.columns, section.rows, right=section.right), Text()]
-    return Group(*parts, Text("q or Ctrl-C ends", style="dim"))
+    return Group(*parts)
 
 
 @contextmanager
@@ -145,7 +148,10 @@ def _keys() -> Iterator[Callable[[float], bool]]:
 
     def wait(seconds: float) -> bool:
         ready, _, _ = select.select([terminal], [], [], seconds)
-        return bool(ready) and sys.stdin.read(1) in ("q", "Q", "")
+        if not ready:
+            return False
+        typed = os.read(terminal, 1024)  # not of sys.stdin, which reads ahead
+        return not typed or b"q" in typed.lower()
 
     try:
         tty.setcbreak(terminal)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from posthouse.client.cluster import Cluster, TopicInfo
-from posthouse.client.errors import BadArgument, refused
+from posthouse.client.errors import BadArgument, RequestRefused, refused
 from posthouse.client.group_offsets import commit_offsets, committed_offsets
 from posthouse.client.positions import Start, first_offsets
 from posthouse.client.reading import Fetched, Reading
@@ -26,8 +26,8 @@ from posthouse.protocols.kafka.codec.generated.consumer_group_heartbeat import (
 _JOINING = 0
 _LEAVING = -1
 _REBALANCE_MS = 60_000
-_LOST_MEMBERSHIP = frozenset({25, 110})
-"""Unknown member id, fenced member epoch: the broker no longer counts us in."""
+_LOST_MEMBERSHIP = frozenset({25, 110, 113})
+"""Unknown member id, fenced or stale member epoch: the broker no longer counts us in."""
 _IDLE_SECONDS = 0.1
 
 
@@ -85,8 +85,12 @@ class GroupReading:
 
     def close(self) -> None:
         """Commit what is finished, and leave the group."""
+        if self._epoch <= _JOINING:
+            return
+        # Over new connections: Ctrl-C may have left an answer unread in the old ones.
+        self._cluster.close()
+        self._commit()
         if self._epoch > _JOINING:
-            self._commit()
             self._epoch = _LEAVING
             self._ask()
 
@@ -95,8 +99,7 @@ class GroupReading:
             return
         answer = self._ask()
         if answer.error_code in _LOST_MEMBERSHIP:
-            self._epoch = _JOINING
-            self._give_up_everything()
+            self._start_anew()
             answer = self._ask()
         if answer.error_code:
             raise refused(answer.error_code, answer.error_message, self._group)
@@ -148,8 +151,16 @@ class GroupReading:
         for place, offset in finished.items():
             offsets.setdefault(place.topic, {})[place.partition] = offset
         pairs = [(by_name[topic], partitions) for topic, partitions in offsets.items()]
-        commit_offsets(self._cluster, self._group, pairs, member=self._member, epoch=self._epoch)
+        try:
+            commit_offsets(self._cluster, self._group, pairs, member=self._member, epoch=self._epoch)
+        except RequestRefused as error:
+            if error.code not in _LOST_MEMBERSHIP:
+                raise
+            self._start_anew()
 
-    def _give_up_everything(self) -> None:
+    def _start_anew(self) -> None:
+        """The broker gave our partitions to others, because it has not heard from us for too long: whoever
+        has them now begins at the last commit."""
+        self._epoch, self._next_beat = _JOINING, 0.0
         self._owned, self._finished = {}, {}
         self._reading = Reading(self._cluster, [], {}, follow=True)

@@ -23,7 +23,12 @@ class Histogram:
         """Not cumulative. The last one has the values above all bounds."""
         self.sum = 0.0
 
-    def observe(self, value: float, times: int = 1) -> None:
+    def observe(self, value: float) -> None:
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def observe_many(self, value: float, times: int) -> None:
+        """The same value, several times."""
         self.buckets[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 

@@ -141,7 +141,7 @@ class Gate:
         reason = "others wait, and it has not logged in or made a request"
         if len(address.unproven) > self._most_unproven // _CROWD_SHARE:
             oldest = next(iter(address.unproven))
-            self._offences.add(oldest.owner)
+            self._offend(oldest)
             self._send_away(oldest, reason)
         else:
             self._send_away(next(iter(self._unproven)), reason)
@@ -157,8 +157,11 @@ class Gate:
 
     def offended(self, visitor: Visitor) -> float:
         """Count an offence of the visitor; returns the delay of its address."""
+        return self._offend(visitor)
+
+    def _offend(self, visitor: Visitor, seconds: float = 1.0) -> float:
         self.counters.offences += 1
-        return self._offences.add(visitor.owner)
+        return self._offences.add(visitor.owner, seconds)
 
     def prove(self, visitor: Visitor) -> None:
         self._take_from_unproven(visitor)
@@ -173,7 +176,7 @@ class Gate:
 
     def leave(self, visitor: Visitor) -> None:
         if self._take_from_unproven(visitor):
-            self._offences.add(visitor.owner, NOTHING_CAME_SECONDS)
+            self._offend(visitor, NOTHING_CAME_SECONDS)
         self._count -= 1
         address = self._addresses[visitor.owner]
         address.visitors -= 1
@@ -190,7 +193,7 @@ class Gate:
         for visitor in list(self._unproven):
             if visitor.since > latest:
                 break
-            self._offences.add(visitor.owner)
+            self._offend(visitor)
             self._send_away(visitor, f"no login or request in {self._seconds_to_prove:g} s")
 
     def _send_away(self, visitor: Visitor, reason: str) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCondition:
     refusal: str | None = None
-    """Why writes are refused: the storage is closed or fenced."""
+    """Why writes are refused: the storage is closed or fenced, or its disk does not answer."""
     free_bytes: int | None = None
-    """None where there is no disk."""
+    """None where there is no disk, or it does not answer."""
     total_bytes: int | None = None
     journal_bytes: int | None = None
     """Size of the journal files; None where there is no journal."""

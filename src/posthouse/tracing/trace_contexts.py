@@ -147,7 +147,7 @@ def contexts_in_slice(data: Readable, wanted: Sequence[range]) -> FoundContexts:
     try:
         for pos, header in iter_headers(view):
             if not header.is_control:
-                found.records += header.count
+                found.records += _wanted_of(header, wanted)
                 for hit in _hits(view[pos : pos + header.length], header):
                     context = sampled_context(hit.headers)
                     if context is not None and any(hit.offset in each for each in wanted):
@@ -155,6 +155,13 @@ def contexts_in_slice(data: Readable, wanted: Sequence[range]) -> FoundContexts:
     except PosthouseError:
         pass  # what cannot be decoded is not traced; the client that fetched it finds out itself
     return found
+
+
+def _wanted_of(header: BatchHeader, wanted: Sequence[range]) -> int:
+    """Offsets of the batch that are wanted. In a compacted batch some of them have no record."""
+    first, end = header.base_offset, header.last_offset + 1
+    offsets = sum(max(0, min(each.stop, end) - max(each.start, first)) for each in wanted)
+    return min(offsets, header.count)
 
 
 def _hits(batch: Readable, header: BatchHeader) -> Iterator[HeaderHit]:

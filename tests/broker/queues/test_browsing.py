@@ -1,11 +1,14 @@
 """Looking at messages without taking them."""
 
+from pathlib import Path
+
 import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.lazy_rig import get
 from tests.broker.queues.rig import Rig, Taker, running, settle_turns
+from tests.broker.queues.test_unreadable import filled, misplace
 
 
 async def _peeked(rig: Rig, name: str = "q", most: int = 100) -> list[bytes | None]:
@@ -70,7 +73,7 @@ async def test_streams_are_read_from_their_first_message() -> None:
 
 
 @pytest.mark.usefixtures("small")
-async def test_messages_in_the_stash_come_first(tmp_path: object) -> None:
+async def test_messages_in_the_stash_come_first() -> None:
     async with running() as rig:
         queue = await rig.queue()
         await rig.publish(*(b"%03d" % number for number in range(200)))
@@ -86,10 +89,24 @@ async def test_messages_in_the_stash_come_first(tmp_path: object) -> None:
         assert await _peeked(rig) == [b"000", b"new"]
 
 
-async def test_after_a_restart(tmp_path: object) -> None:
+@pytest.mark.usefixtures("small")
+async def test_what_cannot_be_read_is_left_out_and_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as rig:
+        queue = await filled(rig, 20)
+        misplace(rig, rig.partition("q"), 1)
+        peeked = await _peeked(rig)
+        assert peeked
+        assert peeked == [b"%d" % number for number in range(20 - len(peeked), 20)]
+        assert queue.message_count == 20
+        assert not [each for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
+
+
+async def test_after_a_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     for value, there in ((b"a", [b"a"]), (b"b", [b"a", b"b"])):
-        async with running(storage=FileStorage(tmp_path, clock=clock), clock=clock) as rig:  # type: ignore[arg-type]
+        async with running(storage=FileStorage(tmp_path, clock=clock), clock=clock) as rig:
             await rig.queue()
             await rig.publish(value)
             assert await _peeked(rig) == there

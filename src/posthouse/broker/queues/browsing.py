@@ -6,11 +6,13 @@ leased, settled or expired is left out. Messages that arrive after the browsing 
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.clock import Clock
+from posthouse.model.errors import DataDamaged
 from posthouse.storage.contract import Storage
 
 _LEASED_AT_ONCE = 4096
@@ -26,7 +28,7 @@ async def ready_messages(
     """
     for lane in reversed(lanes):
         end = lane.end
-        reader = LaneReader(storage, source, lane, lane.progress.floor)
+        reader = LaneReader(storage, source, lane, lane.progress.floor, only_looks=True)
         async for messages in _stashed(storage, lane, reader, at_once):
             yield messages
         async for messages in _logged(lane, reader, end, at_once):
@@ -52,8 +54,9 @@ async def _stashed(
         for position in positions[first : first + at_once]:
             if position in lane.progress.stash and position not in lane.leased:
                 message = reader.stashed(position)
-                if await rereading.reload(message):
-                    found.append(message)
+                with suppress(DataDamaged):  # the queue's own reader logs it
+                    if await rereading.reload(message):
+                        found.append(message)
         if found:
             yield found
 

@@ -28,8 +28,16 @@ class OldestMessages:
 
     def known_ms(self, queue: LogQueue) -> int | None:
         """When it was published, as far as that is known without reading; None where it is not."""
-        times = [self._known_ms(lane) for lane in queue.lanes if lane.ready > 0]
-        return min((time for time in times if time is not None), default=None)
+        oldest: int | None = None
+        for lane in queue.lanes:
+            if lane.ready <= 0:
+                continue
+            time = self._known_ms(lane)
+            if time is None:
+                return None
+            if time != NO_TIMESTAMP and (oldest is None or time < oldest):
+                oldest = time
+        return oldest
 
     async def read_ms(self, queue: LogQueue) -> int | None:
         """The same, where a lane without known messages is read. None where the queue cannot be read."""
@@ -39,14 +47,15 @@ class OldestMessages:
         return self.known_ms(queue)
 
     def _known_ms(self, lane: MessageLane) -> int | None:
+        """NO_TIMESTAMP where it was read in vain."""
         in_memory = [message.timestamp for message in (*lane.returned[:1], *lane.bodiless[:1])]
         if lane.window:
             in_memory.append(lane.window[0].timestamp)
         times = [time for time in in_memory if time != NO_TIMESTAMP]
         if times:
             return min(times)
-        position, time = self._found.get(lane, (-1, NO_TIMESTAMP))
-        return time if position == _next(lane) and time != NO_TIMESTAMP else None
+        found = self._found.get(lane)
+        return None if found is None or found[0] != _next(lane) else found[1]
 
     async def _read(self, lane: MessageLane) -> None:
         self.reads += 1

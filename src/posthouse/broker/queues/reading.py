@@ -50,12 +50,19 @@ class LaneReader:
         lane: MessageLane,
         start: int,
         pass_over: Callable[[int, int], None] = lambda first, end: None,
+        *,
+        only_looks: bool = False,
     ) -> None:
-        """`pass_over` is called with the first position that cannot be read, and the end of these."""
+        """`pass_over` is called with the first position that cannot be read, and the end of these.
+
+        A reader that `only_looks` settles nothing where records are gone, and logs nothing: the queue's own
+        reader does that, once.
+        """
         self._storage = storage
         self._queue = queue
         self._lane = lane
         self._pass_over = pass_over
+        self._only_looks = only_looks
         self._runs: deque[tuple[int, Reference]] = deque()
         """The next references that were read, with their positions."""
         self._read_to = start
@@ -268,6 +275,8 @@ class LaneReader:
 
     def _skip(self, first: int, end: int, error: DataDamaged) -> None:
         """Positions that cannot be read now. They are not lost: a restart may find the file again."""
+        if self._only_looks:
+            return
         log.error(
             "%s: messages %d to %d cannot be read and stay in the queue: %s",
             self._queue,
@@ -278,7 +287,7 @@ class LaneReader:
         self._pass_over(first, end)
 
     def _lose(self, first: int, end: int, reason: str) -> None:
-        if end <= self._lane.progress.floor:
+        if self._only_looks or end <= self._lane.progress.floor:
             return  # settled and trimmed while it was read
         log.warning("%s: messages %d to %d are lost: %s", self._queue, first, end - 1, reason)
         self._lane.lose(first, end)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from posthouse import __version__
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.endpoints import ENDPOINTS
@@ -72,7 +72,7 @@ def document(endpoints: Iterable[Endpoint[Any, Any]]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Posthouse",
-            "version": version("posthouse"),
+            "version": __version__,
             "description": "The JSON API of the broker. Lists come in pages: `next` of one is `after` of the "
             "following. Errors are problem details (RFC 9457). Names in paths are percent-encoded: the "
             "namespace / is %2F.",

@@ -43,7 +43,7 @@ class Part:
         for span in spans:
             span.end(error)
         metrics = self._unfinished.metrics
-        metrics.seconds.observe(perf_counter() - self._begun, self.count)
+        metrics.seconds.observe_many(perf_counter() - self._begun, self.count)
         if error is not None:
             metrics.errors += self.count
         self._unfinished.part_ended(self, error)

@@ -15,14 +15,23 @@ from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue as LeasingQueue
 from posthouse.broker.routing.definitions import Binding
-from posthouse.model.errors import BadRequest, NotFound
+from posthouse.broker.routing.exchange import Exchange as RoutedExchange
+from posthouse.model.errors import BadRequest, NotFound, UnknownExchange
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.channel import Channel
-from posthouse.protocols.amqp.errors import Refused, ReplyCode, access_refused, not_supported, translated
+from posthouse.protocols.amqp.errors import (
+    Refused,
+    ReplyCode,
+    access_refused,
+    not_found,
+    not_supported,
+    translated,
+)
 from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
-from posthouse.protocols.amqp.permissions import check_publish, check_queue
+from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
+from posthouse.protocols.amqp.publishes import with_own
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -32,6 +41,8 @@ from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.throttle_timer import ThrottleTimer
 
 _FRAME_MAX: Final = 131_072
+_AT_ONCE: Final = 64
+"""Messages that are got in one turn of the event loop."""
 
 
 class _Nowhere(asyncio.Transport):
@@ -132,8 +143,9 @@ class AmqpDirectChannel:
     async def publish(self, exchange: str, key: str, properties: Mapping[str, Any], body: bytes) -> bool:
         channel, namespace = self._channel, self._channel.namespace
         with _refusals():
-            to = channel.exchange(exchange)
-            envelope = self._shared.envelopes.of(exchange.encode(), properties_from_json(properties))
+            to = self._exchange(exchange)
+            encoded = with_own(channel, properties_from_json(properties))
+            envelope = self._shared.envelopes.of(exchange.encode(), encoded)
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
@@ -158,12 +170,22 @@ class AmqpDirectChannel:
                     taken.append(message)
                     shown.append(self._got(message, found.message_count))
                     size += message.size
+                    if len(taken) % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
             except BaseException:
                 found.release(taken, count=False)
                 raise
             _settle(found, taken, after)
             await channel.namespace.effects.done(queue)
         return shown
+
+    def _exchange(self, name: str) -> RoutedExchange:
+        """Only clients with permission to write to the exchange learn that it does not exist."""
+        try:
+            return self._channel.namespace.exchange(name)
+        except UnknownExchange:
+            check_exchange(self._channel, Operation.WRITE, name)
+            raise not_found(self._channel.subject("exchange", name)) from None
 
     def _got(self, message: Message, left: int) -> GotMessage:
         shown = self._channel.session.shown.of(message.headers, message.topic, message.timestamp)

@@ -88,7 +88,7 @@ class Context:
         raise NotImplementedError
 
     def count_error(self) -> None:
-        """Of this request something failed. Only for hot paths: others are recognised by their responses."""
+        """Something of this request failed. Only for handlers that declare `counts_errors`: hot paths."""
         raise NotImplementedError
 
 
@@ -121,5 +121,7 @@ class Handler(Generic[RequestT]):
     key: int
     handle: Callable[[Context, RequestT], Answer]
     refuse: Callable[[Context, RequestT, ErrorCode, str], Message]
+    counts_errors: bool = False
+    """Whether `handle` calls `Context.count_error`. Responses of others are searched for error codes."""
     encode: Callable[[int, Message], list[Buffer]] | None = None
     """None: the codec's encoder."""

@@ -7,12 +7,12 @@ because an interrupted batch is repeated from the checkpoint; it only saves that
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from posthouse.spark.errors import SparkError
 from posthouse.spark.offsets import Offsets
 from posthouse.spark.pipelines.progress import QueryState, Tracker
+from posthouse.spark.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -25,38 +25,6 @@ _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Loss|Option|Schema|
 
 class PipelineFailed(SparkError):
     """A query ended with an error."""
-
-
-class StopRequest:
-    """First request: finish the batch. Second request: stop at once.
-
-    A signal handler runs in the thread that it interrupts, perhaps inside of `wait`. Setting an Event there
-    could deadlock on a lock that this very thread holds; a SimpleQueue is reentrant.
-    """
-
-    def __init__(self) -> None:
-        self._times = 0
-        self._news: SimpleQueue[None] = SimpleQueue()
-
-    def __call__(self, *_: object) -> None:
-        """Usable as a signal handler."""
-        self._times += 1
-        self._news.put(None)
-
-    @property
-    def is_wanted(self) -> bool:
-        return self._times > 0
-
-    @property
-    def is_urgent(self) -> bool:
-        return self._times > 1
-
-    def wait(self, seconds: float) -> None:
-        """Wait until the time is up, or until there is a request."""
-        try:
-            self._news.get(timeout=seconds)
-        except Empty:
-            return
 
 
 def run_queries(

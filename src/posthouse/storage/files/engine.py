@@ -10,7 +10,6 @@ import asyncio
 import base64
 import logging
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -42,6 +41,7 @@ from posthouse.storage.files.segments.logs import Logs
 from posthouse.storage.files.system.data_directory import DataDirectory, OsDataDirectory
 from posthouse.storage.files.system.disk import Disk, OsDisk, SyncFailed
 from posthouse.storage.files.system.open_files import OpenFiles
+from posthouse.storage.files.system.usage import UsageProbe
 from posthouse.storage.files.system.workers import Threads, Workers
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
@@ -75,6 +75,7 @@ class FileStorage:
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._directory = directory
+        self._usage = UsageProbe(directory)
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._random_bytes = random_bytes
@@ -304,13 +305,14 @@ class FileStorage:
         return self._logs[partition].bounds
 
     async def condition(self) -> StorageCondition:
-        usage, journal_bytes = await asyncio.to_thread(_usage, self._directory)
+        usage = await self._usage.look()
+        free = usage.free_bytes
         return StorageCondition(
-            refusal=None if self._state is None else str(self._state),
-            free_bytes=usage.free,
-            total_bytes=usage.total,
-            journal_bytes=journal_bytes,
-            has_reserve=usage.free > RESERVE_BYTES,
+            refusal=usage.failure if self._state is None else str(self._state),
+            free_bytes=free,
+            total_bytes=usage.total_bytes,
+            journal_bytes=usage.journal_bytes,
+            has_reserve=free is None or free > RESERVE_BYTES,
         )
 
     @property
@@ -395,9 +397,3 @@ class FileStorage:
     def _check_writable(self) -> None:
         if self._state is not None:
             raise self._state
-
-
-def _usage(directory: Path) -> tuple[shutil._ntuple_diskusage, int]:
-    """Of the disk, and the size of the journal's files."""
-    with os.scandir(directory / "journal") as files:
-        return shutil.disk_usage(directory), sum(each.stat().st_size for each in files)

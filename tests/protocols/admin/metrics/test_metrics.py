@@ -10,10 +10,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewTopic as ClientTopic
 
 from posthouse.broker.appending import Produced
+from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.topics import NewTopic
+from posthouse.broker.traffic import TopicTraffic
 from posthouse.model.ids import GroupId
 from posthouse.model.topics import Topic
+from posthouse.protocols.admin.metrics import queues, topics
 from posthouse.protocols.admin.metrics.collector import FAMILIES
 from posthouse.records.builder import BatchBuilder
 from posthouse.testing import AsyncBroker
@@ -210,6 +213,25 @@ async def test_every_metric_is_declared_with_its_kind() -> None:
         assert found.kinds.items() <= declared.items()
         for name, kind in declared.items():
             assert (kind == "counter") == name.endswith("_total"), name
+
+
+def test_every_counter_of_queues_and_topics_is_shown() -> None:
+    assert set(queues.COUNTERS) == set(QueueCounters.__slots__)
+    assert set(topics.TRAFFIC) == set(TopicTraffic.__slots__)
+
+
+async def test_publishes_in_transactions_count() -> None:
+    async with AsyncBroker() as broker:
+        connection = await aio_pika.connect(f"amqp://guest:guest@{broker.amqp}/")
+        async with connection:
+            channel = await connection.channel(publisher_confirms=False)
+            await channel.declare_queue("mails")
+            async with channel.transaction():
+                await channel.default_exchange.publish(aio_pika.Message(b"1"), "mails")
+        found = await scrape(broker)
+        assert found.value("posthouse_requests_total", protocol="amqp", api="basic.publish") == 1
+        labels = {"namespace": "/", "queue": "mails"}
+        assert found.value("posthouse_queue_published_messages_total", **labels) == 1
 
 
 async def test_counters_never_fall() -> None:

@@ -1,12 +1,12 @@
 """The broker in one answer."""
 
 import os
-from importlib.metadata import version
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
+from posthouse import __version__
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
@@ -47,7 +47,7 @@ async def overview(context: Context) -> Overview:
     reasons = await unready_reasons(context)
     namespaces = list(broker.namespaces)
     return Overview(
-        version=version("posthouse"),
+        version=__version__,
         cluster=broker.cluster_id,
         process=os.getpid(),
         ready=not reasons,

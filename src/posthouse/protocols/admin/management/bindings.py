@@ -92,32 +92,35 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
 
 async def _of_queue(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    name = queue_of(namespace, parameters["name"]).name
+    name = queue_of(context, namespace, parameters["name"]).name
     found = [_implicit(name), *namespace.router.bindings(destination=name)]
     return await _answer(context, request, [(namespace, each) for each in found])
 
 
 async def _from_exchange(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    name = exchange_of(namespace, parameters["name"]).name
+    name = exchange_of(context, namespace, parameters["name"]).name
     found = namespace.router.bindings(source=name) if name else [_implicit(each) for each in namespace.queues]
     return await _answer(context, request, [(namespace, each) for each in found])
 
 
 async def _to_exchange(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    name = exchange_of(namespace, parameters["name"]).name
+    name = exchange_of(context, namespace, parameters["name"]).name
     found = namespace.router.bindings(destination=name, to_exchange=True)
     return await _answer(context, request, [(namespace, each) for each in found])
 
 
-def _between(namespace: Namespace, parameters: Parameters) -> list[Binding]:
+def _between(context: Context, namespace: Namespace, parameters: Parameters) -> list[Binding]:
     """Bindings between the ends that the path names."""
-    source, destination = exchange_of(namespace, parameters["source"]).name, parameters["destination"]
+    source, destination = (
+        exchange_of(context, namespace, parameters["source"]).name,
+        parameters["destination"],
+    )
     if _is_to_exchange(parameters):
-        name = exchange_of(namespace, destination).name
+        name = exchange_of(context, namespace, destination).name
         return namespace.router.bindings(source=source, destination=name, to_exchange=True)
-    name = queue_of(namespace, destination).name
+    name = queue_of(context, namespace, destination).name
     return namespace.router.bindings(source=source, destination=name) if source else [_implicit(name)]
 
 
@@ -129,11 +132,13 @@ def _is_to_exchange(parameters: Parameters) -> bool:
 
 async def _list_between(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    return await _answer(context, request, [(namespace, each) for each in _between(namespace, parameters)])
+    return await _answer(
+        context, request, [(namespace, each) for each in _between(context, namespace, parameters)]
+    )
 
 
-def _one(namespace: Namespace, parameters: Parameters) -> Binding:
-    for binding in _between(namespace, parameters):
+def _one(context: Context, namespace: Namespace, parameters: Parameters) -> Binding:
+    for binding in _between(context, namespace, parameters):
         if properties_key(binding) == parameters["key"]:
             return binding
     raise not_found()
@@ -141,7 +146,7 @@ def _one(namespace: Namespace, parameters: Parameters) -> Binding:
 
 async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    binding = _one(namespace, parameters)
+    binding = _one(context, namespace, parameters)
     if not _sees(context, namespace, binding):
         raise not_found()
     return item(request, binding_view(namespace, binding))
@@ -157,14 +162,22 @@ async def _bind(context: Context, request: Request, parameters: Parameters) -> R
         arguments=table(body, "arguments"),
     )
     await channel_of(context, namespace).bind(binding)
+    _note(context, "bind", namespace, binding)
     place = f"{quote(binding.destination, safe='')}/{quote(properties_key(binding), safe='~')}"
     return Response(status=201, content_type="", headers=(("location", place),))
 
 
 async def _unbind(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    await channel_of(context, namespace).unbind(_one(namespace, parameters))
+    binding = _one(context, namespace, parameters)
+    await channel_of(context, namespace).unbind(binding)
+    _note(context, "unbind", namespace, binding)
     return NO_CONTENT
+
+
+def _note(context: Context, action: str, namespace: Namespace, binding: Binding) -> None:
+    source, destination = namespace.topic_of(binding.source), namespace.topic_of(binding.destination)
+    context.guard.note(action, f"{Kind.TOPIC}:{destination}", f"from {source}")
 
 
 _BETWEEN: Final = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"

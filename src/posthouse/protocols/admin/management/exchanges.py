@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Kind
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.table_values import to_json
@@ -69,9 +69,7 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
 
 async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    exchange = exchange_of(namespace, parameters["name"])
-    if exchange.name:
-        context.require(Operation.DESCRIBE, Kind.TOPIC, namespace.topic_of(exchange.name))
+    exchange = exchange_of(context, namespace, parameters["name"])
     return item(request, exchange_view(namespace, exchange) | {"incoming": [], "outgoing": []})
 
 
@@ -97,7 +95,7 @@ async def _declare(context: Context, request: Request, parameters: Parameters) -
 
 async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
-    exchange = exchange_of(namespace, parameters["name"])
+    exchange = exchange_of(context, namespace, parameters["name"])
     await channel_of(context, namespace).delete_exchange(
         exchange.name, if_unused=request.query.get("if-unused") == "true"
     )

@@ -5,6 +5,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
+from posthouse.broker.access.operations import Kind
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.management.errors import Refusal, bad_request
 from posthouse.protocols.admin.management.requests import (
@@ -22,8 +23,8 @@ from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.direct_channel import After, GotMessage, RequestRefused
 
-_MOST_MESSAGES = 10_000
-_MOST_BYTES = 16 * 1024 * 1024
+_MOST_MESSAGES = 5000
+_MOST_BYTES = 4 * 1024 * 1024
 _MOST_TRUNCATE = 2**31
 _AFTER: Final[Mapping[str, After]] = {
     "ack_requeue_false": After.ACK,
@@ -48,6 +49,8 @@ async def _publish(context: Context, request: Request, parameters: Parameters) -
         if refused.code == 404:
             raise bad_request(f"404 NOT_FOUND - {refused}") from None  # as RabbitMQ does in this one place
         raise
+    name = exchange_name(parameters["name"]) or text(body, "routing_key")
+    context.guard.note("publish", f"{Kind.TOPIC}:{namespace.topic_of(name)}")
     return json_response({"routed": routed})
 
 
@@ -81,6 +84,9 @@ async def _get(context: Context, request: Request, parameters: Parameters) -> Re
         if refused.code == 404:
             raise Refusal(404, "not_found", f"NOT_FOUND - {refused}") from None
         raise
+    if got and after is not After.REQUEUE:
+        name = namespace.topic_of(parameters["name"])
+        context.guard.note("get", f"{Kind.TOPIC}:{name}", f"{len(got)} messages, {body['ackmode']}")
     return json_response([_view(message, encoding, truncate) for message in got])
 
 

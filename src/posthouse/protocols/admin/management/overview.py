@@ -3,10 +3,10 @@
 import os
 import platform
 import resource
-from importlib.metadata import version
 from time import monotonic
 from typing import Any, Final
 
+from posthouse import __version__
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.management.connections import amqp_connections
@@ -80,7 +80,7 @@ async def _overview(context: Context, request: Request, parameters: Parameters) 
             "management_version": RABBITMQ_VERSION,
             "rabbitmq_version": RABBITMQ_VERSION,
             "product_name": "Posthouse",
-            "product_version": version("posthouse"),
+            "product_version": __version__,
             "cluster_name": _CLUSTER_NAME,
             "erlang_version": platform.python_version(),
             "erlang_full_version": f"Python {platform.python_version()}",
@@ -145,7 +145,7 @@ async def _node(context: Context) -> dict[str, Any]:
         "net_ticktime": 60,
         "partitions": [],
         "cluster_links": [],
-        "applications": [{"name": "posthouse", "description": "Posthouse", "version": version("posthouse")}],
+        "applications": [{"name": "posthouse", "description": "Posthouse", "version": __version__}],
         "auth_mechanisms": [{"name": each, "description": each, "enabled": True} for each in _MECHANISMS],
         "exchange_types": _types(),
         "contexts": [],

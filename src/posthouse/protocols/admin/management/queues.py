@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Kind
 from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.queue import Queue
@@ -126,9 +126,7 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
 
 
 def visible_queue(context: Context, parameters: Parameters) -> LogQueue:
-    namespace = namespace_of(context, parameters)
-    context.require(Operation.DESCRIBE, Kind.TOPIC, namespace.topic_of(parameters["name"]))
-    return queue_of(namespace, parameters["name"])
+    return queue_of(context, namespace_of(context, parameters), parameters["name"])
 
 
 async def _show(context: Context, request: Request, parameters: Parameters) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.exchange import Exchange
@@ -31,15 +32,20 @@ def namespaces_of(context: Context, parameters: Parameters) -> Sequence[Namespac
     return [namespace_of(context, parameters)] if "vhost" in parameters else list(context.broker.namespaces)
 
 
-def queue_of(namespace: Namespace, name: str) -> LogQueue:
+def queue_of(context: Context, namespace: Namespace, name: str) -> LogQueue:
+    """Whether there is one is told to those who may see it."""
+    context.require(Operation.DESCRIBE, Kind.TOPIC, namespace.topic_of(name))
     queue = namespace.queues.get(name)
     if queue is None:
         raise not_found()
     return queue
 
 
-def exchange_of(namespace: Namespace, name: str) -> Exchange:
+def exchange_of(context: Context, namespace: Namespace, name: str) -> Exchange:
+    """Everyone sees the default exchange."""
     found = exchange_name(name)
+    if found:
+        context.require(Operation.DESCRIBE, Kind.TOPIC, namespace.topic_of(found))
     exchange = next((each for each in namespace.router.exchanges() if each.name == found), None)
     if exchange is None:
         raise not_found()

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterable
-from importlib.metadata import version
 from typing import Final
 
+from posthouse import __version__
 from posthouse.protocols.admin.metrics.family import Family, counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.loop_delay import LoopDelay
@@ -26,7 +26,7 @@ _BY_NAME: Final[dict[str, Family]] = {family.name: family for family in PROCESS}
 
 
 async def collect(delay: LoopDelay, samples: Samples) -> None:
-    samples.add(INFO, 1, version("posthouse"))
+    samples.add(INFO, 1, __version__)
     samples.add(DELAY, delay.seconds)
     for name, value in await asyncio.to_thread(_process):
         samples.add(_BY_NAME[name], value)

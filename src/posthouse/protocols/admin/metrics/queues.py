@@ -3,7 +3,6 @@
 from typing import Final
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.queue import Queue
 from posthouse.protocols.admin.metrics.family import counter, gauge
@@ -50,7 +49,6 @@ AGE: Final = gauge(
     *_LABELS,
 )
 FAMILIES: Final = (QUEUES, READY, UNACKED, CONSUMERS, *COUNTERS.values(), AGE)
-assert set(COUNTERS) == set(QueueCounters.__slots__)
 
 _MOST_READS: Final = 100
 """Queues whose oldest message is read from disk in one collection; the others follow in the next ones."""
@@ -64,14 +62,14 @@ class QueueMetrics:
     async def collect(self, samples: Samples) -> dict[str, int]:
         """How many queues were not shown by name."""
         selection = self._selection
-        shown: list[LogQueue] = []
+        shown: list[tuple[LogQueue, int]] = []
         count = other_ready = other_unacked = other_consumers = 0
         for namespace in list(self._broker.namespaces):
             for queue in list(namespace.queues.values()):
                 count += 1
                 ready, unacked, consumers = queue.message_count, _unacked(queue), queue.consumer_count
                 if selection.shows((namespace.name, queue.name), queue.counters):
-                    shown.append(queue)
+                    shown.append((queue, ready))
                     _add(samples, queue, ready, unacked, consumers)
                 else:
                     other_ready += ready
@@ -90,12 +88,12 @@ class QueueMetrics:
         await self._add_ages(samples, shown)
         return {"queues": selection.summed}
 
-    async def _add_ages(self, samples: Samples, queues: list[LogQueue]) -> None:
-        """Not of the others: the oldest of thousands says nothing that a look at each would not."""
+    async def _add_ages(self, samples: Samples, queues: list[tuple[LogQueue, int]]) -> None:
+        """Of queues that are shown by name; an age that cannot be known yet is left out."""
         oldest, now = self._broker.oldest_messages, self._broker.now_ms()
         reads = oldest.reads
-        for queue in queues:
-            if queue.message_count:
+        for queue, ready in queues:
+            if ready:
                 published_ms = oldest.known_ms(queue)
                 if published_ms is None and oldest.reads - reads < _MOST_READS:
                     published_ms = await oldest.read_ms(queue)
@@ -104,7 +102,7 @@ class QueueMetrics:
             else:
                 samples.add(AGE, 0, queue.namespace, queue.name)
             await samples.turns.next()
-        oldest.forget_others(queues)
+        oldest.forget_others(queue for queue, _ in queues)
 
 
 def _unacked(queue: LogQueue) -> int:
@@ -116,6 +114,5 @@ def _add(samples: Samples, queue: LogQueue, ready: int, unacked: int, consumers:
     samples.add(READY, ready, *labels)
     samples.add(UNACKED, unacked, *labels)
     samples.add(CONSUMERS, consumers, *labels)
-    counters = queue.counters
     for name, family in COUNTERS.items():
-        samples.add(family, getattr(counters, name), *labels)
+        samples.add(family, getattr(queue.counters, name), *labels)

@@ -20,10 +20,13 @@ async def render(parts: AsyncIterable[Samples]) -> AsyncIterator[bytes]:
     """Each part is sent before the next one is collected. No family may be in two of them."""
     async for samples in parts:
         pieces: list[str] = []
+        shown: dict[tuple[str, ...], dict[Labels, str]] = {}
+        """Labels as text, by the names and values: a queue has them in a dozen families."""
         for family, values in samples:
             pieces.append(head(family))
             for first in range(0, len(values), _AT_ONCE):
-                pieces += lines(family, values[first : first + _AT_ONCE])
+                known = shown.setdefault(family.labels, {})
+                pieces += lines(family, values[first : first + _AT_ONCE], known)
                 await samples.turns.next()
                 if len(pieces) >= _AT_ONCE:
                     yield "".join(pieces).encode()
@@ -36,11 +39,14 @@ def head(family: Family) -> str:
     return f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind}\n"
 
 
-def lines(family: Family, values: Iterable[tuple[Labels, Value]]) -> list[str]:
+def lines(family: Family, values: Iterable[tuple[Labels, Value]], known: dict[Labels, str]) -> list[str]:
+    """`known` are labels of these names as text; those that are new are added."""
     name = family.name
     made = []
     for labels, value in values:
-        shown = ",".join(map(_label, family.labels, labels)) if labels else ""
+        shown = known.get(labels)
+        if shown is None:
+            shown = known[labels] = ",".join(map(_label, family.labels, labels))
         if isinstance(value, Histogram):
             made += _histogram_lines(name, shown, value)
         elif shown:

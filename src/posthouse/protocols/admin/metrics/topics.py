@@ -54,6 +54,8 @@ class TopicMetrics:
         partitions = hidden = 0
         other_bytes = other_records = 0
         for topic in topics:
+            if self._broker.topics.find(topic.name) is None:
+                continue  # it was deleted meanwhile
             counted = traffic[topic.name]
             shown = selection.shows(topic.name, counted)
             by_name = shown and partitions - hidden + topic.partitions <= self._limit
@@ -63,7 +65,7 @@ class TopicMetrics:
             try:
                 size, records = await self._partitions(topic, samples, by_name=by_name)
             except UnknownPartition:
-                continue  # it was deleted meanwhile
+                continue
             if shown:
                 self._add(samples, topic.name, counted, size, records)
             else:

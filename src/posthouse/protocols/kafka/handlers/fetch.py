@@ -4,7 +4,7 @@ Every fetch names all its partitions: fetch sessions are declined.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
@@ -42,7 +42,7 @@ class _Reading:
     """Whether the first batch may exceed the limit. False while memory is short."""
     bytes_read: int = 0
     failed: bool = False
-    found: list[tuple[str, Readable]] = field(default_factory=list)
+    found: list[tuple[str, Readable]] | None = None
     """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
 
@@ -64,7 +64,7 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
             if reading.failed:
                 context.count_error()
-            for name, batches in reading.found:
+            for name, batches in reading.found or ():
                 context.broker.traffic.read(name, batches)
             if context.broker.tracer is not None:
                 trace_fetch(
@@ -150,6 +150,8 @@ async def _read_partition(
         size = len(found.data)
         if size:
             answer.records = found.data
+            if reading.found is None:
+                reading.found = []
             reading.found.append((topic.name, found.data))
             reading.bytes_read += size
             reading.left -= size
@@ -181,4 +183,4 @@ def _refuse(context: Context, request: FetchRequest, code: ErrorCode, message: s
     return FetchResponse(error_code=code)
 
 
-HANDLER = Handler(key=1, handle=handle, refuse=_refuse)
+HANDLER = Handler(key=1, handle=handle, refuse=_refuse, counts_errors=True)

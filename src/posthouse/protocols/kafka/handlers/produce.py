@@ -206,4 +206,4 @@ def _refuse(context: Context, request: ProduceRequest, code: ErrorCode, message:
     )
 
 
-HANDLER = Handler(key=0, handle=handle, refuse=_refuse)
+HANDLER = Handler(key=0, handle=handle, refuse=_refuse, counts_errors=True)

@@ -121,7 +121,9 @@ class Compactor:
         self._between.clear()
         begun = self._clock.monotonic()
         try:
-            return await self._compact(owner, needed)
+            is_compacted = await self._compact(owner, needed)
+            self._metrics.compacted_partitions += 1
+            return is_compacted
         except Stopped:
             return False
         except SyncFailed as error:
@@ -131,7 +133,6 @@ class Compactor:
             log.warning("%s: not compacted, retrying with the next run: %s", owner.name, error)
             return False
         finally:
-            self._metrics.compacted_partitions += 1
             self._metrics.compaction_seconds += self._clock.monotonic() - begun
             self._current = None
             self._between.set()
