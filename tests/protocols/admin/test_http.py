@@ -94,6 +94,19 @@ async def test_topics_are_created_listed_described_and_deleted() -> None:
         assert (gone.status_code, gone.json()["detail"]) == (404, "there is no topic 'orders'")
 
 
+async def test_partitions_come_in_pages() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        await http.post("/v1/topics", json={"name": "t", "partitions": 25})
+        seen, after = [], 0
+        while after is not None:
+            found = (await http.get("/v1/topics/t", params={"limit": 10, "after": after})).json()
+            assert found["partitions_total"] == 25
+            assert len(found["partitions"]) <= 10
+            seen += [each["partition"] for each in found["partitions"]]
+            after = found["next"]
+        assert seen == list(range(25))
+
+
 async def test_pages() -> None:
     async with AsyncBroker() as broker, client(broker) as http:
         for name in "abcde":

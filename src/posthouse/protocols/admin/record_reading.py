@@ -7,7 +7,7 @@ event loop. It ends when it has enough records, or has read enough bytes, and sa
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Protocol
@@ -19,6 +19,7 @@ from posthouse.model.errors import BadRequest
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.payloads import Payload, shown
+from posthouse.protocols.admin.turns import in_turns
 from posthouse.records.batch import Readable, iter_headers
 from posthouse.records.record import Record, iter_records
 from posthouse.records.visibility import AbortedProducer, visible_batches
@@ -111,7 +112,7 @@ class RecordScan:
     ) -> Found:
         """Partition by partition, from `start` of each; None leaves it out. The first one goes on `after`."""
         found = Found()
-        for partition in partitions:
+        async for partition in in_turns(partitions):
             if after is not None and after.partition == partition:
                 offset: int | None = max(after.offset, self._log.bounds(self._topic, partition).start)
             else:
@@ -126,17 +127,20 @@ class RecordScan:
     async def newest(self, partitions: Iterable[int]) -> Found:
         """The newest records of all `partitions`, the newest first."""
         result = Found()
-        for partition in partitions:
+        async for partition in in_turns(partitions):
             if result.scanned_bytes >= self._wanted.max_bytes:
                 result.next = Position(partition=partition, offset=0)
                 break
-            records = [*result.records, *await self._tail(partition, result)]
+            tail = await self._tail(partition, result)
+            if not tail:
+                continue
+            records = [*result.records, *tail]
             result.records = heapq.nlargest(
                 self._wanted.limit, records, key=lambda each: (each.timestamp, each.partition, each.offset)
             )
         return result
 
-    async def _tail(self, partition: int, result: Found) -> Iterable[RecordView]:
+    async def _tail(self, partition: int, result: Found) -> Collection[RecordView]:
         """The last records: looked for further back while compaction and markers leave too few."""
         start, end = self._log.bounds(self._topic, partition).start, self._end(partition)
         back = self._wanted.limit
