@@ -15,6 +15,7 @@ from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.internal_topics import queue_topic
 from posthouse.protocols.admin import rates
 from posthouse.testing import AsyncBroker
+from tests.protocols.admin.clients import USERS, client
 from tests.protocols.admin.conftest import Scene
 
 Q = "/api/queues/%2F/q"
@@ -135,6 +136,36 @@ async def test_wrong_properties_are_refused(scene: Scene, properties: Any, reaso
     answer = await _publish(scene, properties=properties)
     assert answer.status_code == 400
     assert reason in answer.json()["reason"]
+
+
+async def test_a_full_queue_refuses_and_the_others_get_the_message(scene: Scene) -> None:
+    limit = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await scene.http.put(Q, json={"arguments": limit})
+    await scene.http.put("/api/queues/%2F/other", json={"arguments": limit | {"x-max-length": 2}})
+    for name in ("q", "other"):
+        await scene.http.post(f"/api/bindings/%2F/e/amq.fanout/q/{name}", json={})
+    await _publish(scene)
+    to_both = PUBLISH.replace("amq.default", "amq.fanout")
+    body = {"properties": {}, "routing_key": "", "payload": "x", "payload_encoding": "string"}
+    refused = await scene.http.post(to_both, json=body)
+    assert (refused.status_code, refused.json()["reason"]) == (400, "queue 'q' is full")
+    assert (await scene.http.get("/api/queues/%2F/other")).json()["messages"] == 1
+    assert (await _publish(scene, key="other")).json() == {"routed": True}  # no room is reserved for ever
+    assert (await _publish(scene, key="other")).status_code == 400
+
+
+async def test_a_publisher_cannot_claim_the_name_of_another_user() -> None:
+    async with (
+        AsyncBroker(users=USERS) as broker,
+        client(broker, "admin") as http,
+    ):
+        await http.put(Q, json={})
+        body = {"routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        forged = await http.post(PUBLISH, json=body | {"properties": {"user_id": "ann"}})
+        assert forged.status_code == 400
+        assert "user_id property set to 'ann'" in forged.json()["reason"]
+        own = await http.post(PUBLISH, json=body | {"properties": {"user_id": "admin"}})
+        assert own.json() == {"routed": True}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue as LeasingQueue
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.exchange import Exchange as RoutedExchange
-from posthouse.model.errors import BadRequest, NotFound, UnknownExchange
+from posthouse.model.errors import BadRequest, NotFound, PosthouseError, QueueFull, UnknownExchange
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.errors import (
@@ -31,6 +31,7 @@ from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
+from posthouse.protocols.amqp.publishes import check_user_id
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -141,12 +142,24 @@ class AmqpDirectChannel:
         channel, namespace = self._channel, self._channel.namespace
         with _refusals():
             to = self._exchange(exchange)
-            envelope = self._shared.envelopes.of(exchange.encode(), properties_from_json(properties))
+            encoded = properties_from_json(properties)
+            if (
+                channel.session.is_guarded
+            ):  # without a login, clients of AMQP may call themselves anything, too
+                check_user_id(encoded, channel.session.user)
+            envelope = self._shared.envelopes.of(exchange.encode(), encoded)
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
             wave = self._shared.publishing.transaction()
-            routed = namespace.publish(to, key.encode(), body, envelope, wave, waits=False)
+            try:
+                routed = namespace.publish(to, key.encode(), body, envelope, wave, waits=False)
+            except QueueFull:
+                await wave.commit()  # the other queues get the message all the same
+                raise
+            except PosthouseError:
+                wave.abandon()
+                raise
             await wave.commit()
         return routed
 
