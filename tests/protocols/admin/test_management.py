@@ -13,11 +13,13 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.protocols.admin import rates
 from posthouse.testing import AsyncBroker
+from tests.protocols.admin.clients import USERS, client
 from tests.protocols.admin.conftest import Scene
 from tests.protocols.admin.many_queues import add_queues
 from tests.protocols.admin.turn_times import longest_turn
 
 Q = "/api/queues/%2F/q"
+_REGEX = "/api/queues?page=1&use_regex=true"
 PUBLISH = "/api/exchanges/%2F/amq.default/publish"
 _GET = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
 
@@ -35,7 +37,9 @@ async def _publish(scene: Scene, payload: str = "hello", key: str = "q", **chang
         ("GET", Q, None, 404, "Object Not Found", "Not Found"),
         ("GET", "/api/queues?page=x", None, 400, "bad_request", "Pagination parameters are invalid"),
         ("GET", "/api/queues?page=7", None, 400, "page_out_of_range", "Page out of range, page: 7"),
-        ("GET", "/api/queues?page=1&use_regex=true&name=(a*)*", None, 400, "bad_request", "too complex"),
+        ("GET", f"{_REGEX}&name=(a", None, 400, "bad_request", "missing )"),
+        ("GET", f"{_REGEX}&name={'a' * 251}", None, 400, "bad_request", "may have 250 characters"),
+        ("GET", f"{_REGEX}&name={'((((a{99}){99}){99}){99})'}", None, 400, "bad_request", "repetition"),
         ("PUT", Q, b"{", 400, "bad_request", "not_json"),
         ("PUT", Q, b"[]", 400, "bad_request", "not_json"),
         ("PUT", Q, b'{"durable": "perhaps"}', 400, "bad_request", "not a boolean"),
@@ -136,6 +140,36 @@ async def test_wrong_properties_are_refused(scene: Scene, properties: Any, reaso
     assert reason in answer.json()["reason"]
 
 
+async def test_a_full_queue_refuses_and_the_others_get_the_message(scene: Scene) -> None:
+    limit = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await scene.http.put(Q, json={"arguments": limit})
+    await scene.http.put("/api/queues/%2F/other", json={"arguments": limit | {"x-max-length": 2}})
+    for name in ("q", "other"):
+        await scene.http.post(f"/api/bindings/%2F/e/amq.fanout/q/{name}", json={})
+    await _publish(scene)
+    to_both = PUBLISH.replace("amq.default", "amq.fanout")
+    body = {"properties": {}, "routing_key": "", "payload": "x", "payload_encoding": "string"}
+    refused = await scene.http.post(to_both, json=body)
+    assert (refused.status_code, refused.json()["reason"]) == (400, "queue 'q' is full")
+    assert (await scene.http.get("/api/queues/%2F/other")).json()["messages"] == 1
+    assert (await _publish(scene, key="other")).json() == {"routed": True}  # no room is reserved for ever
+    assert (await _publish(scene, key="other")).status_code == 400
+
+
+async def test_a_publisher_cannot_claim_the_name_of_another_user() -> None:
+    async with (
+        AsyncBroker(users=USERS) as broker,
+        client(broker, "admin") as http,
+    ):
+        await http.put(Q, json={})
+        body = {"routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        forged = await http.post(PUBLISH, json=body | {"properties": {"user_id": "ann"}})
+        assert forged.status_code == 400
+        assert "user_id property set to 'ann'" in forged.json()["reason"]
+        own = await http.post(PUBLISH, json=body | {"properties": {"user_id": "admin"}})
+        assert own.json() == {"routed": True}
+
+
 @pytest.mark.parametrize(
     ("ackmode", "left", "dead"),
     [
@@ -180,6 +214,13 @@ async def test_pages_columns_and_filters(scene: Scene) -> None:
     ):
         found = (await scene.http.get(f"/api/queues?{query}")).json()
         assert [each["name"] for each in found["items"]] == names
+
+
+@pytest.mark.parametrize("pattern", [".?" * 60, "(a*)*b", "(a|aa)+$", "a*" * 100])
+async def test_no_pattern_holds_up_the_broker(scene: Scene, pattern: str) -> None:
+    await scene.http.put(f"/api/queues/%2F/{'a' * 200}", json={})
+    answer = await scene.http.get(_REGEX, params={"page": 1, "use_regex": "true", "name": pattern})
+    assert answer.status_code == 200
 
 
 async def test_bindings_are_found_by_both_ends(scene: Scene) -> None:

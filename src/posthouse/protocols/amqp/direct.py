@@ -16,7 +16,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue as LeasingQueue
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.exchange import Exchange as RoutedExchange
-from posthouse.model.errors import BadRequest, NotFound, UnknownExchange
+from posthouse.model.errors import BadRequest, NotFound, PosthouseError, QueueFull, UnknownExchange
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.errors import (
@@ -150,7 +150,14 @@ class AmqpDirectChannel:
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
             wave = self._shared.publishing.transaction()
-            routed = namespace.publish(to, key.encode(), body, envelope, wave, waits=False)
+            try:
+                routed = namespace.publish(to, key.encode(), body, envelope, wave, waits=False)
+            except QueueFull:
+                await wave.commit()  # the other queues get the message all the same
+                raise
+            except PosthouseError:
+                wave.abandon()
+                raise
             await wave.commit()
         return routed
 
