@@ -13,7 +13,7 @@ from posthouse.broker.groups.consumer_member import Beat
 from posthouse.broker.groups.membership import JoinRequest, MemberClient, MemberIdentity, OfferedProtocol
 from posthouse.broker.groups.streams_member import StreamsBeat
 from posthouse.broker.groups.streams_topology import Subtopology, Topology
-from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.ids import ARCHIVE_GROUP, GroupId, MemberId
 from posthouse.protocols.admin.offset_targets import OffsetTarget
 from posthouse.protocols.admin.problems import Problem
 from posthouse.testing import AsyncBroker
@@ -279,3 +279,28 @@ async def test_what_a_user_sees_of_groups() -> None:
         answered(await ann.post("/v1/groups/hers/reset", json=reset), 403)
         answered(await ann.post("/v1/groups/hers/reset", json={"to": "earliest"}), 403)
         answered(await ann.post("/v1/groups/hers/reset", json={"topics": ["t"], "to": "earliest"}))
+
+
+async def test_the_archives_offsets_need_the_permission_to_delete() -> None:
+    """They let retention delete records, so READ, which is enough for other groups, is not."""
+    async with (
+        AsyncBroker(users=USERS) as broker,
+        client(broker, "admin") as admin,
+        client(broker, "ann") as ann,
+    ):
+        await _topic(admin)
+        await _commit(broker, ARCHIVE_GROUP, {0: 1})
+        acls = [
+            Acl(kind=kind, name=name, principal="User:ann", operation=Operation.READ)
+            for kind, name in ((Kind.GROUP, ARCHIVE_GROUP), (Kind.TOPIC, "t"))
+        ]
+        await broker.app.broker.access.acls.add(acls)
+        path = f"/v1/groups/{ARCHIVE_GROUP}/reset"
+        for reset in ({"to": "latest"}, {"to": "latest", "topics": ["t"]}):
+            problem = answered(await ann.post(path, json=reset), 403)
+            assert "'delete'" in problem["detail"]
+        assert _committed(broker, ARCHIVE_GROUP) == [1, None]
+        may_delete = Acl(kind=Kind.TOPIC, name="t", principal="User:ann", operation=Operation.DELETE)
+        await broker.app.broker.access.acls.add([may_delete])
+        answered(await ann.post(path, json={"to": "latest"}))
+        assert _committed(broker, ARCHIVE_GROUP) == [5, None]

@@ -4,8 +4,8 @@ Handlers check permissions before any lookup, so that an answer does not reveal 
 the client may not see.
 """
 
+from posthouse.broker.access.commit_permission import missing_to_commit
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
-from posthouse.model.ids import ARCHIVE_GROUP
 from posthouse.protocols.kafka.config_resources import ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context
@@ -37,14 +37,9 @@ def require_on_group(context: Context, operation: Operation, name: str) -> None:
 
 
 def require_to_commit(context: Context, group: str, topic: str) -> None:
-    """Committing the archive's offsets needs the permission to delete: it allows the broker to delete
-    records."""
-    require_on_topic(context, Operation.READ, topic)
-    if group == ARCHIVE_GROUP and not context.guard.may(Operation.DELETE, Kind.TOPIC, topic):
-        context.guard.note_refused(
-            Operation.DELETE, f"{Kind.TOPIC}:{topic}", "a commit of the archive's offsets"
-        )
-        raise forbidden(Operation.DELETE, Kind.TOPIC)
+    missing = missing_to_commit(context.guard, group, topic)
+    if missing is not None:
+        raise forbidden(missing, Kind.TOPIC)
 
 
 def require_on_transactional_id(context: Context, operation: Operation, name: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from posthouse.broker.access.commit_permission import missing_to_commit
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.descriptions import GroupKind
@@ -19,7 +20,7 @@ from posthouse.protocols.admin.group_views import Group, GroupViews
 from posthouse.protocols.admin.handlers.groups import OfGroup, views
 from posthouse.protocols.admin.handlers.topics import TopicName
 from posthouse.protocols.admin.offset_targets import OffsetTarget, TargetKind
-from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.problems import Problem, refused
 
 _MOST_PARTITIONS = 10_000
 
@@ -55,13 +56,13 @@ class ResetResult(msgspec.Struct, frozen=True, kw_only=True):
 async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> ResetResult:
     context.require(Operation.READ, Kind.GROUP, parameters.group)
     for name in body.topics:
-        context.require(Operation.READ, Kind.TOPIC, name)
+        _require_to_commit(context, parameters.group, name)
     target = OffsetTarget.parse(body.to, context.broker.now_ms())
     groups = views(context)
     group = groups.find(parameters.group) if body.topics else groups.get(parameters.group)
     _check_no_members(group)
     committed = {} if group is None else await _committed(context, groups, group)
-    wanted = _wanted(context, body.topics, committed)
+    wanted = _wanted(context, parameters.group, body.topics, committed)
     changes: dict[PartitionId, OffsetChange] = {}
     for topic, partition in wanted:
         before = committed.get(topic.partition(partition))
@@ -72,9 +73,15 @@ async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> Rese
                 topic=topic.name, partition=partition, before=before, after=after, lag=max(end - after, 0)
             )
     if not body.dry_run and changes:
-        await _move(context, parameters.group, group, changes)
         context.guard.note("reset", f"{Kind.GROUP}:{parameters.group}", f"to {body.to[:100]}")
+        await _move(context, parameters.group, group, changes)
     return ResetResult(group=parameters.group, dry_run=body.dry_run, changes=list(changes.values()))
+
+
+def _require_to_commit(context: Context, group: str, topic: str) -> None:
+    missing = missing_to_commit(context.guard, group, topic)
+    if missing is not None:
+        raise refused(missing, Kind.TOPIC, topic)
 
 
 def _check_no_members(group: Group | None) -> None:
@@ -96,7 +103,7 @@ async def _committed(context: Context, groups: GroupViews, group: Group) -> dict
 
 
 def _wanted(
-    context: Context, names: Sequence[str], committed: dict[PartitionId, int]
+    context: Context, group: str, names: Sequence[str], committed: dict[PartitionId, int]
 ) -> list[tuple[Topic, int]]:
     if names:
         topics = [context.broker.topic(name) for name in dict.fromkeys(names)]
@@ -104,7 +111,7 @@ def _wanted(
     else:
         found = [(context.broker.topic_by_id(each.topic), each.index) for each in committed]
         for name in {topic.name for topic, _ in found}:
-            context.require(Operation.READ, Kind.TOPIC, name)
+            _require_to_commit(context, group, name)
         found.sort(key=lambda each: (each[0].name, each[1]))
     if len(found) > _MOST_PARTITIONS:
         raise Problem(
