@@ -1,6 +1,7 @@
 """The client for the JSON API: pages, logins, TLS, and sentences for what fails."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,8 @@ from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority
 
 ADMIN = "admin's own"
+TLS_HANDSHAKE = b"\x16"
+"""The first byte of every connection with TLS."""
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,36 @@ def test_tls(broker: ThreadBroker, authority: Authority) -> None:
     for address, login, kind, sentence in failures:
         with AdminClient(address, security=login) as client, pytest.raises(kind, match=sentence):
             client.get("/v1/overview")
+
+
+def test_a_connection_after_one_that_was_closed_is_encrypted_too(authority: Authority) -> None:
+    identity = authority.issue()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(identity.certificate, identity.key)
+    first_bytes: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        for _ in range(2):
+            plain, _ = server.accept()
+            with plain:
+                first_bytes.append(plain.recv(65536, socket.MSG_PEEK))
+                if not first_bytes[-1].startswith(TLS_HANDSHAKE):
+                    return
+                with tls.wrap_socket(plain, server_side=True) as encrypted:
+                    encrypted.recv(65536)
+                    encrypted.sendall(
+                        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\ntrue"
+                    )
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        security = Security(ca=authority.file, user="admin", password=ADMIN)
+        with AdminClient(f"127.0.0.1:{server.getsockname()[1]}", security=security) as client:
+            assert client.get("/v1/overview") is True
+            assert client.post("/v1/topics") is True
+        thread.join()
+    assert [each[:1] for each in first_bytes] == [TLS_HANDSHAKE, TLS_HANDSHAKE], first_bytes
 
 
 def test_nobody_there() -> None:

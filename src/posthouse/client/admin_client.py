@@ -138,11 +138,16 @@ class AdminClient:
         connection.request(method, target, data, headers)
         response = connection.getresponse()
         content = response.read()
+        if response.will_close:
+            self.close()
         is_text = as_text and response.status < 300
         return response.status, content.decode() if is_text else _decoded(content)
 
     def _connect(self) -> HTTPConnection:
         connection = HTTPConnection(self.node.host, self.node.port, timeout=self._timeout)
+        # Otherwise http.client reopens a closed connection by itself: without TLS, and without the check that
+        # protects the password.
+        connection.auto_open = 0
         try:
             plain = socket.create_connection((self.node.host, self.node.port), self._timeout)
         except socket.gaierror:
