@@ -51,7 +51,9 @@ def main() -> None:
 
 def _tell(log: Path) -> None:
     said = log.read_text()
-    last = said.strip().rpartition("\n")[2]
+    # Not simply the last line: Spark's own log may go on behind it.
+    counts = re.findall(r"^\d+ (?:passed|failed|skipped|errors?|deselected)\b.* in .*$", said, re.MULTILINE)
+    last = counts[-1] if counts else said.strip().rpartition("\n")[2]
     failures = re.findall(r"^(?:FAILED|ERROR) .*$", said, re.MULTILINE)
     print(*(f"  {line}" for line in [*failures, last, f"see {log.relative_to(ROOT)}"]), sep="\n", flush=True)
 
