@@ -8,6 +8,14 @@ import pytest
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
+<<<<<<< HEAD
+=======
+from posthouse.broker.queues.internal_topics import queue_topic
+from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.reading import QueueGone
+from posthouse.model.errors import DataDamaged, PosthouseError
+from posthouse.protocols.admin.handlers import queues
+>>>>>>> fixmgmt
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.rig import PLAIN
 from tests.protocols.admin.conftest import Scene
@@ -121,6 +129,34 @@ async def test_messages_are_peeked_and_stay(scene: Scene) -> None:
     assert len((await scene.http.get(f"{Q}/messages?limit=1")).json()["messages"]) == 1
     queue = await scene.channel.get_queue("q")
     assert (await queue.get()).redelivered is False
+
+
+@pytest.mark.parametrize(("error", "status"), [(QueueGone, 404), (DataDamaged, 500)])
+async def test_one_queue_that_cannot_be_read_spoils_no_list(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[PosthouseError], status: int
+) -> None:
+    async def peek(*args: object) -> None:
+        raise error("it is gone")
+
+    await scene.channel.declare_queue("q")
+    await scene.publish(b"a")
+    monkeypatch.setattr(LogQueue, "peek", peek)
+    assert (await scene.http.get(f"{Q}/messages")).status_code == status
+    [found] = (await scene.http.get("/v1/queues")).json()["items"]
+    assert (found["name"], found["ready"]) == ("q", 1)
+
+
+async def test_a_list_reads_the_messages_of_a_limited_number_of_queues(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "_MOST_READS", 2)
+    for name in ("a", "b", "c"):
+        await scene.channel.declare_queue(name)
+        await scene.publish(b"x", key=name)
+    for known in (2, 3):
+        items = (await scene.http.get("/v1/queues")).json()["items"]
+        assert sum(each["oldest_age_ms"] is not None for each in items) == known
+    assert scene.broker.app.broker.oldest_messages.reads == 3
 
 
 async def test_dead_letters_go_back(scene: Scene) -> None:

@@ -6,6 +6,7 @@ its batch is read once, and the time that was found is kept until the queue move
 
 import logging
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageLane
@@ -22,7 +23,7 @@ class OldestMessages:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._found: dict[MessageLane, tuple[int, int]] = {}
+        self._found = WeakKeyDictionary[MessageLane, tuple[int, int]]()
         """Position and time of the oldest message that had to be read, by lane."""
         self.reads = 0
 
@@ -81,7 +82,7 @@ class OldestMessages:
     def forget_others(self, queues: Iterable[LogQueue]) -> None:
         """Keep what was found of these queues, and nothing of those that are gone."""
         lanes = {lane for queue in queues for lane in queue.lanes}
-        self._found = {lane: found for lane, found in self._found.items() if lane in lanes}
+        self._found = WeakKeyDictionary({lane: found for lane, found in self._found.items() if lane in lanes})
 
 
 def _next(lane: MessageLane) -> int:

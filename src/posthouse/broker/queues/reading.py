@@ -14,6 +14,7 @@ from posthouse.model.errors import (
     PosthouseError,
     RecordTooLarge,
     UnknownPartition,
+    UnknownQueue,
 )
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import NO_TIMESTAMP, BatchHeader, iter_headers
@@ -26,7 +27,7 @@ from posthouse.storage.contract import Storage
 log = logging.getLogger(__name__)
 
 
-class QueueGone(PosthouseError):
+class QueueGone(UnknownQueue):
     """The queue was deleted while it was read: the reader stops."""
 
 

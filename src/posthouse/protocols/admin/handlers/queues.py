@@ -24,6 +24,8 @@ NamespaceName = Annotated[str, Meta(description="Name of the namespace (virtual 
 QueueName = Annotated[str, Meta(max_length=255, description="Name of the queue.")]
 State = Literal["empty", "consumed", "stalled", "unconsumed"]
 
+_MOST_READS: Final = 100
+"""Queues whose oldest message is read from disk for one list."""
 OPERATOR: Final = object()
 """The session of requests by HTTP: no exclusive queue belongs to it."""
 
@@ -79,7 +81,11 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True):
     unacked: Annotated[int, Meta(description="Messages that consumers hold and have not settled.")]
     consumers: int
     oldest_age_ms: Annotated[
-        int | None, Meta(description="Age of the message that is delivered next; null if there is none.")
+        int | None,
+        Meta(
+            description="Age of the oldest message that is ready; null if there is none, or if it is not "
+            "known yet: one request reads those of 100 queues from disk, and the next one those of others."
+        ),
     ]
     counters: Counters
 
@@ -141,7 +147,8 @@ def state_of(queue: LogQueue) -> State:
     return "consumed"
 
 
-async def summary(context: Context, queue: LogQueue) -> QueueSummary:
+def summary(context: Context, queue: LogQueue, oldest_ms: int | None) -> QueueSummary:
+    """`oldest_ms` is the time when the oldest message was published, where that is known."""
     return QueueSummary(
         namespace=queue.namespace,
         name=queue.name,
@@ -151,16 +158,20 @@ async def summary(context: Context, queue: LogQueue) -> QueueSummary:
         ready=queue.message_count,
         unacked=queue.leased_count,
         consumers=queue.consumer_count,
-        oldest_age_ms=await oldest_age_ms(context, queue),
+        oldest_age_ms=None if oldest_ms is None else max(context.broker.now_ms() - oldest_ms, 0),
         counters=Counters(**{name: getattr(queue.counters, name) for name in Counters.__struct_fields__}),
     )
 
 
-async def oldest_age_ms(context: Context, queue: LogQueue) -> int | None:
-    if not queue.message_count:
-        return None
-    found = await queue.peek(1)
-    return max(context.broker.now_ms() - found[0].timestamp, 0) if found else None
+async def _summaries(context: Context, queues: Sequence[LogQueue]) -> list[QueueSummary]:
+    oldest, found = context.broker.oldest_messages, []
+    reads = oldest.reads
+    async for queue in in_turns(queues):
+        published_ms = oldest.known_ms(queue)
+        if published_ms is None and oldest.reads - reads < _MOST_READS:
+            published_ms = await oldest.read_ms(queue)
+        found.append(summary(context, queue, published_ms))
+    return found
 
 
 def _settings(definition: QueueDefinition) -> QueueSettings:
@@ -196,8 +207,7 @@ async def _list(context: Context, paging: QueuePaging, body: NoBody) -> Page[Que
             ):
                 found[prefix + queue.name] = queue
     shown = page(found, msgspec.structs.replace(paging, search=""), found.__getitem__)
-    items = [await summary(context, queue) async for queue in in_turns(shown.items)]
-    return Page(items=items, total=shown.total, next=shown.next)
+    return Page(items=await _summaries(context, shown.items), total=shown.total, next=shown.next)
 
 
 def _namespaces(context: Context, name: str | None) -> Sequence[Namespace]:
@@ -207,8 +217,9 @@ def _namespaces(context: Context, name: str | None) -> Sequence[Namespace]:
 
 async def _describe(context: Context, parameters: OfQueue, body: NoBody) -> QueueView:
     namespace, queue = find(context, Operation.DESCRIBE, parameters)
+    oldest_ms = await context.broker.oldest_messages.read_ms(queue)
     return QueueView(
-        **msgspec.structs.asdict(await summary(context, queue)),
+        **msgspec.structs.asdict(summary(context, queue, oldest_ms)),
         definition=_settings(queue.definition),
         consumer_list=[ConsumerView(**asdict(each)) for each in queue.described_consumers()],
         topic=queue.backing.name,

@@ -9,7 +9,12 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.management.errors import bad_request, not_found
 from posthouse.protocols.admin.management.listing import item, listed
-from posthouse.protocols.admin.management.permission_patterns import OPERATIONS, acls_of, pattern_of
+from posthouse.protocols.admin.management.permission_patterns import (
+    OPERATIONS,
+    VirtualHost,
+    acls_of,
+    pattern_of,
+)
 from posthouse.protocols.admin.management.queues import CREATED
 from posthouse.protocols.admin.management.requests import body_of, namespace_of, require_keys, text
 from posthouse.protocols.admin.request import Request
@@ -17,6 +22,8 @@ from posthouse.protocols.admin.response import NO_CONTENT, Response, json_respon
 from posthouse.protocols.admin.router import Parameters, Route
 
 _ALL: Final = ".*"
+_TRANSLATED: Final = frozenset(operation for each in OPERATIONS.values() for operation in each)
+"""Operations that permissions are made of."""
 
 
 def user_view(context: Context, name: str) -> dict[str, Any]:
@@ -44,7 +51,13 @@ def permission_view(context: Context, user: str, namespace: Namespace) -> dict[s
     if user in context.settings.superusers:
         return view | dict.fromkeys(OPERATIONS, _ALL)
     mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
-    return view | {word: pattern_of(mine, namespace.name, word) for word in OPERATIONS}
+    vhost = _virtual_host(context, namespace)
+    return view | {word: pattern_of(mine, vhost, word) for word in OPERATIONS}
+
+
+def _virtual_host(context: Context, namespace: Namespace) -> VirtualHost:
+    others = [each.name for each in context.broker.namespaces if each is not namespace]
+    return VirtualHost(name=namespace.name, others=others)
 
 
 def _is_of(acl: Acl, user: str) -> bool:
@@ -75,29 +88,45 @@ async def set_user(context: Context, name: str, body: Mapping[str, Any]) -> bool
 
 
 async def set_permissions(context: Context, user: str, namespace: Namespace, body: Mapping[str, Any]) -> None:
-    acls = context.broker.access.acls
-    wanted = [acl for word in OPERATIONS for acl in acls_of(user, namespace.name, word, text(body, word))]
-    await acls.add(wanted)
+    vhost = _virtual_host(context, namespace)
+    wanted = [acl for word in OPERATIONS for acl in acls_of(user, vhost, word, text(body, word))]
+    _check_changeable(context, user, vhost)
+    await context.broker.access.acls.add(wanted)
     for acl in wanted:
         context.guard.note("create-acl", acl.resource, acl.rule)
-    await _remove(context, user, namespace, keep=frozenset(wanted))
+    await _remove(context, user, vhost, keep=frozenset(wanted))
 
 
-async def _remove(context: Context, user: str, namespace: Namespace, keep: frozenset[Acl]) -> None:
-    """What the user may do in the virtual host and `keep` does not have."""
-    operations = {operation for each in OPERATIONS.values() for operation in each}
+def _check_changeable(context: Context, user: str, vhost: VirtualHost) -> None:
+    """Raises Refusal where an ACL of the user reaches other virtual hosts, too: the change would not be what
+    the client asked for, or would change the others."""
+    for acl in context.broker.access.acls:
+        if (
+            _is_of(acl, user)
+            and acl.operation in _TRANSLATED | {Operation.ALL}
+            and vhost.is_reached_by(acl)
+            and vhost.others_reached_by(acl)
+        ):
+            raise bad_request(
+                f"user {user!r} has an ACL that reaches other virtual hosts, too: {acl.operation} on "
+                f"{acl.resource}; change it by /v1/acls or posthouse acl"
+            )
+
+
+async def _remove(context: Context, user: str, vhost: VirtualHost, keep: frozenset[Acl]) -> None:
+    """Remove the ACLs of the user for this virtual host that are not in `keep`."""
 
     def is_meant(acl: Acl) -> bool:
-        if not _is_of(acl, user) or acl in keep or acl.operation not in operations:
-            return False
-        return any(pattern_of([acl], namespace.name, word) for word in OPERATIONS if _has(acl, word))
+        return (
+            _is_of(acl, user)
+            and acl not in keep
+            and acl.operation in _TRANSLATED
+            and vhost.is_reached_by(acl)
+            and not vhost.others_reached_by(acl)
+        )
 
     for acl in await context.broker.access.acls.remove(is_meant):
         context.guard.note("delete-acl", acl.resource, acl.rule)
-
-
-def _has(acl: Acl, word: str) -> bool:
-    return acl.operation in OPERATIONS[word]
 
 
 def _known(context: Context, name: str) -> str:
@@ -160,8 +189,9 @@ async def _permit(context: Context, request: Request, parameters: Parameters) ->
 
 async def _forbid(context: Context, request: Request, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
-    namespace = namespace_of(context, parameters)
-    await _remove(context, _known(context, parameters["user"]), namespace, frozenset())
+    user, vhost = parameters["user"], _virtual_host(context, namespace_of(context, parameters))
+    _check_changeable(context, _known(context, user), vhost)
+    await _remove(context, user, vhost, frozenset())
     return NO_CONTENT
 
 
