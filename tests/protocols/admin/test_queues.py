@@ -8,14 +8,10 @@ import pytest
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
-<<<<<<< HEAD
-=======
-from posthouse.broker.queues.internal_topics import queue_topic
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.reading import QueueGone
 from posthouse.model.errors import DataDamaged, PosthouseError
 from posthouse.protocols.admin.handlers import queues
->>>>>>> fixmgmt
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.rig import PLAIN
 from tests.protocols.admin.conftest import Scene
