@@ -1,6 +1,7 @@
 """Queues, exchanges and bindings in the JSON API."""
 
 import asyncio
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -13,8 +14,10 @@ from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.internal_topics import queue_topic
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.reading import QueueGone
+from posthouse.broker.queues.record_headers import DEATHS
 from posthouse.model.errors import DataDamaged, PosthouseError
 from posthouse.protocols.admin.handlers import queues
+from posthouse.records.header_section import encode_section
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.rig import PLAIN
 from tests.protocols.admin.conftest import Scene
@@ -167,6 +170,29 @@ async def test_dead_letters_go_back(scene: Scene) -> None:
     back = await (await scene.channel.get_queue("q")).get()
     assert (back.body, back.routing_key, back.headers["colour"]) == (b"a", "q", "red")
     assert back.headers["x-death"][0]["queue"] == "q"
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        (rb'[{"queue": "\ud800", "count": 99999999999999999999}, 7]', [{"queue": "?", "count": None}]),
+        (b'[{"queue": ' + b"[" * 500 + b"]" * 500 + b"}]", [{"queue": [[[None]]]}]),
+        (b"[" * 100_000, []),
+        (b"\xff", []),
+    ],
+)
+async def test_any_note_of_deaths_is_shown(scene: Scene, note: bytes, shown: object) -> None:
+    """A producer of Kafka may write any header."""
+    await scene.channel.declare_queue("q")
+    namespace = scene.broker.app.broker.namespaces.get("/")
+    wave = scene.broker.app.broker.publishing.transaction()
+    envelope = replace(PLAIN, headers=encode_section([(DEATHS, note)]))
+    namespace.publish(namespace.router.default, b"q", b"x", envelope, wave)
+    await wave.commit()
+    [found] = (await scene.http.get(f"{Q}/messages")).json()["messages"]
+    assert found["deaths"] == shown
+    answer = await scene.http.post(f"{Q}/requeue", json={})
+    assert (answer.status_code, answer.json()["left"]) == (200, 1)
 
 
 async def test_messages_are_moved(scene: Scene) -> None:

@@ -22,6 +22,8 @@ from posthouse.records.header_section import decode_section
 
 _MOST_PEEKED = 500
 _MOST_MOVED = 1_000_000
+_DEPTH = 4
+"""Of an entry about a death; the broker's own have a list in an object."""
 _PROPERTY = "amqp."
 _RAW_PROPERTIES = "amqp.properties"
 """Those of the other headers with this prefix say the same in a readable form."""
@@ -118,7 +120,24 @@ def _deaths(note: bytes | None) -> list[Any]:
         deaths = json.loads(note or b"[]")
     except (ValueError, RecursionError):
         return []
-    return deaths if isinstance(deaths, list) else []
+    return [_shown(death) for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+
+
+def _shown(value: object, depth: int = _DEPTH) -> object:
+    """A value that can be sent: a producer of Kafka may have written lone surrogates, or lists in lists."""
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case dict() if depth:
+            return {_shown(name): _shown(each, depth - 1) for name, each in value.items()}
+        case list() if depth:
+            return [_shown(each, depth - 1) for each in value]
+        case bool() | float():
+            return value
+        case int():
+            return value if abs(value) < 2**63 else None
+        case _:
+            return None
 
 
 def _body(value: bytes) -> Body:
