@@ -131,6 +131,18 @@ async def test_messages_are_peeked_and_stay(scene: Scene) -> None:
     assert (await queue.get()).redelivered is False
 
 
+async def test_large_bodies_are_cut(scene: Scene) -> None:
+    await scene.channel.declare_queue("q")
+    await scene.publish("zwölf".encode(), b"\xff" * 100_000)
+    text, binary = (await scene.http.get(f"{Q}/messages?value_bytes=3")).json()["messages"]
+    assert text["body"] == {"encoding": "text", "data": "zw", "size": 6, "truncated": True}
+    assert binary["body"] == {"encoding": "base64", "data": "////", "size": 100_000, "truncated": True}
+    text, binary = (await scene.http.get(f"{Q}/messages")).json()["messages"]
+    assert text["body"] == {"encoding": "text", "data": "zwölf", "size": 6}
+    assert len(binary["body"]["data"]) == 4 * -(-64 * 1024 // 3)
+    assert (await scene.http.get(f"{Q}/messages?value_bytes=-1")).status_code == 400
+
+
 @pytest.mark.parametrize(("error", "status"), [(QueueGone, 404), (DataDamaged, 500)])
 async def test_one_queue_that_cannot_be_read_spoils_no_list(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[PosthouseError], status: int
