@@ -35,7 +35,7 @@ def publish(channel: Channel, event: Publish) -> None:
     try:
         exchange = channel.namespace.router.exchange(exchange_name.decode())
         if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
-            properties = _with_own(channel, properties)
+            properties = with_own(channel, properties)
         envelope = session.envelopes.of(exchange_name, properties)
     except (UnknownExchange, UnicodeDecodeError):
         raise _unknown(channel, exchange_name.decode(errors="replace")) from None
@@ -86,18 +86,14 @@ def _unknown(channel: Channel, exchange: str) -> Refused:
     return not_found(channel.subject("exchange", exchange))
 
 
-def _with_own(channel: Channel, properties: bytes) -> bytes:
+def with_own(channel: Channel, properties: bytes) -> bytes:
     """Check user-id, and replace the pseudo queue in reply-to by the address of the channel."""
-    check_user_id(properties, channel.session.user)
-    return with_address(properties, channel.reply_consumer) if asks_for_reply(properties) else properties
-
-
-def check_user_id(properties: bytes, own: str) -> None:
-    """Consumers rely on user-id: a publisher cannot claim the name of another user."""
     user = user_id_of(properties)
+    own = channel.session.user
     if user is not None and user != own.encode():
         shown = user.decode(errors="replace")
         raise precondition_failed(f"user_id property set to '{shown}' but authenticated user was '{own}'")
+    return with_address(properties, channel.reply_consumer) if asks_for_reply(properties) else properties
 
 
 def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:
