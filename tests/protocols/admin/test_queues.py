@@ -3,11 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+import aio_pika
 import httpx
 import pytest
 
 from posthouse.broker.access.acls import Acl
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.reading import QueueGone
@@ -275,6 +276,63 @@ async def test_permissions() -> None:
         ):
             answer = await ann.request(method, f"/v1/queues/%2F/{path}", json=body)
             assert answer.status_code == 403, path
+
+
+async def test_a_client_without_permissions_does_not_learn_which_namespaces_exist() -> None:
+    users = {"admin": "secret", "ann": "password"}
+    async with (
+        AsyncBroker(users=users, namespaces=("hidden",)) as broker,
+        _http(broker, "ann") as ann,
+    ):
+        for path in (
+            "/v1/queues/{}/q",
+            "/v1/queues?namespace={}",
+            "/v1/exchanges?namespace={}",
+            "/v1/bindings?namespace={}",
+            "/api/queues/{}",
+            "/api/exchanges/{}/amq.default",
+            "/api/vhosts/{}",
+        ):
+            answers = [await ann.get(path.format(name)) for name in ("hidden", "none")]
+            statuses = {answer.status_code for answer in answers}
+            assert statuses == ({401} if path.startswith("/api") else {403}), path
+            texts = {answer.text.replace("hidden", "?").replace("none", "?") for answer in answers}
+            assert len(texts) == 1, path
+        for path in ("/v1/exchanges", "/api/exchanges", "/api/bindings", "/api/vhosts"):
+            assert "hidden" not in (await ann.get(path)).text, path
+        await broker.app.broker.access.acls.add(
+            [Acl(kind=Kind.TOPIC, name="hidden..q", principal="User:ann", operation=Operation.READ)]
+        )
+        assert (await ann.get("/v1/queues?namespace=hidden")).status_code == 200
+        assert (await ann.get("/v1/queues/hidden/q")).status_code == 404
+
+
+async def test_a_description_shows_what_the_client_may_see() -> None:
+    users = {"admin": "secret", "ann": "password"}
+    async with (
+        AsyncBroker(users=users) as broker,
+        _http(broker, "ann") as ann,
+        await aio_pika.connect_robust(f"amqp://admin:secret@{broker.amqp}/") as connection,
+    ):
+        channel = await connection.channel()
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+        queue = await channel.declare_queue("q", arguments=arguments)
+        await channel.declare_queue("graves")
+        await queue.consume(_hold)
+        acl = Acl(kind=Kind.TOPIC, name="q", principal="User:ann", operation=Operation.READ)
+        await broker.app.broker.access.acls.add([acl])
+        found = (await ann.get(Q)).json()
+        [consumer] = found["consumer_list"]
+        assert (found["dead_letter_queues"], consumer["peer"], consumer["user"]) == ([], "", "")
+        await broker.app.broker.access.acls.add(
+            [
+                replace(acl, name="graves"),
+                replace(acl, kind=Kind.CLUSTER, name=CLUSTER, operation=Operation.DESCRIBE),
+            ]
+        )
+        found = (await ann.get(Q)).json()
+        [consumer] = found["consumer_list"]
+        assert (found["dead_letter_queues"], consumer["user"]) == (["graves"], "admin")
 
 
 async def test_ten_thousand_queues_do_not_block_the_loop() -> None:
