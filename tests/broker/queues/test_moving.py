@@ -6,6 +6,8 @@ import json
 import pytest
 
 from posthouse.broker.queues.definition import OverflowPolicy
+from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.moving import Moved
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import DEATHS
@@ -177,3 +179,52 @@ async def test_dead_letters_without_a_way_back_stay(deaths: object, reason: str)
         await rig.publish(b"a", headers=note)
         assert await _requeue(rig, "q") == Moved(left=1, reason=reason)
         assert queue.message_count == 1
+
+
+async def test_a_note_names_only_queues_whose_dead_letters_come_here() -> None:
+    async with running() as rig:
+        dead = await dead_letter_queue(rig)
+        await rig.queue("plain")
+        await rig.queue("elsewhere", dead_letter_exchange="", dead_letter_key="plain")
+        await rig.queue("by-key", dead_letter_exchange="")
+        for name in ("plain", "elsewhere", "by-key"):
+            note = encode_section([(DEATHS, json.dumps([{"queue": name}]).encode())])
+            await rig.publish(b"a", key=b"dead-letters", headers=note)
+        moved = await _requeue(rig, "dead-letters")
+        assert moved == Moved(
+            to={"by-key": 1},
+            left=2,
+            reason="dead letters of queue 'elsewhere' do not come to queue 'dead-letters'",
+        )
+        assert dead.message_count == 2
+
+
+async def test_a_key_that_is_no_text_goes_back() -> None:
+    async with running() as rig:
+        await dead_letter_queue(rig)
+        queue = await rig.queue(dead_letter_exchange="dead")
+        note = rb'[{"queue": "q", "keys": ["\ud800"]}]'
+        await rig.publish(b"a", key=b"dead-letters", headers=encode_section([(DEATHS, note)]))
+        assert (await _requeue(rig, "dead-letters")).to == {"q": 1}
+        assert (await get(queue)).key == b"?"
+
+
+async def test_a_failure_reserves_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as rig:
+        await rig.queue()
+        target = await rig.queue("other", max_length=9, overflow=OverflowPolicy.REJECT_PUBLISH)
+        await rig.publish(b"a", b"b")
+        mover = rig.broker.namespaces.mover(rig.namespace)
+        places, place = 0, mover._place_in
+
+        def place_one(queue: LogQueue, message: Message) -> object:
+            nonlocal places
+            places += 1
+            if places == 2:
+                raise ValueError("the second one fails")
+            return place(queue, message)
+
+        monkeypatch.setattr(mover, "_place_in", place_one)
+        with pytest.raises(ValueError, match="the second one fails"):
+            await mover.move(rig.namespace.queues["q"], target, 10)
+        assert target.room._expected == 0

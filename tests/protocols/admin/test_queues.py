@@ -1,17 +1,21 @@
 """Queues, exchanges and bindings in the JSON API."""
 
 import asyncio
+from dataclasses import replace
 
+import aio_pika
 import httpx
 import pytest
 
 from posthouse.broker.access.acls import Acl
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.reading import QueueGone
+from posthouse.broker.queues.record_headers import DEATHS
 from posthouse.model.errors import DataDamaged, PosthouseError
 from posthouse.protocols.admin.handlers import queues
+from posthouse.records.header_section import encode_section
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.rig import PLAIN
 from tests.protocols.admin.conftest import Scene
@@ -127,6 +131,18 @@ async def test_messages_are_peeked_and_stay(scene: Scene) -> None:
     assert (await queue.get()).redelivered is False
 
 
+async def test_large_bodies_are_cut(scene: Scene) -> None:
+    await scene.channel.declare_queue("q")
+    await scene.publish("zwölf".encode(), b"\xff" * 100_000)
+    text, binary = (await scene.http.get(f"{Q}/messages?value_bytes=3")).json()["messages"]
+    assert text["body"] == {"encoding": "text", "data": "zw", "size": 6, "truncated": True}
+    assert binary["body"] == {"encoding": "base64", "data": "////", "size": 100_000, "truncated": True}
+    text, binary = (await scene.http.get(f"{Q}/messages")).json()["messages"]
+    assert text["body"] == {"encoding": "text", "data": "zwölf", "size": 6}
+    assert len(binary["body"]["data"]) == 4 * -(-64 * 1024 // 3)
+    assert (await scene.http.get(f"{Q}/messages?value_bytes=-1")).status_code == 400
+
+
 @pytest.mark.parametrize(("error", "status"), [(QueueGone, 404), (DataDamaged, 500)])
 async def test_one_queue_that_cannot_be_read_spoils_no_list(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[PosthouseError], status: int
@@ -166,6 +182,29 @@ async def test_dead_letters_go_back(scene: Scene) -> None:
     back = await (await scene.channel.get_queue("q")).get()
     assert (back.body, back.routing_key, back.headers["colour"]) == (b"a", "q", "red")
     assert back.headers["x-death"][0]["queue"] == "q"
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        (rb'[{"queue": "\ud800", "count": 99999999999999999999}, 7]', [{"queue": "?", "count": None}]),
+        (b'[{"queue": ' + b"[" * 500 + b"]" * 500 + b"}]", [{"queue": [[[None]]]}]),
+        (b"[" * 100_000, []),
+        (b"\xff", []),
+    ],
+)
+async def test_any_note_of_deaths_is_shown(scene: Scene, note: bytes, shown: object) -> None:
+    """A producer of Kafka may write any header."""
+    await scene.channel.declare_queue("q")
+    namespace = scene.broker.app.broker.namespaces.get("/")
+    wave = scene.broker.app.broker.publishing.transaction()
+    envelope = replace(PLAIN, headers=encode_section([(DEATHS, note)]))
+    namespace.publish(namespace.router.default, b"q", b"x", envelope, wave)
+    await wave.commit()
+    [found] = (await scene.http.get(f"{Q}/messages")).json()["messages"]
+    assert found["deaths"] == shown
+    answer = await scene.http.post(f"{Q}/requeue", json={})
+    assert (answer.status_code, answer.json()["left"]) == (200, 1)
 
 
 async def test_messages_are_moved(scene: Scene) -> None:
@@ -237,6 +276,63 @@ async def test_permissions() -> None:
         ):
             answer = await ann.request(method, f"/v1/queues/%2F/{path}", json=body)
             assert answer.status_code == 403, path
+
+
+async def test_a_client_without_permissions_does_not_learn_which_namespaces_exist() -> None:
+    users = {"admin": "secret", "ann": "password"}
+    async with (
+        AsyncBroker(users=users, namespaces=("hidden",)) as broker,
+        _http(broker, "ann") as ann,
+    ):
+        for path in (
+            "/v1/queues/{}/q",
+            "/v1/queues?namespace={}",
+            "/v1/exchanges?namespace={}",
+            "/v1/bindings?namespace={}",
+            "/api/queues/{}",
+            "/api/exchanges/{}/amq.default",
+            "/api/vhosts/{}",
+        ):
+            answers = [await ann.get(path.format(name)) for name in ("hidden", "none")]
+            statuses = {answer.status_code for answer in answers}
+            assert statuses == ({401} if path.startswith("/api") else {403}), path
+            texts = {answer.text.replace("hidden", "?").replace("none", "?") for answer in answers}
+            assert len(texts) == 1, path
+        for path in ("/v1/exchanges", "/api/exchanges", "/api/bindings", "/api/vhosts"):
+            assert "hidden" not in (await ann.get(path)).text, path
+        await broker.app.broker.access.acls.add(
+            [Acl(kind=Kind.TOPIC, name="hidden..q", principal="User:ann", operation=Operation.READ)]
+        )
+        assert (await ann.get("/v1/queues?namespace=hidden")).status_code == 200
+        assert (await ann.get("/v1/queues/hidden/q")).status_code == 404
+
+
+async def test_a_description_shows_what_the_client_may_see() -> None:
+    users = {"admin": "secret", "ann": "password"}
+    async with (
+        AsyncBroker(users=users) as broker,
+        _http(broker, "ann") as ann,
+        await aio_pika.connect_robust(f"amqp://admin:secret@{broker.amqp}/") as connection,
+    ):
+        channel = await connection.channel()
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+        queue = await channel.declare_queue("q", arguments=arguments)
+        await channel.declare_queue("graves")
+        await queue.consume(_hold)
+        acl = Acl(kind=Kind.TOPIC, name="q", principal="User:ann", operation=Operation.READ)
+        await broker.app.broker.access.acls.add([acl])
+        found = (await ann.get(Q)).json()
+        [consumer] = found["consumer_list"]
+        assert (found["dead_letter_queues"], consumer["peer"], consumer["user"]) == ([], "", "")
+        await broker.app.broker.access.acls.add(
+            [
+                replace(acl, name="graves"),
+                replace(acl, kind=Kind.CLUSTER, name=CLUSTER, operation=Operation.DESCRIBE),
+            ]
+        )
+        found = (await ann.get(Q)).json()
+        [consumer] = found["consumer_list"]
+        assert (found["dead_letter_queues"], consumer["user"]) == (["graves"], "admin")
 
 
 async def test_ten_thousand_queues_do_not_block_the_loop() -> None:

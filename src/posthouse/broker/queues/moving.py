@@ -15,6 +15,7 @@ from typing import Any
 
 from posthouse.broker.queues.browsing import is_ready
 from posthouse.broker.queues.dead_letters import noted_deaths
+from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import Message
@@ -73,8 +74,19 @@ class Mover:
         self, source: LogQueue, most: int, may_reach: Callable[[LogQueue], bool] = lambda queue: True
     ) -> Moved:
         """Up to `most` dead letters, each to the queue that it died in last, if it `may_reach` it."""
+        leading = self._namespace.router.leading_to(source.name)
+
+        def has_way_here(definition: QueueDefinition) -> bool:
+            """Whether dead letters of a queue can come to `source`, by the bindings of now."""
+            exchange, key = definition.dead_letter_exchange, definition.dead_letter_key
+            if exchange == "":
+                return key in (None, source.name)  # without a key of the queue, each message has its own
+            return exchange in leading
+
         return await self._move(
-            source, most, lambda message: self._place_of_death(source, message, may_reach)
+            source,
+            most,
+            lambda message: self._place_of_death(source, message, has_way_here, may_reach),
         )
 
     async def _move(self, source: LogQueue, most: int, place: Callable[[Message], _Placed]) -> Moved:
@@ -104,18 +116,22 @@ class Mover:
         now = self._clock.now_ms()
         going: list[Message] = []
         to, left, reason = dict(moved.to), moved.left, moved.reason
-        for message in messages:
-            if not is_ready(message, now):
-                continue  # a consumer got it meanwhile
-            try:
-                placed = place(message)
-                value = message.value or b""
-                self._namespace.publish_to(placed.queue, placed.key, value, placed.envelope, wave)
-            except (_NoPlace, QueueFull, RecordTooLarge) as error:
-                left, reason = left + 1, str(error)
-                continue
-            going.append(message)
-            to[placed.queue.name] = to.get(placed.queue.name, 0) + 1
+        try:
+            for message in messages:
+                if not is_ready(message, now):
+                    continue  # a consumer got it meanwhile
+                try:
+                    placed = place(message)
+                    value = message.value or b""
+                    self._namespace.publish_to(placed.queue, placed.key, value, placed.envelope, wave)
+                except (_NoPlace, QueueFull, RecordTooLarge) as error:
+                    left, reason = left + 1, str(error)
+                    continue
+                going.append(message)
+                to[placed.queue.name] = to.get(placed.queue.name, 0) + 1
+        except BaseException:
+            wave.abandon()
+            raise
         if going:
             await source.move(going, wave)
         return replace(moved, to=to, left=left, reason=reason)
@@ -126,9 +142,14 @@ class Mover:
         return self._placed(target, message, message.key or b"", is_dead=bool(self._deaths(message)))
 
     def _place_of_death(
-        self, source: LogQueue, message: Message, may_reach: Callable[[LogQueue], bool]
+        self,
+        source: LogQueue,
+        message: Message,
+        has_way_here: Callable[[QueueDefinition], bool],
+        may_reach: Callable[[LogQueue], bool],
     ) -> _Placed:
-        deaths = self._deaths(message)
+        # Not what a publisher tells in x-death: it could name any queue.
+        deaths = _noted(message)
         if not deaths:
             raise _NoPlace("the message is not a dead letter")
         last = deaths[0]
@@ -138,10 +159,13 @@ class Mover:
             raise _NoPlace(f"there is no queue {name!r}")
         if queue is source:
             raise _NoPlace(f"the message died in queue {name!r} itself")
+        if not has_way_here(queue.definition):
+            # A producer of Kafka can write the note itself.
+            raise _NoPlace(f"dead letters of queue {name!r} do not come to queue {source.name!r}")
         if not may_reach(queue):
             raise _NoPlace(f"publishing to queue {name!r} is not permitted")
         keys = last.get("keys")
-        key = str(keys[0]).encode() if isinstance(keys, list) and keys else message.key or b""
+        key = str(keys[0]).encode(errors="replace") if isinstance(keys, list) and keys else message.key or b""
         return self._placed(queue, message, key, is_dead=True)
 
     def _placed(self, queue: LogQueue, message: Message, key: bytes, *, is_dead: bool) -> _Placed:
@@ -157,11 +181,16 @@ class Mover:
 
     def _deaths(self, message: Message) -> Sequence[Mapping[str, Any]]:
         """The newest first: what the broker has noted, or what a publisher tells."""
-        try:
-            noted = noted_deaths(decode_section(message.headers))
-        except CorruptBatch:
-            return ()
+        noted = _noted(message)
         return self._namespace.attributes_of(message.headers).deaths if noted is None else noted
+
+
+def _noted(message: Message) -> Sequence[Mapping[str, Any]] | None:
+    """What the broker has noted of its deaths, the newest first; None where it has noted nothing."""
+    try:
+        return noted_deaths(decode_section(message.headers))
+    except CorruptBatch:
+        return ()
 
 
 def _milliseconds(expiration: str | None) -> int | None:

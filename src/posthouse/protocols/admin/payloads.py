@@ -59,13 +59,13 @@ def shown(data: bytes | None, limit: int) -> Payload | None:
 
 def _cut(data: bytes, limit: int) -> Payload:
     beginning = data[:limit]
-    text = _text(_without_broken_end(beginning))
+    text = _text(without_broken_end(beginning))
     if text is not None:
         return Payload(encoding="text", data=text, size=len(data), truncated=True)
     return Payload(encoding="hex", data=beginning.hex(), size=len(data), truncated=True)
 
 
-def _without_broken_end(data: bytes) -> bytes:
+def without_broken_end(data: bytes) -> bytes:
     """Up to three bytes less: those of a character that the cut has split."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]

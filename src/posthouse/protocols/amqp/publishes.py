@@ -88,16 +88,12 @@ def _unknown(channel: Channel, exchange: str) -> Refused:
 
 def with_own(channel: Channel, properties: bytes) -> bytes:
     """Check user-id, and replace the pseudo queue in reply-to by the address of the channel."""
-    check_user_id(properties, channel.session.user)
-    return with_address(properties, channel.reply_consumer) if asks_for_reply(properties) else properties
-
-
-def check_user_id(properties: bytes, own: str) -> None:
-    """Consumers rely on user-id: a publisher cannot claim the name of another user."""
     user = user_id_of(properties)
+    own = channel.session.user
     if user is not None and user != own.encode():
         shown = user.decode(errors="replace")
         raise precondition_failed(f"user_id property set to '{shown}' but authenticated user was '{own}'")
+    return with_address(properties, channel.reply_consumer) if asks_for_reply(properties) else properties
 
 
 def give_back(channel: Channel, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:

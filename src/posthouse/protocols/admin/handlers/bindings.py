@@ -15,6 +15,7 @@ from posthouse.broker.routing.table_values import to_json
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces
 from posthouse.protocols.admin.turns import in_turns
 
 
@@ -52,10 +53,8 @@ def _is_meant(paging: BindingPaging, binding: Binding) -> bool:
 
 
 async def _list(context: Context, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
-    namespaces = context.broker.namespaces
-    chosen = list(namespaces) if paging.namespace is None else [namespaces.get(paging.namespace)]
     found: dict[str, tuple[str, Binding]] = {}
-    for namespace in chosen:
+    for namespace in chosen_namespaces(context, paging.namespace):
         prefix = quote(namespace.name, safe="") + "/"
         async for binding in in_turns(namespace.router.bindings()):
             if _is_meant(paging, binding) and sees_binding(context, namespace, binding):

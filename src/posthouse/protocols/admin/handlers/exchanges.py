@@ -12,6 +12,7 @@ from posthouse.broker.routing.table_values import to_json
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces
 from posthouse.protocols.admin.turns import in_turns
 
 
@@ -49,10 +50,8 @@ def _view(namespace: str, exchange: Exchange) -> ExchangeView:
 
 
 async def _list(context: Context, paging: ExchangePaging, body: NoBody) -> Page[ExchangeView]:
-    namespaces = context.broker.namespaces
-    chosen = list(namespaces) if paging.namespace is None else [namespaces.get(paging.namespace)]
     found: dict[str, tuple[str, Exchange]] = {}
-    for namespace in chosen:
+    for namespace in chosen_namespaces(context, paging.namespace):
         prefix = quote(namespace.name, safe="") + "/"
         async for exchange in in_turns(namespace.router.exchanges()):
             if paging.search in exchange.name and (

@@ -18,10 +18,15 @@ from posthouse.model.errors import CorruptBatch
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.queues import OPERATOR, OfQueue, QueueName, find
+from posthouse.protocols.admin.payloads import without_broken_end
+from posthouse.protocols.admin.turns import in_turns
 from posthouse.records.header_section import decode_section
 
 _MOST_PEEKED = 500
+_MOST_VALUE_BYTES = 4 * 1024 * 1024
 _MOST_MOVED = 1_000_000
+_DEPTH = 4
+"""Of an entry about a death; the broker's own have a list in an object."""
 _PROPERTY = "amqp."
 _RAW_PROPERTIES = "amqp.properties"
 """Those of the other headers with this prefix say the same in a readable form."""
@@ -29,12 +34,16 @@ _RAW_PROPERTIES = "amqp.properties"
 
 class Peek(OfQueue, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=_MOST_PEEKED, description="Most messages.")] = 10
+    value_bytes: Annotated[
+        int, Meta(ge=0, le=_MOST_VALUE_BYTES, description="Most bytes that are shown of one body.")
+    ] = 64 * 1024
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     encoding: Literal["text", "base64"]
     data: str
-    size: Annotated[int, Meta(description="Bytes of the body.")]
+    size: Annotated[int, Meta(description="Bytes of the whole body.")]
+    truncated: Annotated[bool, Meta(description="`data` has only the beginning.")] = False
 
 
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +84,11 @@ async def _peek(context: Context, parameters: Peek, body: NoBody) -> Messages:
     namespace, queue = find(context, Operation.READ, parameters)
     found = await queue.peek(parameters.limit)
     now = context.broker.now_ms()
-    return Messages(messages=[_view(namespace, message, now) for message in found])
+    limit = parameters.value_bytes
+    return Messages(messages=[_view(namespace, message, now, limit) async for message in in_turns(found)])
 
 
-def _view(namespace: Namespace, message: Message, now_ms: int) -> MessageView:
+def _view(namespace: Namespace, message: Message, now_ms: int, value_bytes: int) -> MessageView:
     properties: dict[str, str] = {}
     headers: dict[str, Any] = {}
     deaths: list[Any] = []
@@ -94,7 +104,7 @@ def _view(namespace: Namespace, message: Message, now_ms: int) -> MessageView:
         position=message.position,
         routing_key=(message.key or b"").decode(errors="replace"),
         exchange=namespace.exchange_of(message),
-        body=_body(message.value or b""),
+        body=_body(message.value or b"", value_bytes),
         properties=properties,
         headers=headers,
         deaths=deaths,
@@ -118,14 +128,35 @@ def _deaths(note: bytes | None) -> list[Any]:
         deaths = json.loads(note or b"[]")
     except (ValueError, RecursionError):
         return []
-    return deaths if isinstance(deaths, list) else []
+    return [_shown(death) for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
 
 
-def _body(value: bytes) -> Body:
+def _shown(value: object, depth: int = _DEPTH) -> object:
+    """A value that can be sent: a producer of Kafka may have written lone surrogates, or lists in lists."""
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case dict() if depth:
+            return {_shown(name): _shown(each, depth - 1) for name, each in value.items()}
+        case list() if depth:
+            return [_shown(each, depth - 1) for each in value]
+        case bool() | float():
+            return value
+        case int():
+            return value if abs(value) < 2**63 else None
+        case _:
+            return None
+
+
+def _body(value: bytes, limit: int) -> Body:
+    size, is_cut = len(value), len(value) > limit
+    beginning = value[:limit]
     try:
-        return Body(encoding="text", data=value.decode(), size=len(value))
+        text = (without_broken_end(beginning) if is_cut else beginning).decode()
+        return Body(encoding="text", data=text, size=size, truncated=is_cut)
     except UnicodeDecodeError:
-        return Body(encoding="base64", data=base64.b64encode(value).decode(), size=len(value))
+        data = base64.b64encode(beginning).decode()
+        return Body(encoding="base64", data=data, size=size, truncated=is_cut)
 
 
 async def _move(context: Context, parameters: OfQueue, body: MoveBody) -> MovedView:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.namespace import Namespace
@@ -18,6 +18,7 @@ from posthouse.model.errors import InvalidDefinition
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page
+from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces, reachable_namespace
 from posthouse.protocols.admin.turns import in_turns
 
 NamespaceName = Annotated[str, Meta(description="Name of the namespace (virtual host); / is written %2F.")]
@@ -60,7 +61,13 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 class ConsumerView(msgspec.Struct, frozen=True, kw_only=True):
     tag: str
-    peer: Annotated[str, Meta(description="Address of the client; see /v1/connections.")]
+    peer: Annotated[
+        str,
+        Meta(
+            description="Address of the client; see /v1/connections. It is empty, as is `user`, for the "
+            "consumers of others if you may not describe the cluster."
+        ),
+    ]
     channel: int
     user: str
     needs_ack: bool
@@ -132,7 +139,7 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(context: Context, operation: Operation, parameters: OfQueue) -> tuple[Namespace, LogQueue]:
     """The queue, exclusive or not. Raises Problem 403, UnknownNamespace and UnknownQueue."""
-    namespace = context.broker.namespaces.get(parameters.namespace)
+    namespace = reachable_namespace(context, parameters.namespace)
     context.require(operation, Kind.TOPIC, namespace.topic_of(parameters.queue))
     return namespace, namespace.queue_of_any_session(parameters.queue)
 
@@ -181,23 +188,42 @@ def _settings(definition: QueueDefinition) -> QueueSettings:
     return QueueSettings(**values, arguments=to_json(dict(definition.arguments)))  # type: ignore[arg-type]
 
 
-def _dead_letter_queues(namespace: Namespace, definition: QueueDefinition) -> list[str]:
-    """Those of dead letters that keep their key are known only where any key leads to them."""
+def _dead_letter_queues(context: Context, namespace: Namespace, definition: QueueDefinition) -> list[str]:
+    """Those that the client may see. Those of dead letters that keep their key are known only where any key
+    leads to them."""
     exchange, key = definition.dead_letter_exchange, definition.dead_letter_key
     if exchange is None:
         return []
     if not exchange:
-        return [key] if key is not None and key in namespace.queues else []
-    names = {binding.destination for binding in namespace.router.bindings(source=exchange)}
-    if key is not None and any(each.name == exchange for each in namespace.router.exchanges()):
+        names = set() if key is None else {key}
+    elif key is not None and any(each.name == exchange for each in namespace.router.exchanges()):
         routed = namespace.router.route(namespace.router.exchange(exchange), key.encode())
         names = {queue.name for queue in routed}
-    return sorted(name for name in names if name in namespace.queues)
+    else:
+        names = {binding.destination for binding in namespace.router.bindings(source=exchange)}
+    return sorted(
+        name
+        for name in names
+        if name in namespace.queues and context.guard.sees(Kind.TOPIC, namespace.queues[name].backing.name)
+    )
+
+
+def _consumers(context: Context, queue: LogQueue) -> list[ConsumerView]:
+    """Who the clients are is shown where connections are, and of a client's own consumers."""
+    guard = context.guard
+    is_shown = guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
+    found = []
+    for each in queue.described_consumers():
+        view = ConsumerView(**asdict(each))
+        if not is_shown and each.user != guard.principal.name:
+            view = msgspec.structs.replace(view, peer="", user="")
+        found.append(view)
+    return found
 
 
 async def _list(context: Context, paging: QueuePaging, body: NoBody) -> Page[QueueSummary]:
     found: dict[str, LogQueue] = {}
-    for namespace in _namespaces(context, paging.namespace):
+    for namespace in chosen_namespaces(context, paging.namespace):
         prefix = quote(namespace.name, safe="") + "/"
         async for queue in in_turns(list(namespace.queues.values())):
             if (
@@ -210,20 +236,15 @@ async def _list(context: Context, paging: QueuePaging, body: NoBody) -> Page[Que
     return Page(items=await _summaries(context, shown.items), total=shown.total, next=shown.next)
 
 
-def _namespaces(context: Context, name: str | None) -> Sequence[Namespace]:
-    namespaces = context.broker.namespaces
-    return list(namespaces) if name is None else [namespaces.get(name)]
-
-
 async def _describe(context: Context, parameters: OfQueue, body: NoBody) -> QueueView:
     namespace, queue = find(context, Operation.DESCRIBE, parameters)
     oldest_ms = await context.broker.oldest_messages.read_ms(queue)
     return QueueView(
         **msgspec.structs.asdict(summary(context, queue, oldest_ms)),
         definition=_settings(queue.definition),
-        consumer_list=[ConsumerView(**asdict(each)) for each in queue.described_consumers()],
+        consumer_list=_consumers(context, queue),
         topic=queue.backing.name,
-        dead_letter_queues=_dead_letter_queues(namespace, queue.definition),
+        dead_letter_queues=_dead_letter_queues(context, namespace, queue.definition),
     )
 
 

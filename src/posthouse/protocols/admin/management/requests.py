@@ -11,6 +11,7 @@ from posthouse.model.errors import UnknownNamespace
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.management.errors import Refusal, bad_request, not_found
 from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.reachable_namespaces import reachable_namespace, reachable_namespaces
 from posthouse.protocols.admin.request import Request
 from posthouse.protocols.admin.router import Parameters
 from posthouse.protocols.direct_channel import DirectChannel
@@ -22,14 +23,14 @@ _LONGEST_NAME = 255
 
 def namespace_of(context: Context, parameters: Parameters) -> Namespace:
     try:
-        return context.broker.namespaces.get(parameters["vhost"])
+        return reachable_namespace(context, parameters["vhost"])
     except UnknownNamespace:
         raise not_found() from None
 
 
 def namespaces_of(context: Context, parameters: Parameters) -> Sequence[Namespace]:
-    """The one that the path names, or all."""
-    return [namespace_of(context, parameters)] if "vhost" in parameters else list(context.broker.namespaces)
+    """The one that the path names, or all that the client reaches."""
+    return [namespace_of(context, parameters)] if "vhost" in parameters else reachable_namespaces(context)
 
 
 def queue_of(context: Context, namespace: Namespace, name: str) -> LogQueue:

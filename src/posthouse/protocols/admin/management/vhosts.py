@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.queues.names import topic_prefixes
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.namespaces import DEFAULT_NAMESPACE
 from posthouse.protocols.admin.context import Context
@@ -13,6 +12,7 @@ from posthouse.protocols.admin.management.node import node_name
 from posthouse.protocols.admin.management.requests import namespace_of
 from posthouse.protocols.admin.management.statistics import lengths, message_stats
 from posthouse.protocols.admin.rates import Counts, counts_of
+from posthouse.protocols.admin.reachable_namespaces import reachable_namespaces
 from posthouse.protocols.admin.request import Request
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
@@ -27,16 +27,6 @@ async def counted(namespace: Namespace) -> Counts:
     async for queue in in_turns(list(namespace.queues.values())):
         total = total.plus(counts_of(queue))
     return total
-
-
-def visible_namespaces(context: Context) -> list[Namespace]:
-    """The default one is open to all who have logged in, others to those who may do something there."""
-    return [
-        namespace
-        for namespace in context.broker.namespaces
-        if namespace.name == DEFAULT_NAMESPACE
-        or context.guard.reaches(Kind.TOPIC, topic_prefixes(namespace.name))
-    ]
 
 
 async def _view(context: Context, namespace: Namespace) -> dict[str, Any]:
@@ -54,7 +44,7 @@ async def _view(context: Context, namespace: Namespace) -> dict[str, Any]:
 
 
 async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
-    views = [await _view(context, each) for each in visible_namespaces(context)]
+    views = [await _view(context, each) for each in reachable_namespaces(context)]
     return await listed(request, views, lambda view: view, lambda view: str(view["name"]))
 
 

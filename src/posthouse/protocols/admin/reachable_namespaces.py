@@ -1,0 +1,37 @@
+"""Namespaces (virtual hosts) as far as a client may know of them.
+
+The default one is open to all clients that have logged in, another one to those that may do something there,
+as by AMQP. Clients that may describe the cluster know of all. The others get the same answer whether a
+namespace exists or not.
+"""
+
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_prefixes
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.problems import refused
+
+
+def reachable_namespace(context: Context, name: str) -> Namespace:
+    """Raises Problem 403 and UnknownNamespace."""
+    if not _reaches(context, name):
+        raise refused(Operation.DESCRIBE, "namespace", name)
+    return context.broker.namespaces.get(name)
+
+
+def reachable_namespaces(context: Context) -> list[Namespace]:
+    return [namespace for namespace in context.broker.namespaces if _reaches(context, namespace.name)]
+
+
+def chosen_namespaces(context: Context, name: str | None) -> list[Namespace]:
+    """The one that a client names, or all that it reaches. Raises Problem 403 and UnknownNamespace."""
+    return reachable_namespaces(context) if name is None else [reachable_namespace(context, name)]
+
+
+def _reaches(context: Context, name: str) -> bool:
+    guard = context.guard
+    return (
+        name == DEFAULT_NAMESPACE
+        or guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
+        or guard.reaches(Kind.TOPIC, topic_prefixes(name))
+    )
