@@ -325,7 +325,7 @@ def _inflating(size: int) -> bytes:
 async def test_batches_count_as_what_they_become_in_memory(parameters: dict[str, Any]) -> None:
     """Each of 75 small batches becomes 14 MB: a request opens one of them, and the answer stays small."""
     async with AsyncBroker() as broker, client(broker) as http:
-        await _topic(http, **{"retention.ms": "-1"})
+        await _topic(http)
         inner = broker.app.broker
         batch = _inflating(14_000_000)
         assert len(batch) < 10_000
