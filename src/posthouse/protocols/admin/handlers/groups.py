@@ -35,7 +35,9 @@ class OfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class GroupWanted(OfGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=_MOST_OFFSETS, description="Most partitions of the answer.")] = 1000
-    after: Annotated[str, Meta(description="`next` of the answer before; empty for the first.")] = ""
+    after: Annotated[
+        str, Meta(max_length=300, description="`next` of the answer before; empty for the first.")
+    ] = ""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +119,8 @@ async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> 
     groups = views(context)
     group = groups.get(parameters.group)
     places = sorted(await _places(context, groups, group), key=_place_key)
-    later = [each for each in places if _place_key(each) > _parse(parameters.after)]
+    after = _parse(parameters.after)
+    later = [each for each in places if _place_key(each) > after]
     shown = later[: parameters.limit]
     readers = group.readers
     partitions = [
