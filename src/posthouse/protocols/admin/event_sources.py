@@ -91,8 +91,9 @@ class TopicSource(_Source):
         found: dict[str, msgspec.Struct] = {}
         async for name in in_turns([topic.name for topic in self._context.broker.topics], steps=1):
             topic = self._context.broker.topics.find(name)
-            if topic is not None:
-                found[name] = topics.summary(self._context, topic)
+            summary = None if topic is None else await topics.summary(self._context, topic)
+            if summary is not None:
+                found[name] = summary
         return found
 
 

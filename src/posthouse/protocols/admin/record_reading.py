@@ -19,6 +19,7 @@ from posthouse.model.errors import BadRequest
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.record_views import RecordView, ShownRecord, shown_record
+from posthouse.protocols.admin.turns import in_turns
 from posthouse.records.batch import BatchHeader, Readable, iter_headers
 from posthouse.records.record import Record, body_of, iter_body
 from posthouse.records.visibility import AbortedProducer, visible_batches
@@ -117,7 +118,7 @@ class RecordScan:
     ) -> Found:
         """Partition by partition, from `start` of each; None leaves it out. The first one goes on `after`."""
         found = Found()
-        for partition in partitions:
+        async for partition in in_turns(partitions):
             if after is not None and after.partition == partition:
                 offset: int | None = max(after.offset, self._log.bounds(self._topic, partition).start)
             else:
@@ -132,7 +133,7 @@ class RecordScan:
     async def newest(self, partitions: Iterable[int]) -> Found:
         """The newest records of all `partitions`, the newest first."""
         result = Found()
-        for partition in partitions:
+        async for partition in in_turns(partitions):
             if result.scanned_bytes >= self._wanted.max_bytes:
                 result.next = Position(partition=partition, offset=0)
                 break

@@ -40,7 +40,7 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _grow(context: Context, parameters: OfTopic, body: PartitionsBody) -> TopicView:
     context.require(Operation.ALTER, Kind.TOPIC, parameters.topic)
-    return view(context, await context.broker.create_partitions(parameters.topic, body.partitions))
+    return await view(context, await context.broker.create_partitions(parameters.topic, body.partitions))
 
 
 async def _trim(context: Context, parameters: OfTopic, body: TrimBody) -> Trimmed:

@@ -7,18 +7,31 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.topics import NewTopic
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import NotFound, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+from posthouse.protocols.admin.paging import Page, Paging, page_of_names
 from posthouse.protocols.admin.problems import refused
+from posthouse.protocols.admin.turns import in_turns
+
+_MOST_PARTITIONS = 10_000
+_PARTITIONS_SHOWN = 1000
 
 TopicName = Annotated[str, Meta(min_length=1, max_length=249, description="Name of the topic.")]
 
 
 class OfTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     topic: TopicName
+
+
+class TopicWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=_MOST_PARTITIONS, description="Most partitions of the answer.")] = (
+        _PARTITIONS_SHOWN
+    )
+    after: Annotated[
+        int, Meta(ge=-1, le=1 << 31, description="`next` of the answer before; -1 for the first partitions.")
+    ] = -1
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +53,9 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     id: str
-    partitions: list[PartitionView]
+    partitions: Annotated[list[PartitionView], Meta(description="At most `limit` of them.")]
+    partitions_total: int
+    next: Annotated[int | None, Meta(description="`after` for the other partitions; null at the end.")]
     settings: Annotated[dict[str, str], Meta(description="What was set on the topic itself.")]
 
 
@@ -50,20 +65,28 @@ class NewTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     settings: dict[str, str] = {}
 
 
-def summary(context: Context, topic: Topic) -> TopicSummary:
-    bounds = [context.broker.bounds(topic, each) for each in range(topic.partitions)]
+async def summary(context: Context, topic: Topic) -> TopicSummary | None:
+    """None if the topic is deleted meanwhile."""
+    records = size = 0
+    try:
+        async for each in in_turns(range(topic.partitions)):
+            bounds = context.broker.bounds(topic, each)
+            records += bounds.end - bounds.start
+            size += context.broker.size(topic, each)
+    except NotFound:
+        return None
     return TopicSummary(
-        name=topic.name,
-        id=topic.id.hex(),
-        partitions=topic.partitions,
-        records=sum(each.end - each.start for each in bounds),
-        bytes=sum(context.broker.size(topic, each) for each in range(topic.partitions)),
+        name=topic.name, id=topic.id.hex(), partitions=topic.partitions, records=records, bytes=size
     )
 
 
-def view(context: Context, topic: Topic) -> TopicView:
+async def view(
+    context: Context, topic: Topic, *, limit: int = _PARTITIONS_SHOWN, after: int = -1
+) -> TopicView:
+    """With at most `limit` partitions, those whose number is above `after`."""
+    later = range(after + 1, topic.partitions)
     partitions = []
-    for index in range(topic.partitions):
+    async for index in in_turns(later[:limit]):
         bounds = context.broker.bounds(topic, index)
         size = context.broker.size(topic, index)
         partitions.append(
@@ -72,27 +95,34 @@ def view(context: Context, topic: Topic) -> TopicView:
             )
         )
     return TopicView(
-        name=topic.name, id=topic.id.hex(), partitions=partitions, settings=dict(topic.overrides)
+        name=topic.name,
+        id=topic.id.hex(),
+        partitions=partitions,
+        partitions_total=topic.partitions,
+        next=later[limit - 1] if len(later) > limit else None,
+        settings=dict(topic.overrides),
     )
 
 
 async def _list(context: Context, paging: Paging, body: NoBody) -> Page[TopicSummary]:
-    return await page_in_turns(
+    names = await page_of_names(
         [topic.name for topic in context.broker.topics],
         paging,
-        lambda name: _summary_if_there(context, name),
         sees=lambda name: context.guard.sees(Kind.TOPIC, name),
     )
+    items = []
+    async for name in in_turns(names.items, steps=1):
+        topic = context.broker.topics.find(name)
+        found = None if topic is None else await summary(context, topic)
+        if found is not None:
+            items.append(found)
+    return Page(items=items, total=names.total, next=names.next)
 
 
-def _summary_if_there(context: Context, name: str) -> TopicSummary | None:
-    topic = context.broker.topics.find(name)
-    return None if topic is None else summary(context, topic)
-
-
-async def _describe(context: Context, parameters: OfTopic, body: NoBody) -> TopicView:
+async def _describe(context: Context, parameters: TopicWanted, body: NoBody) -> TopicView:
     context.require(Operation.DESCRIBE, Kind.TOPIC, parameters.topic)
-    return view(context, context.broker.topic(parameters.topic))
+    topic = context.broker.topic(parameters.topic)
+    return await view(context, topic, limit=parameters.limit, after=parameters.after)
 
 
 async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBody) -> TopicView:
@@ -102,7 +132,7 @@ async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBo
     [created] = await context.broker.create_topics([new])
     if isinstance(created, PosthouseError):
         raise created
-    return view(context, created)
+    return await view(context, created)
 
 
 async def _delete(context: Context, parameters: OfTopic, body: NoBody) -> None:
@@ -137,7 +167,7 @@ TOPICS: Final = (
         summary="Describe a topic",
         tag="topics",
         handler=_describe,
-        parameters=OfTopic,
+        parameters=TopicWanted,
         result=TopicView,
         problems=(404,),
     ),
