@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from posthouse.cli.output import complain, counted, print_json, print_table, say
 if TYPE_CHECKING:
     from posthouse.spark.archive.job import Archiver, Report
     from posthouse.spark.archive.status import PartitionStatus, Status
+    from posthouse.spark.stop_request import StopRequest
 
 app = typer.Typer(
     name="archive",
@@ -87,13 +87,16 @@ def run(
         while True:
             try:
                 with _progress() as show:
-                    report = archiver.run(topics, progress=show, stop=stop, compact=compact)
+                    report = archiver.run(topics, progress=show, stop=lambda: stop.is_wanted, compact=compact)
                 _tell(report, json)
             except BrokerUnreachable as error:
                 if not continuous:
                     raise
                 complain(f"{error}; trying again in {every:g} s")
-            if not continuous or stop.wait(every):
+            if not continuous:
+                return
+            stop.wait(every)
+            if stop.is_wanted:
                 return
 
 
@@ -141,7 +144,7 @@ def compact_files(
     Manifest.open(Root(to))
     archiver = _archiver(context, bootstrap, to, file_mb, master)
     with _stopping() as stop:
-        merged = archiver.compact(topics or None, stop=stop)
+        merged = archiver.compact(topics or None, stop=lambda: stop.is_wanted)
     if json:
         print_json({"merged": merged})
     else:
@@ -169,12 +172,14 @@ def _need(package: str) -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM: the current step is finished. A second one stops at once."""
-    stop = threading.Event()
+def _stopping() -> Iterator[StopRequest]:
+    """Made by the first Ctrl-C or SIGTERM: the current step is finished. A second one does not wait."""
+    from posthouse.spark.stop_request import StopRequest
+
+    stop = StopRequest()
 
     def ask(number: int, frame: object) -> None:
-        stop.set()
+        stop()
         say_at_once("stopping after this step; again to stop at once")
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -278,7 +278,7 @@ def _launch(job: Launch, **times: Any) -> None:
 
     from posthouse.cli.pipeline_display import Display
     from posthouse.spark.pipelines.launching import launch
-    from posthouse.spark.pipelines.running import StopRequest
+    from posthouse.spark.stop_request import StopRequest
 
     job = replace(job, **times)
     _check_broker(job.bootstrap)

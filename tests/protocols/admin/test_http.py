@@ -94,6 +94,19 @@ async def test_topics_are_created_listed_described_and_deleted() -> None:
         assert (gone.status_code, gone.json()["detail"]) == (404, "there is no topic 'orders'")
 
 
+async def test_partitions_come_in_pages() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        await http.post("/v1/topics", json={"name": "t", "partitions": 25})
+        seen, after = [], 0
+        while after is not None:
+            found = (await http.get("/v1/topics/t", params={"limit": 10, "after": after})).json()
+            assert found["partitions_total"] == 25
+            assert len(found["partitions"]) <= 10
+            seen += [each["partition"] for each in found["partitions"]]
+            after = found["next"]
+        assert seen == list(range(25))
+
+
 async def test_pages() -> None:
     async with AsyncBroker() as broker, client(broker) as http:
         for name in "abcde":
@@ -274,3 +287,57 @@ async def test_a_body_before_the_login_is_small() -> None:
 
 def _allow(user: str, operation: Operation, topic: str) -> Acl:
     return Acl(kind=Kind.TOPIC, name=topic, principal=f"User:{user}", operation=operation)
+
+
+async def test_a_change_is_finished_and_audited_when_the_client_is_gone(tmp_path: Path) -> None:
+    """Over TLS, where a reset is noticed while a request is answered."""
+    async with AsyncBroker(users=USERS, data=tmp_path) as broker, client(broker, "admin") as http:
+        await http.get("/v1/overview")
+        topics = broker.app.broker.topics
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        create = topics._create
+
+        async def slow(*arguments: Any) -> Any:
+            begun.set()
+            await go_on.wait()
+            return await create(*arguments)
+
+        topics._create = slow  # type: ignore[assignment, method-assign]
+        asked = asyncio.create_task(http.post("/v1/topics", json={"name": "orders"}))
+        await begun.wait()
+        for connection in broker.app.connections:
+            connection.abort()
+        with pytest.raises(httpx.HTTPError):
+            await asked
+        go_on.set()
+        while topics.find("orders") is None:
+            await asyncio.sleep(0.001)
+
+
+async def test_very_many_chunks() -> None:
+    async with AsyncBroker() as broker:
+        head = b"POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        answer = await raw(broker, head + b"1\r\n \r\n" * 100_000)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_large_body_is_for_few_calls_only() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        body = b'{"name": "a"' + b" " * 300_000 + b"}"
+        answer = await http.post("/v1/topics", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+
+
+async def test_guessing_passwords_takes_ever_longer() -> None:
+    async with AsyncBroker(users=USERS, offender_wait_seconds=0.3) as broker, client(broker) as http:
+        for _ in range(12):  # ten are free
+            assert (await http.get("/v1/topics", auth=("ann", "wrong"))).status_code == 401
+        begun = asyncio.get_running_loop().time()
+        assert (await http.get("/health/live")).status_code == 200
+        assert asyncio.get_running_loop().time() - begun > 0.2
+
+
+async def test_a_request_without_credentials_is_no_offence() -> None:
+    async with AsyncBroker(users=USERS) as broker, client(broker) as http:
+        assert (await http.get("/v1/topics")).status_code == 401
+        assert not len(broker.app._gate._offences)

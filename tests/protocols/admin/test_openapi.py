@@ -54,6 +54,7 @@ def _config(**more: Any) -> schemathesis.Config:
     return schemathesis.Config.from_dict(
         {
             "seed": _SEED,
+            "request-timeout": 60,
             "generation": {"max-examples": 6, "database": "none"},
             "phases": {"stateful": {"enabled": False}},
             "checks": {

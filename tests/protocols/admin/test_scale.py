@@ -23,6 +23,7 @@ from posthouse.testing import ThreadBroker
 
 TOPICS = 5000
 GROUPS = 3000
+LARGE = "topic-with-many-partitions"
 _MOST_SECONDS = 0.020
 _TRIVIAL = "/health/live"
 _MOST_TIMES_TRIVIAL = 200
@@ -112,6 +113,7 @@ async def _fill(broker: Broker) -> None:
     for group in range(GROUPS):
         new = [NewOffset(partition=places[(group + each) % TOPICS], offset=0) for each in range(3)]
         await broker.groups.offsets.commit(GroupId(f"group-{group:05}"), nobody, new)
+    await broker.create_topics([NewTopic(name=LARGE, partitions=50_000)])
     everything = [NewOffset(partition=each, offset=0) for each in places]
     await broker.groups.offsets.commit(GroupId("everything"), nobody, everything)
 
@@ -123,7 +125,9 @@ async def _fill(broker: Broker) -> None:
         ("/v1/topics", 100),
         ("/v1/topics?limit=1000", 1000),
         ("/v1/topics?search=999&limit=1000", 5),
-        ("/v1/topics?after=topic-04900&limit=1000", 99),
+        ("/v1/topics?after=topic-04900&limit=1000", 100),
+        (f"/v1/topics/{LARGE}", 0),
+        (f"/v1/topics/{LARGE}/records", 0),
         ("/v1/groups", 100),
         ("/v1/groups?limit=1000&after=group-01000", 1000),
         ("/v1/groups/everything?limit=10000", 0),

@@ -152,7 +152,7 @@ def test_a_run_stops_after_its_step(client: Client, writer: Producer, archiver: 
     fill(writer, "orders", 4000)  # more than a step of the 16 tasks that Spark Connect is given
     stop = threading.Event()
     report = archiver.run(
-        ["orders"], stop=stop, progress=lambda report: stop.set() if report.offsets else None
+        ["orders"], stop=stop.is_set, progress=lambda report: stop.set() if report.offsets else None
     )
     assert 0 < report.offsets < 4000
     assert archiver.run(["orders"]).waiting == 4000 - report.offsets

@@ -3,15 +3,19 @@
 import json
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from posthouse.cli.archive import _stopping
 from posthouse.client import Client
 from posthouse.spark.archive import ArchivePlan, Archiver, read_archive
 from posthouse.testing import ThreadBroker, running_broker
@@ -146,3 +150,37 @@ def test_continuous_runs_end_cleanly(broker: ThreadBroker, client: Client, place
     assert "stopping after this step" in said
     plan = ArchivePlan.open(place)
     assert plan.archived_end(client.topic("orders").id, 0) == 75
+
+
+def test_a_signal_may_come_at_any_line_of_waiting(capfd: pytest.CaptureFixture[str]) -> None:
+    """With a lock that the waiting thread holds itself, this would hang."""
+    for line in count():
+        with _stopping() as stop:
+            was_sent = signalled(lambda: stop.wait(0.01), line)
+            assert stop.is_wanted == was_sent
+        if not was_sent:
+            break
+    assert line > 0
+    assert capfd.readouterr().err.count("stopping after this step") == line
+
+
+def signalled(call: Callable[[], None], line: int) -> bool:
+    """Whether SIGTERM interrupted the call at this line, counted from 0. The call may have fewer."""
+    left = line
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGTERM)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return left < 0

@@ -1,9 +1,6 @@
 """Watching queries, with stand-ins that report what the test wants."""
 
 import json
-import signal
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +9,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from posthouse.client.topic_partitions import TopicPartition
 from posthouse.spark.pipelines.progress import QueryState, Tracker
-from posthouse.spark.pipelines.running import PipelineFailed, StopRequest, reason, run_queries
+from posthouse.spark.pipelines.running import PipelineFailed, reason, run_queries
+from posthouse.spark.stop_request import StopRequest
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -168,39 +166,6 @@ def test_a_second_request_does_not_wait() -> None:
     query = Query(nothing, lambda _: stop())
     ran(query, stop=stop)
     assert query.stops == 1 and query.recentProgress == []
-
-
-def test_signals_may_come_at_any_moment_of_waiting() -> None:
-    """With a lock that the waiting thread holds itself, this would hang."""
-    stop = StopRequest()
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0.001, 0.001)
-    try:
-        while stop._times < 100:
-            stop.wait(0.00001)
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-    assert stop.is_urgent
-
-
-def test_waiting_ends_when_the_time_is_up_before_it_begins() -> None:
-    """As on a machine that was busy or suspended just then; it must not wait for a request."""
-    started = time.monotonic()
-    for _ in range(10_000):
-        StopRequest().wait(1e-9)
-    assert time.monotonic() - started < 60
-
-
-def test_a_request_ends_the_waiting() -> None:
-    stop = StopRequest()
-    threading.Timer(0.1, stop).start()
-    stop.wait(3600)
-    assert stop.is_wanted and not stop.is_urgent
-    stop()
-    stop()  # nothing waits: it is not lost, and it is no error
-    stop.wait(3600)
-    assert stop.is_urgent
 
 
 def test_it_has_read_enough_at_the_end_of_the_stretch() -> None:

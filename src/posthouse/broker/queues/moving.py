@@ -83,12 +83,19 @@ class Mover:
         moved = Moved()
         async with aclosing(source.browse(min(most, _AT_ONCE))) as pieces:
             async for messages in pieces:
-                # A queue that was deleted meanwhile would take its new messages with it.
-                async with self._namespace.undisturbed:
-                    moved = await self._move_piece(source, messages[: most - moved.count], place, moved)
+                piece = messages[: most - moved.count]
+                # What was begun is finished, also if the caller is cancelled.
+                moved = await asyncio.shield(self._move_undisturbed(source, piece, place, moved))
                 if moved.count >= most or source.is_deleted:
                     break
         return moved
+
+    async def _move_undisturbed(
+        self, source: Queue, messages: Sequence[Message], place: Callable[[Message], _Placed], moved: Moved
+    ) -> Moved:
+        """A queue that was deleted meanwhile would take its new messages with it."""
+        async with self._namespace.undisturbed:
+            return await self._move_piece(source, messages, place, moved)
 
     async def _move_piece(
         self, source: Queue, messages: Sequence[Message], place: Callable[[Message], _Placed], moved: Moved
@@ -110,8 +117,7 @@ class Mover:
             going.append(message)
             to[placed.queue.name] = to.get(placed.queue.name, 0) + 1
         if going:
-            # The commit goes on if the caller is cancelled.
-            await asyncio.shield(source.move(going, wave))
+            await source.move(going, wave)
         return replace(moved, to=to, left=left, reason=reason)
 
     def _place_in(self, target: LogQueue, message: Message) -> _Placed:

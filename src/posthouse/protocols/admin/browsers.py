@@ -27,7 +27,7 @@ SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
 
 _JSON_TYPES = ("application/json", "application/bert")
 """rabbitmqadmin and its kin name one of these."""
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def check(request: Request, *, must_log_in: bool, host: str) -> None:
@@ -42,7 +42,7 @@ def check(request: Request, *, must_log_in: bool, host: str) -> None:
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != asked:
         raise Problem(403, f"requests from pages of {origin[:200]} are refused")
-    if request.headers.get("sec-fetch-site") == "cross-site" and request.method not in _READING:
+    if request.headers.get("sec-fetch-site") == "cross-site" and request.method not in READING:
         raise Problem(403, "requests from pages of other sites are refused")
     if request.body and not _is_json(request.headers.get("content-type", "")):
         raise Problem(415, "send the body as application/json")

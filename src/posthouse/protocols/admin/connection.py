@@ -34,6 +34,9 @@ _MOST_BODY_BEFORE_LOGIN = 64 * 1024
 _IDLE_SECONDS = 75
 """Between two requests; then the connection is closed."""
 _LINGER_SECONDS = 1.0
+_EVENTS_AT_ONCE = 100
+"""Of one client, before others have their turn: a body may come in very many chunks."""
+_MOST_CHUNKS = 20_000
 _SERVER = (b"server", b"posthouse")
 
 
@@ -57,8 +60,9 @@ class AdminConnection(asyncio.Protocol):
         self._listener = listener
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEAD)
         self._head: h11.Request | None = None
-        self._body: list[bytes] = []
-        self._body_size = 0
+        self._body = bytearray()
+        self._chunks = 0
+        self._is_yielding = False
         self._task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -72,19 +76,20 @@ class AdminConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         settings = self._backend.settings
+        self._loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
         self._identity = PeerIdentity.of(transport, allow_cleartext=settings.allow_cleartext_passwords)
         self._has_tls = transport.get_extra_info("ssl_object") is not None
         self._since_ms = self._backend.broker.now_ms()
         self.peer = self._identity.peer
         self._flow = FlowControl(
-            asyncio.get_running_loop(),
+            self._loop,
             self._transport,
             self._backend.budget,
             self.peer,
             limit=settings.connection_buffer_bytes,
             is_behind=self._backend.broker.is_behind,
-            held=lambda: self._body_size,
+            held=lambda: len(self._body),
             go_on=self._go_on,
             abort=self.abort,
         )
@@ -150,7 +155,13 @@ class AdminConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Read events until a request is complete, or more bytes are needed."""
         try:
-            while self._task is None and not self._is_closed:
+            events = 0
+            while self._task is None and not self._is_closed and not self._flow.throttle.is_on:
+                if events == _EVENTS_AT_ONCE:
+                    self._loop.call_soon(self._go_on_later)
+                    self._is_yielding = True
+                    break
+                events += 1
                 event = self._http.next_event()
                 if event is h11.NEED_DATA or event is h11.PAUSED:
                     break
@@ -161,22 +172,30 @@ class AdminConnection(asyncio.Protocol):
             self._violated(problem.status, problem.detail)
         if not self._is_closed:
             self._flow.count()
-            self._flow.regulate(held_back=self._task is not None)
+            self._flow.regulate(held_back=self._task is not None or self._is_yielding)
+
+    def _go_on_later(self) -> None:
+        self._is_yielding = False
+        self._go_on()
 
     def _take(self, event: object) -> None:
         if isinstance(event, h11.Request):
             self._head = event
             if len(event.target) + sum(len(name) + len(value) for name, value in event.headers) > _MOST_HEAD:
                 raise Problem(431, f"the address and the headers may have at most {_MOST_HEAD} bytes")
+            if int(dict(event.headers).get(b"content-length", b"0")) > self._most_body:
+                raise Problem(413, f"a body may have at most {self._most_body} bytes here")
             if self._http.they_are_waiting_for_100_continue:
                 self._send(h11.InformationalResponse(status_code=100, headers=[]))
         elif isinstance(event, h11.Data):
-            self._body_size += len(event.data)
-            if self._body_size > self._most_body:
+            if len(self._body) + len(event.data) > self._most_body:
                 raise Problem(413, f"a body may have at most {self._most_body} bytes here")
-            self._body.append(bytes(event.data))
+            self._chunks += 1
+            if self._chunks > _MOST_CHUNKS:
+                raise Problem(413, f"a body may have at most {_MOST_CHUNKS} chunks; send larger ones")
+            self._body += event.data
         elif isinstance(event, h11.EndOfMessage):
-            self._task = asyncio.get_running_loop().create_task(self._answer())
+            self._task = self._loop.create_task(self._answer())
             self._task.add_done_callback(self._answered)
         elif isinstance(event, h11.ConnectionClosed):
             self._transport.close()
@@ -185,15 +204,15 @@ class AdminConnection(asyncio.Protocol):
     async def _answer(self) -> None:
         head = cast("h11.Request", self._head)
         try:
-            request = Request.parse(head.method, head.target, list(head.headers), b"".join(self._body))
+            request = Request.parse(head.method, head.target, list(head.headers), bytes(self._body))
         except Problem as problem:
             response = problem.response()
         else:
             response = await self._dispatcher.dispatch(request, self._login, self.peer, self._host)
             if not self._backend.settings.must_log_in:
                 self._prove()
-        if response.status == 401 and response.headers:  # a failed login; RabbitMQ's API has another 401
-            self._listener.offended(self)
+        if self._login.has_failed:
+            self._flow.throttle.extend(self._listener.offended(self))
         await self._respond(response, is_head=head.method == b"HEAD")
 
     async def _respond(self, response: Response, *, is_head: bool) -> None:
@@ -251,8 +270,8 @@ class AdminConnection(asyncio.Protocol):
     def _answered(self, task: "asyncio.Task[None]") -> None:
         self._task = None
         self._head = None
-        self._body = []
-        self._body_size = 0
+        self._body = bytearray()
+        self._chunks = 0
         if task.cancelled() or self._is_closed:
             return
         error = task.exception()
@@ -291,7 +310,7 @@ class AdminConnection(asyncio.Protocol):
         self._flow.resume()
         if lingers and self._transport.can_write_eof():
             self._transport.write_eof()
-            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.close)
+            self._loop.call_later(_LINGER_SECONDS, self._transport.close)
         else:
             self._transport.close()
 

@@ -1,12 +1,13 @@
 """One request to one response: login, rules for browsers, route, handler. Errors become problems here."""
 
+import asyncio
 import logging
 from time import perf_counter
 from typing import Final
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
-from posthouse.protocols.admin.browsers import check
+from posthouse.protocols.admin.browsers import READING, check
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.login import PROTOCOL, Login
@@ -32,8 +33,18 @@ class Dispatcher:
         self._router = router
         self._rates = rates
         self._events = events
+        self._changes: set[asyncio.Task[Response]] = set()
 
     async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+        if request.method in READING:
+            return await self._dispatch(request, login, peer, host)
+        # A change that has begun is finished, and is in the audit log, also when the client is gone.
+        change = asyncio.create_task(self._dispatch(request, login, peer, host))
+        self._changes.add(change)
+        change.add_done_callback(self._changes.discard)
+        return await asyncio.shield(change)
+
+    async def _dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
         begun = perf_counter()
         response = await self._answered(request, login, peer, host)
         metrics = self._backend.requests.of(PROTOCOL, self._api_of(request))
@@ -56,12 +67,15 @@ class Dispatcher:
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
+            if len(request.body) > route.most_body:
+                raise Problem(413, f"the body of this call may have at most {route.most_body} bytes")
             context = Context(
                 backend=self._backend, guard=guard, peer=peer, rates=self._rates, events=self._events
             )
-            response = await route.handler(context, request, parameters)
-            await self._backend.broker.access.audit.written(guard.last_change)
-            return response
+            try:
+                return await route.handler(context, request, parameters)
+            finally:  # a call that fails may have changed something before
+                await self._backend.broker.access.audit.written(guard.last_change)
         except Problem as problem:
             return _shown(request, problem)
         except PosthouseError as error:

@@ -15,7 +15,7 @@ from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import Request
 from posthouse.protocols.admin.response import JSON, NO_CONTENT, Response, json_response
-from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.router import MOST_BODY, Parameters, Route
 
 P = TypeVar("P", bound=msgspec.Struct)
 B = TypeVar("B")
@@ -46,6 +46,7 @@ class Endpoint(Generic[P, B]):
     """The type of the result. None is answered with 204."""
     status: int = 200
     content_type: str = JSON
+    most_body: int = MOST_BODY
     problems: tuple[int, ...] = ()
     """Status codes besides 400, 401, 403 and 503, which every call may have."""
 
@@ -56,7 +57,7 @@ class Endpoint(Generic[P, B]):
         return "_".join([self.method.lower(), *words])
 
     def route(self) -> Route:
-        return Route(method=self.method, path=self.path, handler=self._answer)
+        return Route(method=self.method, path=self.path, handler=self._answer, most_body=self.most_body)
 
     async def _answer(self, context: Context, request: Request, parameters: Parameters) -> Response:
         checked = self._parameters(request, parameters)

@@ -38,6 +38,8 @@ class Login:
         self._revoked = revoked
         self._authenticator = self._new_authenticator()
         self._credentials = ""
+        self.has_failed = False
+        """Whether the last credentials were wrong."""
 
     def _new_authenticator(self) -> Authenticator:
         return Authenticator(
@@ -53,6 +55,7 @@ class Login:
 
     async def guard(self, credentials: str | None) -> Guard:
         """The guard for a request with this Authorization header. Raises Problem 401."""
+        self.has_failed = False
         if not self._authenticator.is_required:
             if self._authenticator.guard is CLOSED:
                 self._authenticator.admit_anonymous()
@@ -78,6 +81,7 @@ class Login:
             principal = await self._authenticator.verify_password(user, password)
         except LoginFailed as error:
             self._authenticator.record(user, "basic", error)
+            self.has_failed = True
             raise Problem(401, str(error), headers=_CHALLENGE) from None
         self._admit(principal, "basic")
         self._credentials = credentials

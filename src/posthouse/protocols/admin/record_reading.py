@@ -137,8 +137,12 @@ class RecordScan:
             if result.scanned_bytes >= self._wanted.max_bytes:
                 result.next = Position(partition=partition, offset=0)
                 break
-            before, result.shown, result.shown_bytes = result.shown, [], 0
+            before, before_bytes = result.shown, result.shown_bytes
+            result.shown, result.shown_bytes = [], 0
             await self._tail(partition, result)
+            if not result.shown:
+                result.shown, result.shown_bytes = before, before_bytes
+                continue
             shown, result.shown, result.shown_bytes = [*before, *result.shown], [], 0
             for each in heapq.nlargest(self._wanted.limit, shown, key=_age):
                 if not result.is_full(self._wanted):

@@ -13,6 +13,7 @@ Parameters: TypeAlias = Mapping[str, str]
 _Found: TypeAlias = "tuple[_Node, tuple[str, ...]] | None"
 Handler: TypeAlias = Callable[[Context, Request, Parameters], Awaitable[Response]]
 
+MOST_BODY: Final = 256 * 1024
 _OF_RABBITMQ: Final = "api"
 """Paths that begin like this may end with a slash, as with RabbitMQ; Flower writes one."""
 
@@ -25,6 +26,8 @@ class Route:
     handler: Handler
     is_public: bool = False
     """Answered without a login. The handler's guard may then allow nothing."""
+    most_body: int = MOST_BODY
+    """Bytes. JSON is decoded on the event loop: a megabyte of brackets takes it a tenth of a second."""
 
 
 @dataclass(slots=True)

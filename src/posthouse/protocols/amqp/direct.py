@@ -31,6 +31,7 @@ from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
+from posthouse.protocols.amqp.publishes import with_own
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -40,6 +41,8 @@ from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.throttle_timer import ThrottleTimer
 
 _FRAME_MAX: Final = 131_072
+_AT_ONCE: Final = 64
+"""Messages that are got in one turn of the event loop."""
 
 
 class _Nowhere(asyncio.Transport):
@@ -141,7 +144,8 @@ class AmqpDirectChannel:
         channel, namespace = self._channel, self._channel.namespace
         with _refusals():
             to = self._exchange(exchange)
-            envelope = self._shared.envelopes.of(exchange.encode(), properties_from_json(properties))
+            encoded = with_own(channel, properties_from_json(properties))
+            envelope = self._shared.envelopes.of(exchange.encode(), encoded)
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
@@ -166,6 +170,8 @@ class AmqpDirectChannel:
                     taken.append(message)
                     shown.append(self._got(message, found.message_count))
                     size += message.size
+                    if len(taken) % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
             except BaseException:
                 found.release(taken, count=False)
                 raise

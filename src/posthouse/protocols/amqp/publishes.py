@@ -35,7 +35,7 @@ def publish(channel: Channel, event: Publish) -> None:
     try:
         exchange = channel.namespace.router.exchange(exchange_name.decode())
         if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
-            properties = _with_own(channel, properties)
+            properties = with_own(channel, properties)
         envelope = session.envelopes.of(exchange_name, properties)
     except (UnknownExchange, UnicodeDecodeError):
         raise _unknown(channel, exchange_name.decode(errors="replace")) from None
@@ -86,7 +86,7 @@ def _unknown(channel: Channel, exchange: str) -> Refused:
     return not_found(channel.subject("exchange", exchange))
 
 
-def _with_own(channel: Channel, properties: bytes) -> bytes:
+def with_own(channel: Channel, properties: bytes) -> bytes:
     """Check user-id, and replace the pseudo queue in reply-to by the address of the channel."""
     user = user_id_of(properties)
     own = channel.session.user

@@ -6,7 +6,6 @@ to delete these records. After a crash the next run continues from the manifest:
 leftovers, and a missing offset commit is repeated.
 """
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -70,6 +69,10 @@ class Report:
     losses: list[LostOffsets] = field(default_factory=list)
 
 
+def _never() -> bool:
+    return False
+
+
 def _ignored(report: Report) -> None:
     pass
 
@@ -96,10 +99,10 @@ class Archiver:
         topics: Sequence[str],
         *,
         progress: Callable[[Report], None] = _ignored,
-        stop: threading.Event | None = None,
+        stop: Callable[[], bool] = _never,
         compact: bool = True,
     ) -> Report:
-        """Archive what is committed in the topics now. `stop` ends the run after the current step.
+        """Archive what is committed in the topics by now. It asks `stop` before each step whether to end.
 
         With `compact`, small files are merged from time to time.
         """
@@ -118,7 +121,7 @@ class Archiver:
         self._tell_broker(each.topic for each in backlogs)
         tasks = 2 * parallelism(self._spark)
         for pieces in steps(backlogs, tasks=tasks, largest=self._limits.largest_piece):
-            if stop is not None and stop.is_set():
+            if stop():
                 return report
             files = self._archive(pieces, run)
             report.offsets += sum(piece.size for piece in pieces)
@@ -136,7 +139,7 @@ class Archiver:
         topics: Sequence[str] | None = None,
         *,
         now_ms: int | None = None,
-        stop: threading.Event | None = None,
+        stop: Callable[[], bool] = _never,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> int:
         """Merge small files of each day into larger ones; returns the number of merged files."""
@@ -148,7 +151,7 @@ class Archiver:
         run = _new_run()
         at_once = 2 * parallelism(self._spark)
         for begin in range(0, len(found), at_once):
-            if stop is not None and stop.is_set():
+            if stop():
                 break
             some = found[begin : begin + at_once]
             files = spread(self._spark, some, partial(_merge, root=self.manifest.root, run=run))

@@ -13,7 +13,8 @@ from posthouse.spark.pipelines.context import PipelineContext, PipelineSettings
 from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.programs import Program, load_module
 from posthouse.spark.pipelines.progress import QueryState
-from posthouse.spark.pipelines.running import PipelineFailed, StopRequest, reason, run_queries
+from posthouse.spark.pipelines.running import PipelineFailed, reason, run_queries
+from posthouse.spark.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

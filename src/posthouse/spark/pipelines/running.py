@@ -7,13 +7,12 @@ because an interrupted batch is repeated from the checkpoint; it only saves that
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from posthouse.spark.errors import SparkError
 from posthouse.spark.offsets import Offsets
 from posthouse.spark.pipelines.progress import QueryState, Tracker
+from posthouse.spark.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -26,39 +25,6 @@ _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Loss|Option|Schema|
 
 class PipelineFailed(SparkError):
     """A query ended with an error."""
-
-
-class StopRequest:
-    """First request: finish the batch. Second request: stop at once.
-
-    A signal handler runs in the thread that it interrupts, perhaps inside of `wait`. Setting an Event there
-    could wait for ever for a lock that this very thread holds. SimpleQueue.get of Python 3.11 ignores its
-    timeout if the time is up before it begins to wait. A bare lock has neither problem: `wait` takes it, a
-    request releases it.
-    """
-
-    def __init__(self) -> None:
-        self._times = 0
-        self._unheard = Lock()
-        self._unheard.acquire()
-
-    def __call__(self, *_: object) -> None:
-        """Usable as a signal handler."""
-        self._times += 1
-        with suppress(RuntimeError):  # released by an earlier request that `wait` has not seen yet
-            self._unheard.release()
-
-    @property
-    def is_wanted(self) -> bool:
-        return self._times > 0
-
-    @property
-    def is_urgent(self) -> bool:
-        return self._times > 1
-
-    def wait(self, seconds: float) -> None:
-        """Until the time is up, or there is a request."""
-        self._unheard.acquire(timeout=seconds)
 
 
 def run_queries(

@@ -47,7 +47,7 @@ async def _describe(context: Context, parameters: DiskWanted, body: NoBody) -> D
     condition = await context.broker.storage_condition()
     queues = await _queues(context)
     logs = [
-        _log(topic, queues.get(topic.id), _size(context, topic))
+        _log(topic, queues.get(topic.id), await _size(context, topic))
         async for topic in in_turns(context.broker.stored_topics())
     ]
     wanted = parameters.after + parameters.limit
@@ -80,11 +80,14 @@ def _log(topic: Topic, queue: tuple[str, str] | None, size: int) -> StoredLog:
     return StoredLog(kind=kind, name=topic.name, namespace=None, bytes=size)
 
 
-def _size(context: Context, topic: Topic) -> int:
+async def _size(context: Context, topic: Topic) -> int:
+    size = 0
     try:
-        return sum(context.broker.size(topic, each) for each in range(topic.partitions))
+        async for index in in_turns(range(topic.partitions)):
+            size += context.broker.size(topic, index)
     except UnknownPartition:
         return 0  # deleted meanwhile
+    return size
 
 
 DISK: Final = Endpoint(

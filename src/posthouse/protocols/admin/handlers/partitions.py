@@ -1,5 +1,7 @@
 """Partitions of a topic: more of them, and their beginning forgotten."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -11,6 +13,8 @@ from posthouse.protocols.admin.endpoint import Endpoint
 from posthouse.protocols.admin.handlers.topics import OfTopic, TopicView, view
 from posthouse.protocols.admin.problems import Problem
 
+_AT_ONCE = 200
+"""Partitions that are trimmed together: commits of one turn share a sync."""
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -40,7 +44,7 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _grow(context: Context, parameters: OfTopic, body: PartitionsBody) -> TopicView:
     context.require(Operation.ALTER, Kind.TOPIC, parameters.topic)
-    return await view(context, await context.broker.create_partitions(parameters.topic, body.partitions))
+    return view(context, await context.broker.create_partitions(parameters.topic, body.partitions))
 
 
 async def _trim(context: Context, parameters: OfTopic, body: TrimBody) -> Trimmed:
@@ -54,11 +58,16 @@ async def _trim(context: Context, parameters: OfTopic, body: TrimBody) -> Trimme
             f"topic {topic.name!r} is compacted and keeps the latest record of each key; with the "
             "cleanup.policy 'compact,delete' it can be trimmed",
         )
-    wanted = range(topic.partitions) if body.partition is None else (body.partition,)
-    starts = []
-    for partition in wanted:
-        start = await context.broker.delete_records(topic, partition, body.before)
-        starts.append(PartitionStart(partition=partition, start=start))
+    wanted: Sequence[int] = range(topic.partitions) if body.partition is None else (body.partition,)
+    starts: list[PartitionStart] = []
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = wanted[first : first + _AT_ONCE]
+        trimmed = await asyncio.gather(
+            *(context.broker.delete_records(topic, each, body.before) for each in some)
+        )
+        starts += [
+            PartitionStart(partition=each, start=start) for each, start in zip(some, trimmed, strict=True)
+        ]
     return Trimmed(topic=topic.name, partitions=starts)
 
 

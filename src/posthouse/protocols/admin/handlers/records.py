@@ -30,6 +30,9 @@ Offset = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
 Timestamp = Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Milliseconds since 1970.")]
 
 
+_MOST_BODY: Final = 2 * 1024 * 1024
+
+
 class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=True):
     partition: PartitionNumber | None = None
     offset: Annotated[Offset | None, Meta(description="First offset; only together with `partition`.")] = None
@@ -239,6 +242,7 @@ RECORDS: Final = (
         handler=_produce,
         parameters=OfTopic,
         body=NewRecords,
+        most_body=_MOST_BODY,
         result=ProducedRecords,
         problems=(404, 413, 507),
     ),

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.topics import NewTopic
-from posthouse.model.errors import NotFound, PosthouseError
+from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
@@ -15,8 +15,8 @@ from posthouse.protocols.admin.paging import Page, Paging, page_of_names
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.turns import in_turns
 
-_MOST_PARTITIONS = 10_000
-_PARTITIONS_SHOWN = 1000
+_PARTITIONS = 1000
+"""Of one answer."""
 
 TopicName = Annotated[str, Meta(min_length=1, max_length=249, description="Name of the topic.")]
 
@@ -26,12 +26,12 @@ class OfTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class TopicWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: Annotated[int, Meta(ge=1, le=_MOST_PARTITIONS, description="Most partitions of the answer.")] = (
-        _PARTITIONS_SHOWN
+    limit: Annotated[int, Meta(ge=1, le=_PARTITIONS, description="Most partitions of the answer.")] = (
+        _PARTITIONS
     )
     after: Annotated[
-        int, Meta(ge=-1, le=1 << 31, description="`next` of the answer before; -1 for the first partitions.")
-    ] = -1
+        int, Meta(ge=0, le=100_000, description="`next` of the answer before: the first partition to show.")
+    ] = 0
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     id: str
-    partitions: Annotated[list[PartitionView], Meta(description="At most `limit` of them.")]
+    partitions: Annotated[list[PartitionView], Meta(description="Those of this answer, by number.")]
     partitions_total: int
     next: Annotated[int | None, Meta(description="`after` for the other partitions; null at the end.")]
     settings: Annotated[dict[str, str], Meta(description="What was set on the topic itself.")]
@@ -66,27 +66,24 @@ class NewTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 async def summary(context: Context, topic: Topic) -> TopicSummary | None:
-    """None if the topic is deleted meanwhile."""
+    """In turns: a topic may have 100,000 partitions. None if it is deleted meanwhile."""
     records = size = 0
     try:
-        async for each in in_turns(range(topic.partitions)):
-            bounds = context.broker.bounds(topic, each)
+        async for index in in_turns(range(topic.partitions)):
+            bounds = context.broker.bounds(topic, index)
             records += bounds.end - bounds.start
-            size += context.broker.size(topic, each)
-    except NotFound:
+            size += context.broker.size(topic, index)
+    except UnknownPartition:
         return None
     return TopicSummary(
         name=topic.name, id=topic.id.hex(), partitions=topic.partitions, records=records, bytes=size
     )
 
 
-async def view(
-    context: Context, topic: Topic, *, limit: int = _PARTITIONS_SHOWN, after: int = -1
-) -> TopicView:
-    """With at most `limit` partitions, those whose number is above `after`."""
-    later = range(after + 1, topic.partitions)
+def view(context: Context, topic: Topic, *, first: int = 0, limit: int = _PARTITIONS) -> TopicView:
+    shown = range(first, min(first + limit, topic.partitions))
     partitions = []
-    async for index in in_turns(later[:limit]):
+    for index in shown:
         bounds = context.broker.bounds(topic, index)
         size = context.broker.size(topic, index)
         partitions.append(
@@ -99,7 +96,7 @@ async def view(
         id=topic.id.hex(),
         partitions=partitions,
         partitions_total=topic.partitions,
-        next=later[limit - 1] if len(later) > limit else None,
+        next=first + limit if first + limit < topic.partitions else None,
         settings=dict(topic.overrides),
     )
 
@@ -122,7 +119,7 @@ async def _list(context: Context, paging: Paging, body: NoBody) -> Page[TopicSum
 async def _describe(context: Context, parameters: TopicWanted, body: NoBody) -> TopicView:
     context.require(Operation.DESCRIBE, Kind.TOPIC, parameters.topic)
     topic = context.broker.topic(parameters.topic)
-    return await view(context, topic, limit=parameters.limit, after=parameters.after)
+    return view(context, topic, first=parameters.after, limit=parameters.limit)
 
 
 async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBody) -> TopicView:
@@ -132,7 +129,7 @@ async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBo
     [created] = await context.broker.create_topics([new])
     if isinstance(created, PosthouseError):
         raise created
-    return await view(context, created)
+    return view(context, created)
 
 
 async def _delete(context: Context, parameters: OfTopic, body: NoBody) -> None:

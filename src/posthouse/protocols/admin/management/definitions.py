@@ -47,6 +47,9 @@ _SKIPPED: Final = ("policies", "operator_policies", "parameters", "topic_permiss
 _OF_EXCHANGES: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 _OF_BINDINGS: Final = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
 
+_MOST_BODY: Final = 8 * 1024 * 1024
+"""An export of 10,000 queues has 2 MB."""
+
 
 async def _export(context: Context, request: Request, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
@@ -184,7 +187,7 @@ async def _import_access(context: Context, document: Mapping[str, Any]) -> None:
 
 ROUTES: Final = (
     Route(method="GET", path="/api/definitions", handler=_export),
-    Route(method="POST", path="/api/definitions", handler=_import),
+    Route(method="POST", path="/api/definitions", handler=_import, most_body=_MOST_BODY),
     Route(method="GET", path="/api/definitions/{vhost}", handler=_export),
-    Route(method="POST", path="/api/definitions/{vhost}", handler=_import),
+    Route(method="POST", path="/api/definitions/{vhost}", handler=_import, most_body=_MOST_BODY),
 )

@@ -23,8 +23,8 @@ from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.direct_channel import After, GotMessage, RequestRefused
 
-_MOST_MESSAGES = 10_000
-_MOST_BYTES = 16 * 1024 * 1024
+_MOST_MESSAGES = 5000
+_MOST_BYTES = 4 * 1024 * 1024
 _MOST_TRUNCATE = 2**31
 _AFTER: Final[Mapping[str, After]] = {
     "ack_requeue_false": After.ACK,
