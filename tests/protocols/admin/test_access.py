@@ -1,10 +1,14 @@
 """Users, permissions and quotas by HTTP."""
 
+import asyncio
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from posthouse.broker.access.acls import Acl
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.testing import AsyncBroker
 from tests.protocols.admin.clients import USERS, answered, client
 
@@ -130,3 +134,41 @@ async def test_without_an_audit_log() -> None:
 async def test_only_administrators(method: str, path: str, body: Any) -> None:
     async with AsyncBroker(users=USERS) as broker, client(broker, "ann") as ann:
         answered(await ann.request(method, f"/v1/{path}", json=body), 403)
+
+
+@pytest.mark.parametrize(
+    ("changed", "method", "path", "body", "action"),
+    [
+        ("users.replace", "PUT", "users/bob", {"password": "x"}, "set-credential"),
+        ("users.replace", "DELETE", "users/ann", None, "delete-credential"),
+        ("acls._storage.commit", "POST", "acls", {"acls": [ACL]}, "create-acl"),
+        ("acls._storage.commit", "POST", "acls/delete", {"name": "kept"}, "delete-acl"),
+        ("quotas._change", "PUT", "quotas", {"user": "ann", "rates": {}}, "alter-quota"),
+    ],
+)
+async def test_a_change_is_audited_before_it_is_made(
+    changed: str, method: str, path: str, body: Any, action: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A client that leaves while the change is under way cannot prevent the entry."""
+    async with AsyncBroker(users=USERS, data=tmp_path) as broker, client(broker, "admin") as admin:
+        access = broker.app.broker.access
+        kept = Acl(kind=Kind.TOPIC, name="kept", principal="User:ann", operation=Operation.READ)
+        await access.acls.add([kept])
+        begun, ended, noted = asyncio.Event(), asyncio.Event(), []
+
+        async def change(*_: Any) -> None:
+            noted.append(access.audit._last)
+            begun.set()
+            await ended.wait()
+
+        before = access.audit._last
+        *owners, name = changed.split(".")
+        with monkeypatch.context() as patch:
+            patch.setattr(reduce(getattr, owners, access), name, change)
+            asking = asyncio.create_task(admin.request(method, f"/v1/{path}", json=body))
+            await asyncio.wait_for(begun.wait(), 10)
+            asking.cancel()
+            ended.set()
+        assert noted[0] == before + 2  # the first entry is that of the permission
+        await access.audit.written(noted[0])
+        assert f'"{action}"' in (tmp_path / "audit.log").read_text()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aio_pika
@@ -241,3 +241,34 @@ async def test_listeners_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_MOST_LISTENERS", 1)
     async with AsyncBroker() as broker, client(broker) as http, listening(http):
         answered(await http.get("/v1/events"), 503)
+
+
+async def test_one_user_cannot_take_all_streams() -> None:
+    async with AsyncBroker(users=USERS) as broker, AsyncExitStack() as stack:
+        ann = await stack.enter_async_context(client(broker, "ann"))
+        admin = await stack.enter_async_context(client(broker, "admin"))
+        for _ in range(events._MOST_LISTENERS_OF_ONE):
+            await stack.enter_async_context(listening(ann, "topics"))
+        problem = answered(await ann.get("/v1/events?topics=topics"), 429)
+        assert "User:ann" in problem["detail"]
+        await stack.enter_async_context(listening(admin, "topics"))
+
+
+async def test_the_sampler_rests_after_a_slow_sample() -> None:
+    samples = 0
+
+    class Slow:
+        async def sample(self) -> Sample:
+            nonlocal samples
+            samples += 1
+            await asyncio.sleep(0.05)
+            return {}
+
+        def sees(self, guard: Guard, summary: Any) -> bool:
+            return True
+
+    hub, listener = EventHub(lambda hub: {"things": Slow()}, seconds=0), Listener(["things"], CLOSED)
+    await hub.listen(listener)
+    await asyncio.sleep(0.6)
+    hub.leave(listener)
+    assert samples <= 4

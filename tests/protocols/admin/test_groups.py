@@ -245,6 +245,16 @@ async def test_pages_of_partitions() -> None:
         assert seen == [*(("t", each) for each in range(25)), *(("t-1", each) for each in range(5))]
 
 
+async def test_a_page_does_not_begin_after_a_very_long_number() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        await _topic(http)
+        await _commit(broker, "g", {0: 2})
+        answered(await http.get("/v1/groups/g", params={"after": "t:" + "9" * 5000}), 400)
+        for after, count in (("t:" + "9" * 200, 0), ("t:²", 1), ("x", 1)):
+            found = answered(await http.get("/v1/groups/g", params={"after": after}))
+            assert len(found["offsets"]) == count
+
+
 async def test_a_deleted_group_is_gone() -> None:
     async with AsyncBroker() as broker, client(broker) as http:
         await _topic(http)

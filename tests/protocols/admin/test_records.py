@@ -196,7 +196,7 @@ async def test_a_batch_that_is_not_what_it_says_is_counted() -> None:
         await _topic(http)
         topic = broker.app.broker.topic("orders")
         batch = _claiming(Codec.GZIP, b"this is no gzip, but it is what the producer sent")
-        await broker.app.broker.append([Produced(topic, 0, memoryview(batch))]).wait()
+        await broker.app.broker.append([Produced(topic, 0, memoryview(bytearray(batch)))]).wait()
         await _produce(http, {"value": "good"})
         found = await _get(http, partition=0, offset=0)
         assert (_data(found), found["unreadable_batches"]) == (["good"], 1)
@@ -311,3 +311,64 @@ def test_what_bytes_are_taken_for(data: bytes, encoding: str, shown_data: object
     if encoding in ("avro", "protobuf"):
         assert payload.schema_id == 7
         assert "schema registry" in str(payload.note)
+
+
+def _inflating(size: int) -> bytes:
+    """A small batch that becomes large: one record of zeros and one to be found behind it."""
+    builder = BatchBuilder(codec=Codec.ZSTD)
+    builder.add(b"big", bytes(size), (), 1)
+    builder.add(b"small", b"last", (), 2)
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize("parameters", [{}, {"partition": 0, "offset": 0}, {"key": "none"}])
+async def test_batches_count_as_what_they_become_in_memory(parameters: dict[str, Any]) -> None:
+    """Each of 75 small batches becomes 14 MB: a request opens one of them, and the answer stays small."""
+    async with AsyncBroker() as broker, client(broker) as http:
+        await _topic(http)
+        inner = broker.app.broker
+        batch = _inflating(14_000_000)
+        assert len(batch) < 10_000
+        for _ in range(75):
+            [result] = await inner.append(
+                [Produced(inner.topic("orders"), 0, memoryview(bytearray(batch)))]
+            ).wait()
+            assert not isinstance(result, Exception)
+        most = {"limit": 1000, "max_bytes": 4 * 1024 * 1024, "value_bytes": 1024 * 1024}
+        response = await http.get(ORDERS, params=most | parameters)
+        found = answered(response)
+        assert not found["complete"]
+        assert 14_000_000 < found["scanned_bytes"] < 20_000_000
+        assert len(response.content) < 8 * 1024 * 1024
+        assert found["records"] or "key" in parameters
+        if not parameters:
+            assert [each["offset"] for each in found["records"]] == [149, 148]
+
+
+async def test_the_newest_records_are_bounded_by_their_shown_bytes() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        await _topic(http, partitions=2)
+        for number in range(40):
+            await _produce(
+                http, {"value": str(number % 10) * 100_000, "partition": number % 2, "timestamp": number}
+            )
+        response = await http.get(
+            ORDERS, params={"limit": 1000, "max_bytes": 1_000_000, "value_bytes": 100_000}
+        )
+        found = answered(response)
+        assert len(response.content) < 1_200_000
+        assert not found["complete"]
+        assert found["records"][0]["timestamp"] in (38, 39)
+
+
+async def test_a_record_of_very_many_headers_is_cut() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        await _topic(http)
+        builder = BatchBuilder(codec=Codec.ZSTD)
+        builder.add(b"k", b"v", tuple((f"h{each}", bytes(100_000)) for each in range(100)), 1)
+        inner = broker.app.broker
+        await inner.append([Produced(inner.topic("orders"), 0, memoryview(builder.build()))]).wait()
+        response = await http.get(ORDERS, params={"value_bytes": 1024 * 1024})
+        [record] = answered(response)["records"]
+        assert len(record["headers"]) + record["more_headers"] == 100
+        assert len(response.content) < 4 * 1024 * 1024

@@ -20,7 +20,11 @@ from posthouse.protocols.admin.turns import in_turns
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 1.0
+_REST = 4
+"""The sampler rests this many times as long as the last samples took, if that is more than a second."""
 _MOST_LISTENERS = 200
+_MOST_LISTENERS_OF_ONE = 10
+"""Of a user, or of an address without logins."""
 _MOST_CHANGES = 500
 """In one event."""
 
@@ -85,9 +89,11 @@ class _Waiting:
 class Listener:
     """One client that is told of changes."""
 
-    def __init__(self, kinds: Collection[str], guard: Guard) -> None:
+    def __init__(self, kinds: Collection[str], guard: Guard, owner: str = "") -> None:
+        """`owner` is the user, or the address without logins."""
         self.kinds = kinds
         self.guard = guard
+        self.owner = owner
         self._waiting: dict[str, _Waiting] = {}
         self._arrived = asyncio.Event()
 
@@ -131,6 +137,9 @@ class EventHub:
     def is_full(self) -> bool:
         return len(self._listeners) >= _MOST_LISTENERS
 
+    def is_full_for(self, owner: str) -> bool:
+        return sum(each.owner == owner for each in self._listeners) >= _MOST_LISTENERS_OF_ONE
+
     async def listen(self, listener: Listener) -> None:
         """From its return on, the listener is told of every change. To be ended with `leave`."""
         self._listeners.add(listener)
@@ -149,8 +158,10 @@ class EventHub:
                 self._task = None
 
     async def _run(self) -> None:
+        loop, took = asyncio.get_running_loop(), 0.0
         while True:
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(max(self._seconds, took * _REST))
+            began = loop.time()
             wanted = {kind for listener in self._listeners for kind in listener.kinds}
             for kind in self._samples.keys() - wanted:
                 del self._samples[kind]
@@ -159,6 +170,7 @@ class EventHub:
                     await self._compare(kind)
                 except Exception:
                     log.exception("admin: the events of %s are missing a sample", kind)
+            took = loop.time() - began
 
     async def _compare(self, kind: str) -> None:
         source = self._sources[kind]

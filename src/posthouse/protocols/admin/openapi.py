@@ -28,6 +28,7 @@ _PROBLEMS: dict[int, str] = {
     413: "The body, or a record in it, is too large.",
     415: "The body is not JSON.",
     421: "Without authentication the broker answers only for its address and localhost.",
+    429: "The user has too many streams open; close one.",
     500: "The broker failed; its log has the reason.",
     503: "The broker cannot do this now; try again later.",
     507: "The disk is full.",

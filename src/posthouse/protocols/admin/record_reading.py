@@ -1,46 +1,38 @@
 """Records of a topic for people to look at: bounded scans, by partition and offset.
 
-A scan reads whole batches and decodes them on another thread: neither a large batch nor a long one blocks the
-event loop. It ends when it has enough records, or has read enough bytes, and says where it stopped.
+A scan reads whole batches and decodes them on a thread of its own: neither a large batch nor a long one
+blocks the event loop, and other work on threads does not wait for it. Batches are counted as they are in
+memory, decompressed, and each is decompressed once. A scan ends when it has enough records, or has read
+enough bytes, and says where it stopped.
 """
 
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Protocol
-
-import msgspec
-from msgspec import Meta
+from typing import Final, Protocol, TypeVar
 
 from posthouse.model.errors import BadRequest
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.payloads import Payload, shown
+from posthouse.protocols.admin.record_views import RecordView, ShownRecord, shown_record
 from posthouse.protocols.admin.turns import in_turns
-from posthouse.records.batch import Readable, iter_headers
-from posthouse.records.record import Record, iter_records
+from posthouse.records.batch import BatchHeader, Readable, iter_headers
+from posthouse.records.record import Record, body_of, iter_body
 from posthouse.records.visibility import AbortedProducer, visible_batches
 from posthouse.storage.bounds import Bounds, Slice
 from posthouse.storage.producers import AbortedTransaction
 
+T = TypeVar("T")
+
 _SLICE_BYTES = 256 * 1024
-
-
-class HeaderView(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    value: Payload | None
-
-
-class RecordView(msgspec.Struct, frozen=True, kw_only=True):
-    partition: int
-    offset: int
-    timestamp: Annotated[int, Meta(description="Milliseconds since 1970; -1 if the record has none.")]
-    key: Payload | None
-    value: Annotated[Payload | None, Meta(description="null in a tombstone.")]
-    headers: list[HeaderView]
+_UNREADABLE_BYTES = 512 * 1024
+"""Counted for a batch that cannot be decompressed: the attempt may have taken long."""
+_DECODERS: Final = ThreadPoolExecutor(2, "posthouse-record-views")
+"""Of the process: there are two decompressed batches in memory at most, however many clients look."""
 
 
 class Log(Protocol):
@@ -61,7 +53,7 @@ class Wanted:
     """Only records with this key."""
     limit: int
     max_bytes: int
-    """Of batches that are read, and of records that are shown."""
+    """Of batches that are read, decompressed, and of records that are shown. The last one may exceed it."""
     value_bytes: int
     """Longer keys, values and headers are cut."""
     stable_only: bool
@@ -84,19 +76,33 @@ class Position:
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    records: list[RecordView] = field(default_factory=list)
+    shown: list[ShownRecord] = field(default_factory=list)
     scanned_bytes: int = 0
+    """After decompression."""
     shown_bytes: int = 0
     unreadable_batches: int = 0
     next: Position | None = None
     """Where to go on; None where the end was reached."""
 
+    @property
+    def records(self) -> list[RecordView]:
+        return [each.view for each in self.shown]
+
+    def add(self, record: ShownRecord) -> None:
+        self.shown.append(record)
+        self.shown_bytes += record.size
+
+    def is_full(self, wanted: Wanted) -> bool:
+        return len(self.shown) >= wanted.limit or self.shown_bytes >= wanted.max_bytes
+
     def is_enough(self, wanted: Wanted) -> bool:
-        return (
-            len(self.records) >= wanted.limit
-            or self.scanned_bytes >= wanted.max_bytes
-            or self.shown_bytes >= wanted.max_bytes
-        )
+        return self.scanned_bytes >= wanted.max_bytes or self.is_full(wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    header: BatchHeader
+    data: memoryview
 
 
 class RecordScan:
@@ -131,32 +137,57 @@ class RecordScan:
             if result.scanned_bytes >= self._wanted.max_bytes:
                 result.next = Position(partition=partition, offset=0)
                 break
-            tail = await self._tail(partition, result)
-            if not tail:
+            before, before_bytes = result.shown, result.shown_bytes
+            result.shown, result.shown_bytes = [], 0
+            await self._tail(partition, result)
+            if not result.shown:
+                result.shown, result.shown_bytes = before, before_bytes
                 continue
-            records = [*result.records, *tail]
-            result.records = heapq.nlargest(
-                self._wanted.limit, records, key=lambda each: (each.timestamp, each.partition, each.offset)
-            )
+            shown, result.shown, result.shown_bytes = [*before, *result.shown], [], 0
+            for each in heapq.nlargest(self._wanted.limit, shown, key=_age):
+                if not result.is_full(self._wanted):
+                    result.add(each)
         return result
 
-    async def _tail(self, partition: int, result: Found) -> Collection[RecordView]:
-        """The last records: looked for further back while compaction and markers leave too few."""
-        start, end = self._log.bounds(self._topic, partition).start, self._end(partition)
-        back = self._wanted.limit
-        while True:
-            offset = first = max(start, end - back)
-            last: deque[RecordView] = deque(maxlen=self._wanted.limit)
-            while offset < end and result.scanned_bytes < self._wanted.max_bytes:
-                found = Found()
-                offset = await self._read(partition, offset, found)
-                last.extend(found.records)
-                result.scanned_bytes += found.scanned_bytes
-                result.unreadable_batches += found.unreadable_batches
-            is_spent = result.scanned_bytes >= self._wanted.max_bytes
-            if len(last) == self._wanted.limit or first == start or is_spent:
-                return last
-            back *= 4
+    async def _tail(self, partition: int, result: Found) -> None:
+        """Add the last records to `result`, the newest first: looked for further and further back.
+
+        The last batch tells how many more offsets the rest of `max_bytes` may have.
+        """
+        wanted = self._wanted
+        start = self._log.bounds(self._topic, partition).start
+        end = upper = self._end(partition)
+        before, step, most = result.scanned_bytes, 1, wanted.limit
+        while upper > start:
+            if result.is_enough(wanted):
+                if not result.is_full(wanted):
+                    result.next = Position(partition=partition, offset=0)
+                return
+            batches, upper = await self._batches(partition, max(start, upper - step), upper, result)
+            await _on_a_thread(partial(_add_newest, batches, partition, start, wanted, result))
+            bytes_of_one = max((result.scanned_bytes - before) // (end - upper), 1)
+            step = min(max((wanted.max_bytes - result.scanned_bytes) // bytes_of_one, 1), most)
+            most *= 4
+
+    async def _batches(
+        self, partition: int, first: int, upper: int, result: Found
+    ) -> tuple[list[_Batch], int]:
+        """Visible batches from the one with offset `first` up to `upper`, and where they begin."""
+        found: list[_Batch] = []
+        begin = offset = first
+        size = 0
+        while offset < upper and size < self._wanted.max_bytes:
+            data = await self._data(partition, offset, self._wanted.max_bytes - size)
+            if not data:
+                break
+            headers = [header for _, header in iter_headers(data)]
+            begin, offset = min(begin, headers[0].base_offset), headers[-1].next_offset
+            size += sum(each.length for each in headers if each.base_offset < upper)
+            found += [each for each in self._visible(partition, data) if each.header.base_offset < upper]
+        result.scanned_bytes += size
+        if offset < upper:
+            result.next = Position(partition=partition, offset=0)
+        return found, begin
 
     def _end(self, partition: int) -> int:
         bounds = self._log.bounds(self._topic, partition)
@@ -164,15 +195,27 @@ class RecordScan:
 
     async def _read(self, partition: int, offset: int, found: Found) -> int:
         """The next records from `offset` on are added to `found`. Returns the offset to go on from."""
-        size = min(_SLICE_BYTES, max(self._wanted.max_bytes - found.scanned_bytes, 1))
-        stable_only = self._wanted.stable_only
-        data = (await self._log.read(self._topic, partition, offset, size, stable_only=stable_only)).data
+        data = await self._data(partition, offset, self._wanted.max_bytes - found.scanned_bytes)
         if not data:
             return self._end(partition)
         found.scanned_bytes += len(data)
-        aborted = self._aborted(partition, data) if stable_only else []
-        decode = partial(_decoded, data, aborted, partition, offset, self._wanted, found)
-        return await asyncio.to_thread(decode)
+        end = max(header.next_offset for _, header in iter_headers(data))
+        batches = self._visible(partition, data)
+        stopped = await _on_a_thread(partial(_add_oldest, batches, partition, offset, self._wanted, found))
+        return end if stopped is None else stopped
+
+    async def _data(self, partition: int, offset: int, most: int) -> Readable:
+        size = min(_SLICE_BYTES, max(most, 1))
+        stable_only = self._wanted.stable_only
+        return (await self._log.read(self._topic, partition, offset, size, stable_only=stable_only)).data
+
+    def _visible(self, partition: int, data: Readable) -> list[_Batch]:
+        aborted = self._aborted(partition, data) if self._wanted.stable_only else []
+        view = memoryview(data)
+        return [
+            _Batch(header=header, data=view[position : position + header.length])
+            for position, header in visible_batches(data, aborted)
+        ]
 
     def _aborted(self, partition: int, data: Readable) -> list[AbortedProducer]:
         headers = [header for _, header in iter_headers(data)]
@@ -184,42 +227,49 @@ class RecordScan:
         ]
 
 
-def _decoded(
-    data: Readable,
-    aborted: Iterable[AbortedProducer],
-    partition: int,
-    offset: int,
-    wanted: Wanted,
-    found: Found,
-) -> int:
-    for position, header in visible_batches(data, aborted):
-        batch = memoryview(data)[position : position + header.length]
-        try:
-            for record in iter_records(batch):
-                if record.offset < offset or (wanted.key is not None and record.key != wanted.key):
-                    continue
-                view = _view(partition, record, wanted.value_bytes)
-                found.records.append(view)
-                found.shown_bytes += _size(view)
-                if len(found.records) >= wanted.limit or found.shown_bytes >= wanted.max_bytes:
-                    return record.offset + 1
-        except BadRequest:
-            # The broker stores compressed batches without opening them: this one is not what it says.
-            found.unreadable_batches += 1
-    return max(header.next_offset for _, header in iter_headers(data))
+def _age(record: ShownRecord) -> tuple[int, int, int]:
+    return record.view.timestamp, record.view.partition, record.view.offset
 
 
-def _view(partition: int, record: Record, limit: int) -> RecordView:
-    return RecordView(
-        partition=partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        key=shown(record.key, limit),
-        value=shown(record.value, limit),
-        headers=[HeaderView(name=name, value=shown(value, limit)) for name, value in record.headers],
-    )
+async def _on_a_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_DECODERS, work)
 
 
-def _size(view: RecordView) -> int:
-    payloads = [view.key, view.value, *(each.value for each in view.headers)]
-    return sum(len(each.data) if isinstance(each.data, str) else each.size for each in payloads if each)
+def _add_oldest(
+    batches: Iterable[_Batch], partition: int, start: int, wanted: Wanted, found: Found
+) -> int | None:
+    """Add records from offset `start` on. Returns the offset to go on from; None after the last batch."""
+    for batch in batches:
+        for record in _records(batch, found):
+            if record.offset < start or (wanted.key is not None and record.key != wanted.key):
+                continue
+            found.add(shown_record(partition, record, wanted.value_bytes))
+            if found.is_full(wanted):
+                return record.offset + 1
+        if found.scanned_bytes >= wanted.max_bytes:
+            return batch.header.next_offset
+    return None
+
+
+def _add_newest(batches: Sequence[_Batch], partition: int, start: int, wanted: Wanted, found: Found) -> None:
+    """Add records down to offset `start`, the newest first."""
+    for batch in reversed(batches):
+        last = deque(
+            (each for each in _records(batch, found) if each.offset >= start),
+            maxlen=wanted.limit - len(found.shown),
+        )
+        while last and not found.is_full(wanted):
+            found.add(shown_record(partition, last.pop(), wanted.value_bytes))
+        if found.is_enough(wanted):
+            return
+
+
+def _records(batch: _Batch, found: Found) -> Iterable[Record]:
+    try:
+        body = body_of(batch.data, batch.header)
+        found.scanned_bytes += max(len(body) - len(batch.data), 0)
+        yield from iter_body(body, batch.header)
+    except BadRequest:
+        # The broker stores compressed batches without opening them: this one is not what it says.
+        found.unreadable_batches += 1
+        found.scanned_bytes += _UNREADABLE_BYTES

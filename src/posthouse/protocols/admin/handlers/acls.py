@@ -101,9 +101,11 @@ async def _add(context: Context, parameters: msgspec.Struct, body: NewAcls) -> A
     context.require_cluster(Operation.ALTER)
     _check_enforced(context)
     new = [each.acl() for each in body.acls]
-    await context.broker.access.acls.add(new)
+    for acl in new:
+        acl.check()
     for acl in new:
         context.guard.note("create-acl", acl.resource, acl.rule)
+    await context.broker.access.acls.add(new)
     return Acls(acls=body.acls, total=len(new))
 
 
@@ -116,10 +118,16 @@ async def _delete(context: Context, parameters: msgspec.Struct, body: AclFilter)
     if body.dry_run:
         meant = [each for each in acls if body.matches(each)]
     else:
-        meant = await acls.remove(body.matches)
-        for acl in meant:
-            context.guard.note("delete-acl", acl.resource, acl.rule)
+        meant = await acls.remove(lambda acl: _is_noted_match(context, body, acl))
     return Acls(acls=[AclView.of(each) for each in meant[:_MOST_SHOWN]], total=len(meant))
+
+
+def _is_noted_match(context: Context, wanted: AclFilter, acl: Acl) -> bool:
+    """Asked inside the change, and audited there: a client that leaves meanwhile cannot prevent the entry."""
+    if not wanted.matches(acl):
+        return False
+    context.guard.note("delete-acl", acl.resource, acl.rule)
+    return True
 
 
 def _check_enforced(context: Context) -> None:

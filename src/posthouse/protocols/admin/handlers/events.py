@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.access.principal import ANONYMOUS
+from posthouse.model.networks import owner_of_peer
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.events import EventHub, Listener
@@ -35,8 +37,16 @@ async def _events(context: Context, parameters: EventsWanted, body: NoBody) -> R
     kinds = _kinds(context, parameters.topics)
     if context.events.is_full:
         raise Problem(503, "too many clients listen to events; close one, or try again later")
-    listener = Listener(kinds, context.guard)
+    owner = _owner(context)
+    if context.events.is_full_for(owner):
+        raise Problem(429, f"too many clients of {owner} listen to events; close one")
+    listener = Listener(kinds, context.guard, owner)
     return Response(body=_stream(context.events, listener, kinds), content_type=EVENT_STREAM, is_endless=True)
+
+
+def _owner(context: Context) -> str:
+    principal = context.guard.principal
+    return owner_of_peer(context.peer) if principal == ANONYMOUS else str(principal)
 
 
 def _kinds(context: Context, text: str) -> Sequence[str]:
@@ -55,6 +65,8 @@ def _kinds(context: Context, text: str) -> Sequence[str]:
 
 async def _stream(hub: EventHub, listener: Listener, kinds: Sequence[str]) -> AsyncIterator[bytes]:
     numbers = count(1)
+    if hub.is_full or hub.is_full_for(listener.owner):
+        return  # other streams of the owner have begun since the request was answered
     try:
         await hub.listen(listener)
         yield b"retry: %d\n" % _RETRY_MS + _event("ready", next(numbers), {"topics": kinds})
@@ -85,4 +97,5 @@ EVENTS: Final = Endpoint(
     parameters=EventsWanted,
     result=str,
     content_type=EVENT_STREAM,
+    problems=(429,),
 )

@@ -21,6 +21,7 @@ from posthouse.protocols.admin.handlers.groups import OfGroup, views
 from posthouse.protocols.admin.handlers.topics import TopicName
 from posthouse.protocols.admin.offset_targets import OffsetTarget, TargetKind
 from posthouse.protocols.admin.problems import Problem, refused
+from posthouse.protocols.admin.turns import in_turns
 
 _MOST_PARTITIONS = 10_000
 
@@ -64,7 +65,7 @@ async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> Rese
     committed = {} if group is None else await _committed(context, groups, group)
     wanted = _wanted(context, parameters.group, body.topics, committed)
     changes: dict[PartitionId, OffsetChange] = {}
-    for topic, partition in wanted:
+    async for topic, partition in in_turns(wanted):
         before = committed.get(topic.partition(partition))
         after = await _resolved(context, topic, partition, target, before)
         if after is not None:

@@ -1,5 +1,6 @@
 """Groups: listed, described with their lag, and deleted."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -35,7 +36,9 @@ class OfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class GroupWanted(OfGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=_MOST_OFFSETS, description="Most partitions of the answer.")] = 1000
-    after: Annotated[str, Meta(description="`next` of the answer before; empty for the first.")] = ""
+    after: Annotated[
+        str, Meta(max_length=300, description="`next` of the answer before; empty for the first.")
+    ] = ""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,13 +119,14 @@ async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> 
     context.require(Operation.DESCRIBE, Kind.GROUP, parameters.group)
     groups = views(context)
     group = groups.get(parameters.group)
-    places = sorted(await _places(context, groups, group), key=_place_key)
-    later = [each for each in places if _place_key(each) > _parse(parameters.after)]
-    shown = later[: parameters.limit]
     readers = group.readers
+    places = sorted(await _places(context, groups, group, readers), key=_place_key)
+    after = _parse(parameters.after)
+    later = [each for each in places if _place_key(each) > after]
+    shown = later[: parameters.limit]
     partitions = [
         topic.partition(place.partition)
-        for place in shown
+        async for place in in_turns(shown)
         if (topic := context.broker.topics.find(place.topic)) is not None
     ]
     offsets = [_offset(each, readers.get(each.place)) async for each in groups.progress(group, partitions)]
@@ -139,16 +143,19 @@ async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> 
     )
 
 
-async def _places(context: Context, groups: GroupViews, group: Group) -> set[NamedPlace]:
+async def _places(
+    context: Context, groups: GroupViews, group: Group, readers: Iterable[NamedPlace]
+) -> set[NamedPlace]:
     """Those whose topic the client may see."""
     found = set()
     async for partition in in_turns(groups.places(group)):
         topic = context.broker.topics.find_by_id(partition.topic)
         if topic is not None:
             found.add(NamedPlace(topic=topic.name, partition=partition.index))
-    found |= group.readers.keys()
+    async for place in in_turns(readers):
+        found.add(place)
     seen = {topic: context.guard.sees(Kind.TOPIC, topic) for topic in {each.topic for each in found}}
-    return {each for each in found if seen[each.topic]}
+    return found if all(seen.values()) else {each for each in found if seen[each.topic]}
 
 
 def _place_key(place: NamedPlace) -> tuple[str, int]:

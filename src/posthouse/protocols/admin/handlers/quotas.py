@@ -71,9 +71,11 @@ async def _set(context: Context, parameters: msgspec.Struct, body: QuotaView) ->
         Quota.READ: body.rates.consumer_byte_rate,
         Quota.TIME: body.rates.request_percentage,
     }
-    await context.broker.access.quotas.change(entity, rates)
+    quotas = context.broker.access.quotas
+    await quotas.change(entity, rates, validate_only=True)
     told = ", ".join(f"{name}={'none' if rate is None else rate}" for name, rate in rates.items())
     context.guard.note("alter-quota", f"quota:{entity.key().decode()}", told)
+    await quotas.change(entity, rates)
     return body
 
 

@@ -16,7 +16,8 @@ from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.topics import OfTopic
 from posthouse.protocols.admin.payloads import SentEncoding, stored
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.record_reading import Position, RecordScan, RecordView, Wanted
+from posthouse.protocols.admin.record_reading import Position, RecordScan, Wanted
+from posthouse.protocols.admin.record_views import RecordView
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
 
@@ -43,7 +44,11 @@ class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limit: Annotated[int, Meta(ge=1, le=_MOST_RECORDS, description="Most records of the answer.")] = 100
     max_bytes: Annotated[
         int,
-        Meta(ge=1, le=_MOST_BYTES, description="Bytes of the log to read; `next` goes on from there."),
+        Meta(
+            ge=1,
+            le=_MOST_BYTES,
+            description="Bytes of batches to read, decompressed; `next` goes on from there.",
+        ),
     ] = 1024 * 1024
     value_bytes: Annotated[
         int, Meta(ge=0, le=1024 * 1024, description="Longer keys, values and headers are cut.")
@@ -61,7 +66,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     records: list[RecordView]
     next: Annotated[str | None, Meta(description="`after` of the next request; null at the end.")]
     complete: Annotated[bool, Meta(description="The log was read to its end, within the bounds asked for.")]
-    scanned_bytes: int
+    scanned_bytes: Annotated[int, Meta(description="Bytes of the batches that were read, decompressed.")]
     unreadable_batches: Annotated[int, Meta(description="Batches that their producer compressed wrongly.")]
 
 

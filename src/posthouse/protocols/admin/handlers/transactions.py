@@ -80,8 +80,10 @@ def _view(context: Context, transaction: Transaction) -> TransactionView:
 
 async def _abort(context: Context, parameters: OfTransaction, body: NoBody) -> TransactionView:
     context.require_cluster(Operation.ALTER)
-    await context.broker.transactions.abort_open(parameters.id)
-    context.guard.note("abort-transaction", f"{Kind.TRANSACTIONAL_ID}:{parameters.id}")
+    transactions = context.broker.transactions
+    if transactions.ids.get(parameters.id).work is not None:
+        context.guard.note("abort-transaction", f"{Kind.TRANSACTIONAL_ID}:{parameters.id}")
+    await transactions.abort_open(parameters.id)
     return _view(context, context.broker.transactions.ids.get(parameters.id))
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.access.users import User
+from posthouse.broker.access.users import User, check_name, check_password
 from posthouse.protocols.admin.context import Context
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
@@ -50,15 +50,19 @@ async def _list(context: Context, paging: Paging, body: NoBody) -> Page[UserView
 async def _set(context: Context, parameters: OfUser, body: PasswordBody) -> UserView:
     context.require_cluster(Operation.ALTER)
     users = context.broker.access.users
-    await users.set_password(parameters.user, body.password)
+    check_name(parameters.user)
+    check_password(body.password)
     context.guard.note("set-credential", f"user:{parameters.user}")
+    await users.set_password(parameters.user, body.password)
     return _view(context, users.get(parameters.user) or User(parameters.user))
 
 
 async def _delete(context: Context, parameters: OfUser, body: NoBody) -> None:
     context.require_cluster(Operation.ALTER)
-    await context.broker.access.users.delete(parameters.user)
-    context.guard.note("delete-credential", f"user:{parameters.user}")
+    users = context.broker.access.users
+    if users.get(parameters.user) is not None:
+        context.guard.note("delete-credential", f"user:{parameters.user}")
+    await users.delete(parameters.user)
 
 
 USERS: Final = (
