@@ -42,8 +42,10 @@ OTHERS = frozenset(
     }
 )
 _OF_TESTS = f"{ENVIRONMENT_PREFIX}TEST_"
-# Kubernetes and Docker set these in every container beside a service that is called posthouse or posthouse-…
-_OF_SERVICES = re.compile(r".*_(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.+)?)?|NAME|ENV_.+)")
+# Kubernetes sets these in every container beside a service that is called posthouse or posthouse-…; some of
+# the names could be misspelt settings, and are told by their values.
+_OF_SERVICES = re.compile(r"\w+_(SERVICE_(HOST|PORT)(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
+_OF_A_SERVICE_BY_VALUE = re.compile(r"(tcp|udp|sctp)://.+")
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
@@ -54,7 +56,8 @@ def check_environment(environment: Mapping[str, str]) -> None:
     known = {each.name.upper() for each in fields(Settings)} | OTHERS
     for name in sorted(names):
         rest = name.removeprefix(ENVIRONMENT_PREFIX)
-        if rest in known or name.startswith(_OF_TESTS) or _OF_SERVICES.fullmatch(name):
+        is_service = _OF_SERVICES.fullmatch(name) or _OF_A_SERVICE_BY_VALUE.fullmatch(environment[name])
+        if rest in known or name.startswith(_OF_TESTS) or is_service:
             continue
         near = get_close_matches(rest, known, n=1)
         advice = f"did you mean {ENVIRONMENT_PREFIX}{near[0]}? Correct or unset it" if near else "unset it"

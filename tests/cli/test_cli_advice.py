@@ -119,6 +119,8 @@ def test_variables_that_kubernetes_sets_for_a_service_called_posthouse() -> None
             "POSTHOUSE_AMQP_SERVICE_PORT": "5672",
         }
     )
+    with pytest.raises(InvalidConfig, match="POSTHOUSE_KAFKA_PORT means nothing"):
+        check_environment({"POSTHOUSE_KAFKA_PORT": "9092"})
 
 
 def test_every_variable_that_is_used_is_known() -> None:

@@ -86,6 +86,15 @@ def test_a_profile_lives_and_dies(
     assert "there is no profile 'prod'" in one_sentence(inside("profile", "delete", "prod"), 2)
 
 
+def test_a_profile_logs_in_by_http(broker: ThreadBroker, authority: Authority, secret: Path) -> None:
+    login = ("--ca", authority.file, "--user", "admin", "--password-file", secret)
+    ok("profile", "create", "night", "--admin", broker.address("admin_tls"), *login)
+    assert json.loads(ok("queue", "list", "--profile", "night", "--json")) == []
+    assert '"ready": true' in ok("--profile", "night", "status", "--json")
+    nobody = inside("queue", "list", "--admin", broker.address("admin"))
+    assert "give --user, or use a profile with a login" in one_sentence(nobody, 1)
+
+
 def test_a_profile_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     ok("profile", "create", "here", "--bootstrap", "127.0.0.1:1")
     monkeypatch.setenv("POSTHOUSE_PROFILE", "here")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.cli.escapes import unescaped
-from posthouse.client import Client, Start
-from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest
+from posthouse.client import Client
 from tests.cli.programs import PROGRAM, SECONDS, environment, inside, one_sentence, posthouse, start
 
 NOT_UTF8 = b"\xff\x00\n"
@@ -149,31 +148,6 @@ def test_a_member_that_is_interrupted_commits_and_leaves(kafka: str, three: str)
         assert member.communicate(timeout=SECONDS) == (b"", b"")
         assert member.returncode == 0
         assert client.group(group).members == []
-
-
-def test_an_answer_that_was_not_read_does_not_hold_up_the_last_commit(kafka: str, three: str) -> None:
-    topic, group = f"{three}.a", f"{three}-unread"
-    with Client(kafka) as client:
-        reading = client.group_reading(group, topics=[topic], start=Start.beginning())
-        reading.finish(next(iter(reading)), 1)
-        client._cluster.any().send(ListGroupsRequest())  # as Ctrl-C leaves it in the middle of a fetch
-        reading.close()
-        info = client.group(group)
-        assert [each.committed for each in client.group_offsets(info)] == [1] and not info.members
-
-
-def test_a_member_that_the_broker_gave_up_begins_at_the_last_commit(kafka: str, three: str) -> None:
-    topic = f"{three}.a"
-    with Client(kafka) as client, Client(kafka) as other:
-        reading = client.group_reading(f"{three}-lost", topics=[topic], start=Start.beginning())
-        fetches = iter(reading)
-        assert [message.value for message in next(fetches).messages()] == [b"a"]
-        # The same member leaves by another connection, as if its session had timed out.
-        twin = other.group_reading(f"{three}-lost", topics=[topic])
-        twin._member, twin._epoch = reading._member, reading._epoch
-        twin.close()
-        assert [message.value for message in next(fetches).messages()] == [b"a"]
-        reading.close()
 
 
 def test_a_group_takes_patterns(kafka: str, three: str) -> None:

@@ -47,7 +47,6 @@ LOGIN = Security(user="admin", password=ADMIN)
 def test_a_login(broker: ThreadBroker) -> None:
     with AdminClient(broker.admin, security=LOGIN) as client:
         assert client.get("/v1/overview")["ready"] is True
-        assert client.health() == (True, [])
     with AdminClient(broker.admin) as client, pytest.raises(LoginRefused, match="give --user, or use a pr"):
         client.get("/v1/overview")
     wrong = Security(user="admin", password="wrong")
@@ -156,6 +155,14 @@ def test_something_else_there(answer: bytes) -> None:
         with AdminClient(f"127.0.0.1:{port}") as client, pytest.raises(IncompatibleBroker, match="HTTP"):
             client.get("/v1/overview")
         thread.join()
+
+
+def test_a_connection_that_was_closed_while_it_was_idle(broker: ThreadBroker) -> None:
+    with AdminClient(broker.admin, security=LOGIN) as client:
+        client.get("/v1/overview")
+        assert client._connection is not None and client._connection.sock is not None
+        client._connection.sock.shutdown(socket.SHUT_RDWR)
+        assert client.get("/v1/overview")["ready"] is True
 
 
 def test_silence() -> None:

@@ -111,7 +111,8 @@ def consume(
 
     By default it waits for new messages until Ctrl-C. With a start (--from-beginning, --offset, --since) it
     prints up to the end of the log and stops; -f makes it wait there, and so does --group. Topics that a
-    pattern matches are chosen at the start; with --group also those that are created later.
+    pattern matches are chosen at the start; with --group also those that are created later. Bytes that are
+    not UTF-8 print as �: see --raw and --json.
     """
     _check_exclusive(context, json, format, raw, from_beginning, offset, since)
     if group is not None and (offset is not None or since is not None or partition):

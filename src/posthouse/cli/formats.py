@@ -35,7 +35,11 @@ _NAMED = re.compile(r"\{(?:" + "|".join(FIELDS) + r")[!:}\[.]")
 
 
 def as_line(topic: str, message: Message) -> bytes:
-    return _text(message.value).encode() + b"\n"
+    value = message.value
+    # Most values are ASCII, and need not be decoded to see that they are text.
+    if value is None or not value.isascii():
+        value = _text(value).encode()
+    return value + b"\n"
 
 
 def as_bytes(topic: str, message: Message) -> bytes:

@@ -20,7 +20,10 @@ _COUNTERS = {
     "redelivered": "posthouse_queue_redelivered_messages_total",
     "dead_lettered": "posthouse_queue_dead_lettered_messages_total",
 }
-_STUCK = frozenset({"stalled", "unconsumed"})
+_STUCK = ("stalled", "unconsumed")
+_WITH_MESSAGES = (*_STUCK, "consumed")
+_LOOKED_AT = 1000
+"""Most groups, transactions, and queues in each state, so that a look is cheap for a broker with many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +68,12 @@ class Snapshot:
 
 
 def take_snapshot(client: AdminClient, *, most: int) -> Snapshot:
-    """With at most `most` groups, queues, transactions and logs."""
-    groups = [each for each in client.items("/v1/groups") if each["lag"]]
-    queues = [each for each in client.items("/v1/queues") if each["ready"] or each["unacked"]]
-    transactions = list(client.items("/v1/transactions"))
+    """With at most `most` groups, queues, transactions and logs, the worst of those that are looked at."""
+    groups = [each for each in client.items("/v1/groups", most=_LOOKED_AT) if each["lag"]]
+    queues = [
+        each for state in _WITH_MESSAGES for each in client.items("/v1/queues", most=_LOOKED_AT, state=state)
+    ]
+    transactions = list(client.items("/v1/transactions", most=_LOOKED_AT))
     return Snapshot(
         overview=client.get("/v1/overview"),
         groups=sorted(groups, key=lambda each: -each["lag"])[:most],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -147,7 +148,10 @@ def _keys() -> Iterator[Callable[[float], bool]]:
 
     def wait(seconds: float) -> bool:
         ready, _, _ = select.select([terminal], [], [], seconds)
-        return bool(ready) and sys.stdin.read(1) in ("q", "Q", "")
+        if not ready:
+            return False
+        typed = os.read(terminal, 1024)  # not of sys.stdin, which reads ahead
+        return not typed or b"q" in typed.lower()
 
     try:
         tty.setcbreak(terminal)

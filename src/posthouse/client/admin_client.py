@@ -29,7 +29,7 @@ from posthouse.client.errors import (
     LoginRefused,
 )
 from posthouse.client.security import OPEN, Security
-from posthouse.client.tls import encrypted, tls_context
+from posthouse.client.tls import encrypted, refusal, tls_context
 
 TIMEOUT = 30.0
 ADMIN_PORT = 15672
@@ -94,11 +94,6 @@ class AdminClient:
             if not after:
                 return
 
-    def health(self) -> tuple[bool, list[str]]:
-        """Whether the broker is ready, and the reasons why not."""
-        status, answer = self._exchange("GET", "/health/ready", None)
-        return status == 200, list(answer.get("reasons", ())) if isinstance(answer, dict) else []
-
     def _call(self, method: str, path: str, query: dict[str, Any], body: Any) -> Any:
         said = {name: _shown(value) for name, value in query.items() if value is not None}
         status, answer = self._exchange(method, f"{path}?{urlencode(said)}" if said else path, body)
@@ -120,24 +115,33 @@ class AdminClient:
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        connection = self._connection or self._connect()
+        is_reused = self._connection is not None
         try:
-            connection.request(method, target, data, headers)
-            response = connection.getresponse()
-            content = response.read()
-            if response.will_close:
-                self.close()
-            is_text = as_text and response.status < 300
-            return response.status, content.decode() if is_text else _decoded(content)
+            return self._answer(method, target, data, headers, as_text)
         except TimeoutError:
             self.close()
             raise BrokerSilent(
                 f"the broker at {self.node} did not answer in {self._timeout:g} s; look at its log, or try "
                 "again"
             ) from None
-        except (OSError, HTTPException, ValueError):
+        except (OSError, HTTPException, ValueError) as error:
             self.close()
-            raise self._no_http() from None
+            # The broker closes connections that are idle for long. Reading twice does no harm.
+            if is_reused and method == "GET":
+                return self._exchange(method, target, body, as_text=as_text)
+            raise refusal(error, self.node) or self._no_http() from None
+
+    def _answer(
+        self, method: str, target: str, data: bytes | None, headers: dict[str, str], as_text: bool
+    ) -> tuple[int, Any]:
+        connection = self._connection or self._connect()
+        connection.request(method, target, data, headers)
+        response = connection.getresponse()
+        content = response.read()
+        if response.will_close:
+            self.close()
+        is_text = as_text and response.status < 300
+        return response.status, content.decode() if is_text else _decoded(content)
 
     def _connect(self) -> HTTPConnection:
         connection = HTTPConnection(self.node.host, self.node.port, timeout=self._timeout)
