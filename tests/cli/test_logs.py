@@ -20,6 +20,13 @@ def test_a_name_cannot_begin_a_line_or_move_the_cursor(name: str, formatter: log
     assert len(line.splitlines()) == 1
 
 
+def test_the_text_of_an_error_cannot_move_the_cursor() -> None:
+    failed = record("request failed")
+    failed.exc_info = (ValueError, ValueError("no queue \x1b[2J\x9b31m"), None)
+    first, *traceback = TextFormatter(colour=False).format(failed).split("\n")
+    assert first.endswith("request failed") and traceback == [r"ValueError: no queue \x1b[2J\x9b31m"]
+
+
 def test_letters_of_all_languages_stay_as_they_are() -> None:
     assert "Grüße, 世界 ✓" in TextFormatter(colour=False).format(record("queue %s", "Grüße, 世界 ✓"))
     assert json.loads(JsonFormatter().format(record("%s", "世界")))["message"] == "世界"

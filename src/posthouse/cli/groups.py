@@ -12,6 +12,7 @@ import typer
 from posthouse.cli.durations import parse_date, parse_duration, parse_moment
 from posthouse.cli.options import Bootstrap, GroupName, GroupNames, Json, complete_topic, open_client
 from posthouse.cli.output import complain, print_json, print_table, say
+from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
     from posthouse.client import Client
@@ -127,7 +128,7 @@ def describe(
         print_json(_described(info, offsets))
         return
     assignor = f"   assignor {info.assignor}" if info.assignor else ""
-    print(f"group {info.name}   state {info.state}   protocol {info.protocol}{assignor}\n")
+    print(printable(f"group {info.name}   state {info.state}   protocol {info.protocol}{assignor}") + "\n")
     if info.members:
         print_table(_MEMBER_COLUMNS, map(_member_row, info.members))
         print()

@@ -12,6 +12,7 @@ import typer
 
 from posthouse.cli.options import Json
 from posthouse.cli.output import counted, one_line, print_json, print_table, say, shown
+from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
     from posthouse.records.record import Record
@@ -75,7 +76,7 @@ def verify(directory: Directory, json: Json = False) -> None:
             if json:
                 print_json({"event": "finding", **asdict(finding)})
             else:
-                print(_finding_line(finding))
+                print(printable(_finding_line(finding)))
     if json:
         print_json({"event": "done", "damaged": damaged, **asdict(verification.tally)})
     else:

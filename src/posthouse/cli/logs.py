@@ -33,7 +33,10 @@ class TextFormatter(logging.Formatter):
         if self._colour and record.levelno in _COLOURS:
             level = f"{_COLOURS[record.levelno]}{level}{_PLAIN}"
         line = f"{moment}.{int(record.msecs):03d} {level} {_message(record)}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        # The text of an error may quote clients, too.
+        return "\n".join([line, *map(printable, self.formatException(record.exc_info).split("\n"))])
 
 
 class JsonFormatter(logging.Formatter):

@@ -85,7 +85,7 @@ def _completed(ctx: typer.Context, incomplete: str, names: Callable[[Client], li
     try:
         security = caller.security(ask=False)
         with Client(caller.kafka_address, timeout=_COMPLETION_SECONDS, security=security) as client:
-            return [name for name in names(client) if name.startswith(incomplete)]
+            return _offered(names(client), incomplete)
     except (ClientError, OSError):
         return []
 
@@ -116,7 +116,12 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
             ]
     except (ClientError, OSError):
         return []
-    return [name for name in names if name.startswith(incomplete)]
+    return _offered(names, incomplete)
+
+
+def _offered(names: list[str], incomplete: str) -> list[str]:
+    """Without names that would send escape sequences to the terminal."""
+    return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
 TopicName = Annotated[

@@ -1,22 +1,35 @@
-"""Tables for people, JSON for machines, sentences on stderr."""
+"""Tables for people, JSON for machines, sentences on stderr.
+
+Clients choose the names and other texts in all of them. What is invisible is escaped, so that no client can
+send escape sequences to the operator's terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDE = 10_000
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
+_NOT_ASCII = re.compile(r"[^ -~]")
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False))
+    print(_NOT_ASCII.sub(_visible_json, json.dumps(value, ensure_ascii=False)))
+
+
+def _visible_json(found: re.Match[str]) -> str:
+    """The character, or its escape in a JSON string: outside of strings everything is visible ASCII."""
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def print_table(
@@ -47,13 +60,13 @@ def table(
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(Text(printable(str(cell))) for cell in row))
     return made
 
 
 def say(sentence: str) -> None:
     """Print a sentence on stderr, so that it does not mix with piped output."""
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 def say_at_once(sentence: str) -> None:
@@ -62,7 +75,7 @@ def say_at_once(sentence: str) -> None:
 
 
 def complain(sentence: str) -> None:
-    text = f"posthouse: {sentence}"
+    text = f"posthouse: {printable(sentence)}"
     print(f"{_RED}{text}{_PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr)
 
 
@@ -82,8 +95,8 @@ def shown(data: bytes | None) -> str | None:
 
 def one_line(text: str, longest: int) -> str:
     """For a cell of a table."""
-    printable = text.replace("\n", "\\n").replace("\r", "\\r").replace("\x1b", "\\x1b")
-    return printable if len(printable) <= longest else printable[: longest - 1] + "…"
+    visible = printable(text)
+    return visible if len(visible) <= longest else visible[: longest - 1] + "…"
 
 
 def or_dash(value: object) -> object:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posthouse.cli.output import say
+from posthouse.model.excerpts import printable
 from posthouse.spark.pipelines.progress import QueryState
 
 _LINE_SECONDS = 5.0
@@ -75,7 +76,7 @@ class Display:
             table.add_column("done", min_width=_BAR)
         for state in states:
             cells: list[Text | ProgressBar] = [
-                Text(state.name),
+                Text(printable(state.name)),
                 Text("–" if state.batch < 0 else str(state.batch)),
                 Text(f"{state.records:,}"),
                 Text(f"{state.rate:,.0f}"),

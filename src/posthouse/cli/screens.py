@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from posthouse.cli.durations import shown_duration
 from posthouse.cli.output import counted
 from posthouse.cli.sizes import rounded_size
+from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
     from posthouse.cli.snapshot import Snapshot
@@ -31,7 +32,7 @@ class Section:
 def headline(snapshot: Snapshot) -> str:
     overview = snapshot.overview
     state = "ready" if overview["ready"] else f"NOT READY: {'; '.join(overview['reasons'])}"
-    return f"posthouse {overview['version']}   {state}   process {overview['process']}"
+    return printable(f"posthouse {overview['version']}   {state}   process {overview['process']}")
 
 
 def sections(snapshot: Snapshot, rates: dict[str, float]) -> Iterator[Section]:
