@@ -192,6 +192,7 @@ async def test_dead_letters_go_back(scene: Scene) -> None:
         (b"[" * 100_000, []),
         (b"\xff", []),
     ],
+    ids=["surrogate", "deep", "deeper", "no text"],
 )
 async def test_any_note_of_deaths_is_shown(scene: Scene, note: bytes, shown: object) -> None:
     """A producer of Kafka may write any header."""
@@ -205,6 +206,15 @@ async def test_any_note_of_deaths_is_shown(scene: Scene, note: bytes, shown: obj
     assert found["deaths"] == shown
     answer = await scene.http.post(f"{Q}/requeue", json={})
     assert (answer.status_code, answer.json()["left"]) == (200, 1)
+
+
+async def test_a_publisher_cannot_name_the_queue_of_a_requeue(scene: Scene) -> None:
+    await _dead(scene)
+    told = [{"queue": "q", "reason": "rejected", "count": 1, "routing-keys": ["q"]}]
+    await scene.publish(b"forged", key="graves", headers={"x-death": told})
+    answer = (await scene.http.post("/v1/queues/%2F/graves/requeue", json={})).json()
+    assert (answer["to"], answer["left"]) == ({"q": 2}, 1)
+    assert answer["reason"] == "the message is not a dead letter"
 
 
 async def test_messages_are_moved(scene: Scene) -> None:
