@@ -125,7 +125,7 @@ def test_a_connection_after_one_that_was_closed_is_encrypted_too(authority: Auth
         security = Security(ca=authority.file, user="admin", password=ADMIN)
         with AdminClient(f"127.0.0.1:{server.getsockname()[1]}", security=security) as client:
             assert client.get("/v1/overview") is True
-            assert client.post("/v1/topics") is True
+            assert client.delete("/v1/topics/orders") is True
         thread.join()
     assert [each[:1] for each in first_bytes] == [TLS_HANDSHAKE, TLS_HANDSHAKE], first_bytes
 
