@@ -164,7 +164,8 @@ class AdminClient:
             ) from None
         except OSError:
             raise BrokerUnreachable(
-                f"no broker answers at {self.node}; start one with 'posthouse serve' or give --admin"
+                f"no broker answers at {self.node}; start one with 'posthouse serve' or give --admin with "
+                "the address of its HTTP listener (setting admin; it may be off)"
             ) from None
         self._check_cleartext(plain)
         connection.sock = plain if self._tls is None else encrypted(plain, self._tls, self.node)
@@ -196,10 +197,10 @@ class AdminClient:
         )
 
     def _no_http(self) -> ClientError:
-        advice = "" if self._tls is not None else "give --tls or --ca FILE if it uses TLS there, "
+        advice = "" if self._tls is not None else "give --tls or --ca FILE if it uses TLS there, or "
         return IncompatibleBroker(
             f"what answers at {self.node} does not speak HTTP as a Posthouse does; {advice}"
-            "or give another address with --admin"
+            f"give the address of its HTTP listener with --admin (port {ADMIN_PORT} by default)"
         )
 
 
