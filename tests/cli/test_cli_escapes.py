@@ -10,8 +10,8 @@ from posthouse.cli.output import complain, one_line, print_json, say
 from posthouse.client import Client
 from tests.cli.programs import Serving, inside, posthouse
 
-ESCAPES = "\x1b]0;owned\x07\x9b2J\u202e"
-SHOWN = r"\x1b]0;owned\x07\x9b2J\u202e"
+ESCAPES = "\x1b]0;owned\x07\x9b2J\u202e\u2028 1"
+SHOWN = r"\x1b]0;owned\x07\x9b2J\u202e\u2028 1"
 
 
 @pytest.fixture

@@ -129,7 +129,25 @@ def test_the_settings_of_a_broker(serving: Serving) -> None:
 @pytest.mark.parametrize("command", [["status"], ["queue", "list"], ["disk"]], ids=" ".join)
 def test_without_a_broker(command: list[str]) -> None:
     sentence = one_sentence(inside(*command, admin="127.0.0.1:1"), 1)
-    assert sentence == "no broker answers at 127.0.0.1:1; start one with 'posthouse serve' or give --admin"
+    assert sentence == (
+        "no broker answers at 127.0.0.1:1; start one with 'posthouse serve' or give --admin with the address "
+        "of its HTTP listener (setting admin; it may be off)"
+    )
+
+
+@pytest.mark.parametrize("command", [["status"], ["top", "--once"], ["queue", "list"]], ids=" ".join)
+def test_at_the_port_for_other_clients(serving: Serving, command: list[str]) -> None:
+    for address in (serving.kafka, serving.amqp):
+        assert one_sentence(inside(*command, admin=address), 1) == (
+            f"what answers at {address} does not speak HTTP as a Posthouse does; give --tls or --ca FILE if "
+            "it uses TLS there, or give the address of its HTTP listener with --admin (port 15672 by default)"
+        )
+
+
+@pytest.mark.parametrize("command", [["status"], ["top", "--once"]], ids=" ".join)
+def test_https_where_the_broker_has_no_tls(serving: Serving, command: list[str]) -> None:
+    sentence = one_sentence(inside(*command, admin=f"https://{serving.admin}"), 1)
+    assert "does not speak TLS; give the address of a TLS listener, or leave out --tls" in sentence
 
 
 class _Unready(BaseHTTPRequestHandler):

@@ -125,7 +125,7 @@ def test_a_connection_after_one_that_was_closed_is_encrypted_too(authority: Auth
         security = Security(ca=authority.file, user="admin", password=ADMIN)
         with AdminClient(f"127.0.0.1:{server.getsockname()[1]}", security=security) as client:
             assert client.get("/v1/overview") is True
-            assert client.post("/v1/topics") is True
+            assert client.delete("/v1/topics/orders") is True
         thread.join()
     assert [each[:1] for each in first_bytes] == [TLS_HANDSHAKE, TLS_HANDSHAKE], first_bytes
 
@@ -163,6 +163,26 @@ def test_a_connection_that_was_closed_while_it_was_idle(broker: ThreadBroker) ->
         assert client._connection is not None and client._connection.sock is not None
         client._connection.sock.shutdown(socket.SHUT_RDWR)
         assert client.get("/v1/overview")["ready"] is True
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again(
+    broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AdminClient(broker.admin, security=LOGIN) as client:
+        client.get("/v1/overview")
+        monkeypatch.setattr("posthouse.client.admin_client._LONGEST_IDLE", 0.0)
+        assert client._connection is not None and client._connection.sock is not None
+        client._connection.sock.shutdown(socket.SHUT_RDWR)
+        assert client.post("/v1/topics", {"name": "after-idling", "partitions": 1})["name"] == "after-idling"
+
+
+def test_a_change_is_not_sent_twice(broker: ThreadBroker) -> None:
+    with AdminClient(broker.admin, security=LOGIN) as client:
+        client.get("/v1/overview")
+        assert client._connection is not None and client._connection.sock is not None
+        client._connection.sock.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(BrokerUnreachable, match="closed the connection before it answered"):
+            client.post("/v1/topics", {"name": "never", "partitions": 1})
 
 
 def test_silence() -> None:

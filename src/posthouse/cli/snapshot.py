@@ -99,7 +99,8 @@ def read_totals(client: AdminClient) -> Totals:
 def sums(text: str) -> dict[str, float]:
     """The values of each metric added up, from the text that Prometheus reads."""
     found: dict[str, float] = {}
-    for line in text.splitlines():
+    # A name in a label may contain what `splitlines` takes for the end of a line, such as U+2028.
+    for line in text.split("\n"):
         if line and not line.startswith("#"):
             labelled, _, value = line.rpartition(" ")
             name = labelled.partition("{")[0]

@@ -11,6 +11,7 @@ import base64
 import ipaddress
 import json
 import socket
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from types import TracebackType
@@ -35,6 +36,8 @@ TIMEOUT = 30.0
 ADMIN_PORT = 15672
 _PAGE = 1000
 _NO_LIMIT = 2**63
+_LONGEST_IDLE = 30.0
+"""Seconds; the broker closes connections that are idle for 75 s."""
 _SCHEMES = {"http://": False, "https://": True}
 
 
@@ -50,6 +53,7 @@ class AdminClient:
         self._security = security
         self._timeout = timeout
         self._connection: HTTPConnection | None = None
+        self._used_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +119,8 @@ class AdminClient:
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
+        if time.monotonic() - self._used_at > _LONGEST_IDLE:
+            self.close()
         is_reused = self._connection is not None
         try:
             return self._answer(method, target, data, headers, as_text)
@@ -126,10 +132,11 @@ class AdminClient:
             ) from None
         except (OSError, HTTPException, ValueError) as error:
             self.close()
-            # The broker closes connections that are idle for long. Reading twice does no harm.
+            # The broker has closed the connection, for example because it was restarted. Reading twice does
+            # no harm.
             if is_reused and method == "GET":
                 return self._exchange(method, target, body, as_text=as_text)
-            raise refusal(error, self.node) or self._no_http() from None
+            raise refusal(error, self.node) or (self._lost() if is_reused else self._no_http()) from None
 
     def _answer(
         self, method: str, target: str, data: bytes | None, headers: dict[str, str], as_text: bool
@@ -138,6 +145,7 @@ class AdminClient:
         connection.request(method, target, data, headers)
         response = connection.getresponse()
         content = response.read()
+        self._used_at = time.monotonic()
         if response.will_close:
             self.close()
         is_text = as_text and response.status < 300
@@ -156,7 +164,8 @@ class AdminClient:
             ) from None
         except OSError:
             raise BrokerUnreachable(
-                f"no broker answers at {self.node}; start one with 'posthouse serve' or give --admin"
+                f"no broker answers at {self.node}; start one with 'posthouse serve' or give --admin with "
+                "the address of its HTTP listener (setting admin; it may be off)"
             ) from None
         self._check_cleartext(plain)
         connection.sock = plain if self._tls is None else encrypted(plain, self._tls, self.node)
@@ -181,11 +190,17 @@ class AdminClient:
         credentials = base64.b64encode(f"{security.user}:{security.password}".encode()).decode()
         return {"Authorization": f"Basic {credentials}"}
 
+    def _lost(self) -> ClientError:
+        return BrokerUnreachable(
+            f"the broker at {self.node} closed the connection before it answered; check whether it did what "
+            "you asked for, and try again"
+        )
+
     def _no_http(self) -> ClientError:
-        advice = "" if self._tls is not None else "give --tls or --ca FILE if it uses TLS there, "
+        advice = "" if self._tls is not None else "give --tls or --ca FILE if it uses TLS there, or "
         return IncompatibleBroker(
             f"what answers at {self.node} does not speak HTTP as a Posthouse does; {advice}"
-            "or give another address with --admin"
+            f"give the address of its HTTP listener with --admin (port {ADMIN_PORT} by default)"
         )
 
 
