@@ -8,7 +8,7 @@ from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.definitions import ExchangeKind
-from posthouse.model.errors import QueueFull
+from posthouse.model.errors import QueueFull, StorageFull
 from tests.broker.queues.lazy_rig import dead_letter_queue, get, until
 from tests.broker.queues.rig import Taker, running
 
@@ -35,6 +35,21 @@ async def test_messages_that_are_published_delivered_and_acknowledged(tmp_path: 
         traffic = rig.broker.traffic[queue.backing.name]
         assert (traffic.records_in, traffic.records_out, traffic.bytes_out) == (3, 3, 6)
         assert traffic.bytes_in > 6
+
+
+async def test_acknowledgements_of_a_transaction_count_when_it_is_durable() -> None:
+    async with running() as rig:
+        queue = await rig.queue()
+        await rig.publish(b"a", b"b")
+        failed = rig.broker.publishing.transaction()
+        queue.ack([await get(queue)], failed)
+        failed.fail(StorageFull("full"))
+        assert last(queue) == {"published": 2, "got": 1}
+        wave = rig.broker.publishing.transaction()
+        queue.ack([await get(queue)], wave)
+        assert last(queue) == {"published": 2, "got": 2}
+        await wave.commit()
+        assert last(queue) == {"published": 2, "got": 2, "acked": 1}
 
 
 async def test_messages_that_come_back_are_redelivered() -> None:

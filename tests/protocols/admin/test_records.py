@@ -1,12 +1,16 @@
 """Records by HTTP: looked at by offset, time and key, decoded, and produced."""
 
 import base64
+import time
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
+from posthouse.broker.access.acls import Acl
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.quotas import Entity, Quota
 from posthouse.broker.appending import Produced
 from posthouse.protocols.admin.payloads import shown
 from posthouse.records.batch import HEADER_SIZE
@@ -372,3 +376,25 @@ async def test_a_record_of_very_many_headers_is_cut() -> None:
         [record] = answered(response)["records"]
         assert len(record["headers"]) + record["more_headers"] == 100
         assert len(response.content) < 4 * 1024 * 1024
+
+
+async def test_produced_and_read_bytes_are_charged_to_the_quotas_of_the_user() -> None:
+    async with (
+        AsyncBroker(users=USERS) as broker,
+        client(broker, "admin") as admin,
+        client(broker, "ann") as ann,
+    ):
+        await _topic(admin)
+        acl = Acl(kind=Kind.TOPIC, name="orders", principal="User:ann", operation=Operation.ALL)
+        quotas = broker.app.broker.access.quotas
+        await broker.app.broker.access.acls.add([acl])
+        await quotas.change(Entity("ann"), {Quota.WRITTEN: 50_000.0, Quota.READ: 40_000.0})
+        await _produce(admin, {"value": "x" * 100_000})
+        assert quotas.throttles == 0
+        answered(await ann.get("/v1/topics"))  # a body before the login is small
+        began = time.monotonic()
+        await _produce(ann, {"value": "x" * 75_000})
+        assert (quotas.throttles, time.monotonic() - began > 0.4) == (1, True)
+        began = time.monotonic()
+        await _get(ann, limit=1, value_bytes=60_000)
+        assert (quotas.throttles, time.monotonic() - began > 0.4) == (2, True)

@@ -1,10 +1,11 @@
 """A message in memory, and its two ends: the source that leases it, and the consumer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Protocol, TypeAlias
 
 from posthouse.broker.queues.lane import Lane
+from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId
 
 
@@ -42,6 +43,9 @@ class SettlingCommit(Protocol):
     """A commit that settlements can join: a wave."""
 
     def settle(self, messages: "Sequence[Message]") -> None: ...
+
+    def on_end(self, callback: Callable[[PosthouseError | None], None]) -> None:
+        """`callback` is called with the error of the commit, or None once it is durable."""
 
 
 class MessageSource(Protocol):

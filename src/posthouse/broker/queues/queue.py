@@ -5,6 +5,7 @@ This is the interface for protocols and namespaces. The dispatcher does the work
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 
 from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.consumer_info import ConsumerInfo
@@ -17,6 +18,7 @@ from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.wave import Wave
+from posthouse.model.errors import PosthouseError
 from posthouse.records.references import NEVER
 
 
@@ -185,8 +187,12 @@ class Queue(LogQueue):
         if wave is None:
             self.counters.acked += self._settlement.ack(messages)
         else:
-            self.counters.acked += len(messages)
             wave.settle(messages)
+            wave.on_end(partial(self._acked_in, len(messages)))
+
+    def _acked_in(self, count: int, error: PosthouseError | None) -> None:
+        if error is None:
+            self.counters.acked += count
 
     def settled(self, messages: Sequence[Message]) -> None:
         """Leased messages were settled in a durable wave."""

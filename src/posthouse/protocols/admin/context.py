@@ -1,9 +1,11 @@
 """What a handler works with: the broker, the parts around it, and the guard of the client who asks."""
 
+import asyncio
 from dataclasses import dataclass
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.problems import refused
@@ -13,6 +15,9 @@ from posthouse.protocols.front_end import Backend
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.served import ServedListeners
 from posthouse.settings import Settings
+
+_NO_CLIENT_ID = ""
+"""HTTP clients have none: quotas of users and defaults apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +57,12 @@ class Context:
         """For what belongs to no single topic or group: connections, users, settings."""
         if not self.guard.allows(operation, Kind.CLUSTER, CLUSTER):
             raise refused(operation, Kind.CLUSTER, CLUSTER)
+
+    async def charge(self, quota: Quota, size: int) -> None:
+        """Take bytes from a quota of the user, and wait for the throttle time, at most 30 seconds.
+
+        The connection is not read meanwhile.
+        """
+        delay = self.broker.access.quotas.take(quota, self.guard.principal.name, _NO_CLIENT_ID, size)
+        if delay > 0:
+            await asyncio.sleep(delay)

@@ -168,6 +168,28 @@ async def test_errors_of_kafka_clients_in_parts_of_responses() -> None:
         assert found.value("posthouse_request_errors_total", **create) == 1
 
 
+async def test_errors_of_share_fetches_and_acknowledgements() -> None:
+    """Also acknowledgements in a fetch, which have an error code of their own."""
+    async with AsyncBroker() as broker, Wire(broker.kafka) as wire:
+        member = await share_wire.joined(wire)
+        await member.fetch(0)
+        not_leased = {0: [(7, 7, [1])]}
+        [got] = (await member.fetch(said=not_leased)).values()
+        assert (got.data.error_code, got.data.acknowledge_error_code != 0) == (0, True)
+        assert (await member.acknowledge(not_leased))[0] != 0
+        found = await scrape(broker)
+        for api in ("ShareFetch", "ShareAcknowledge"):
+            assert found.value("posthouse_request_errors_total", protocol="kafka", api=api) == 1
+
+
+async def test_a_scrape_creates_no_counters_of_traffic() -> None:
+    async with AsyncBroker() as broker:
+        await broker.app.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        found = await scrape(broker)
+        assert found.value("posthouse_topic_records_in_total", topic="orders") == 0
+        assert "orders" not in broker.app.broker.traffic
+
+
 async def test_transactions_and_scheduled_messages() -> None:
     async with AsyncBroker() as broker:
         await broker.app.broker.create_topics([NewTopic(name="orders", partitions=1)])

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.quotas import Quota
 from posthouse.broker.appending import Produced
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.topics import Topic
@@ -123,6 +124,7 @@ async def _read(context: Context, parameters: RecordsWanted, body: NoBody) -> Re
     else:
         found = await scan.forward(partitions, lambda each: _start(context, topic, each, parameters), after)
         is_complete, position = found.next is None, found.next
+    await context.charge(Quota.READ, found.shown_bytes)
     return Records(
         records=found.records,
         next=None if position is None else str(position),
@@ -195,10 +197,12 @@ async def _append(
     context: Context, topic: Topic, builders: dict[int, BatchBuilder], places: Sequence[tuple[int, int]]
 ) -> list[ProducedRecord]:
     batches = [Produced(topic, each, memoryview(builder.build())) for each, builder in builders.items()]
+    size = sum(len(each.batch) for each in batches)
     if context.broker.must_unpack(batches):
         results = await context.broker.append_unpacked(batches, None)
     else:
         results = await context.broker.append(batches).wait()
+    await context.charge(Quota.WRITTEN, size)
     errors = [each for each in results if isinstance(each, PosthouseError)]
     if len(errors) == len(results):
         raise errors[0]

@@ -56,7 +56,7 @@ class TopicMetrics:
         for topic in topics:
             if self._broker.topics.find(topic.name) is None:
                 continue  # it was deleted meanwhile
-            counted = traffic[topic.name]
+            counted = traffic.of(topic.name)
             shown = selection.shows(topic.name, counted)
             by_name = shown and partitions - hidden + topic.partitions <= self._limit
             partitions += topic.partitions

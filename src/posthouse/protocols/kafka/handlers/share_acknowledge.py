@@ -28,6 +28,8 @@ async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAck
     )
     if epoch == CLOSING:
         groups.end_session(group, member, count=False)
+    if any(code for code, _ in results.values()):
+        context.count_error()
     topics: dict[TopicId, ShareAcknowledgeTopicResponse] = {}
     for partition, (code, message) in results.items():
         topic = topics.setdefault(partition.topic, ShareAcknowledgeTopicResponse(topic_id=partition.topic))
@@ -46,4 +48,4 @@ def _refuse(
     return ShareAcknowledgeResponse(error_code=code, error_message=message)
 
 
-HANDLER = Handler(key=79, handle=handle, refuse=_refuse)
+HANDLER = Handler(key=79, handle=handle, refuse=_refuse, counts_errors=True)

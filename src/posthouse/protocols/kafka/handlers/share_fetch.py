@@ -117,6 +117,8 @@ def _response(
     errors: dict[PartitionId, Result],
     taken: dict[PartitionId, Taken],
 ) -> ShareFetchResponse:
+    if errors or any(code for code, _ in acknowledged.values()):
+        context.count_error()
     topics: dict[TopicId, ShareFetchableTopicResponse] = {}
     for partition in dict.fromkeys((*taken, *errors, *acknowledged)):
         answer = PartitionData(partition_index=partition.index, records=b"")
@@ -144,4 +146,4 @@ def _refuse(
     return ShareFetchResponse(error_code=code, error_message=message)
 
 
-HANDLER = Handler(key=78, handle=handle, refuse=_refuse)
+HANDLER = Handler(key=78, handle=handle, refuse=_refuse, counts_errors=True)
