@@ -226,7 +226,7 @@ RECORDS: Final = (
         description="Without `offset`, `timestamp`, `key` and `after`: the newest records of the topic, or "
         "of one partition, the newest first. Otherwise records in the order of partitions and "
         "offsets, from the offset or the time on, or from the beginning for a `key`. The answer "
-        "ends after `limit` records or `max_bytes` of the log; `next` goes on from there, with "
+        "ends after `limit` records or `max_bytes` of batches; `next` goes on from there, with "
         "the other parameters unchanged. Markers of transactions are never shown. Values are "
         "decoded as text, JSON or MessagePack where they are that; a payload with a schema id is"
         " told as Avro or Protobuf and shown as hex.",
