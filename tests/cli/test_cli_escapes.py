@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pika
 import pytest
@@ -112,3 +113,15 @@ def test_the_shell_is_offered_no_such_names(serving: Serving, hostile: str, topi
             bootstrap=serving.kafka, POSTHOUSE_ADMIN_ADDRESS=serving.admin, COMP_WORDS=words, **asked
         )
         assert done.stdout.strip() == ""
+
+
+def test_the_name_of_a_file_beside_its_progress(
+    kafka: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "[bold]\x1b]0;owned\x07"
+    file.write_text("hello\n")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    done = inside("produce", topic, "--file", file, bootstrap=kafka)
+    assert done.returncode == 0, done
+    assert r"[bold]\x1b]0;owned\x07" in done.stderr and "\x1b]" not in done.stderr

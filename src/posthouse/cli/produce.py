@@ -16,6 +16,7 @@ import typer
 from posthouse.cli.escapes import unescaped
 from posthouse.cli.options import Bootstrap, TopicName, open_client
 from posthouse.cli.output import counted, say
+from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
     from posthouse.cli.record_json import NewRecord
@@ -188,7 +189,8 @@ def _progress(file: Path) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size)
+        task = progress.add_task(printable(file.name), total=file.stat().st_size)
         yield lambda size: progress.advance(task, size)
