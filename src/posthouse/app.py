@@ -204,14 +204,14 @@ def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":
         return None
     try:
         # An optional extra, which takes long to import.
-        from posthouse.protocols.admin.metrics.collector import Collector
+        from posthouse.protocols.admin.metrics.collector import MetricsCollector
         from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
     except ImportError as error:
         raise InvalidConfig(
             "OTEL_METRICS_EXPORTER is otlp, and OpenTelemetry is not installed: "
             f'pip install "posthouse[tracing]" ({error})'
         ) from None
-    return OtlpMetrics(Collector(backend))
+    return OtlpMetrics(MetricsCollector(backend))
 
 
 def _affordable(settings: Settings) -> Settings:

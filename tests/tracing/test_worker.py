@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from posthouse.tracing.worker import Worker
+from posthouse.tracing.worker import TracingWorker
 
 
 def test_jobs_are_done_in_order_and_finished_at_the_end() -> None:
-    worker, done = Worker(), list[int]()
+    worker, done = TracingWorker(), list[int]()
     worker.start()
     for number in range(100):
         worker.submit(lambda number=number: done.append(number), 1)  # type: ignore[misc]
@@ -19,7 +19,7 @@ def test_jobs_are_done_in_order_and_finished_at_the_end() -> None:
 
 def test_what_waits_is_bounded_by_number_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
     done: list[str] = []
-    worker = Worker(most_jobs=3, most_bytes=100)
+    worker = TracingWorker(most_jobs=3, most_bytes=100)
     worker.submit(lambda: done.append("first"), 60)
     worker.submit(lambda: done.append("too large"), 41)
     worker.submit(lambda: done.append("second"), 40)
@@ -33,7 +33,7 @@ def test_what_waits_is_bounded_by_number_and_bytes(caplog: pytest.LogCaptureFixt
 
 
 def test_room_comes_back_when_jobs_are_done() -> None:
-    worker, done = Worker(most_bytes=10), threading.Event()
+    worker, done = TracingWorker(most_bytes=10), threading.Event()
     worker.start()
     worker.submit(done.set, 10)
     assert done.wait(60)
@@ -43,7 +43,7 @@ def test_room_comes_back_when_jobs_are_done() -> None:
 
 
 def test_a_job_that_fails_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    worker, done = Worker(), threading.Event()
+    worker, done = TracingWorker(), threading.Event()
 
     def fail() -> None:
         raise RuntimeError("broken")
@@ -57,7 +57,7 @@ def test_a_job_that_fails_does_not_end_the_others(caplog: pytest.LogCaptureFixtu
 
 
 def test_closing_waits_no_longer_than_it_may() -> None:
-    worker, release = Worker(), threading.Event()
+    worker, release = TracingWorker(), threading.Event()
 
     def wait() -> None:
         release.wait(60)

@@ -14,7 +14,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 
 
-class RequestRefused(Exception):
+class DirectRefusal(Exception):
     """`code` is AMQP's reply code: 403 without permission, 404 where something is missing, and others."""
 
     def __init__(self, code: int, reason: str) -> None:

@@ -24,12 +24,12 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from posthouse import __version__
 from posthouse.tracing.trace_contexts import Occurrence, TraceContext
-from posthouse.tracing.transit import Step, Transit
+from posthouse.tracing.transit import Transit, TransitStep
 
 Attributes = dict[str, str | int | bool]
 
 _SYSTEM: Final = "posthouse"
-_TYPES: Final = {Step.SEND: "send", Step.FETCH: "receive", Step.DELIVER: "receive"}
+_TYPES: Final = {TransitStep.SEND: "send", TransitStep.FETCH: "receive", TransitStep.DELIVER: "receive"}
 """OpenTelemetry's types of operations, which are those of clients."""
 
 

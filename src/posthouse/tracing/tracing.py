@@ -21,8 +21,8 @@ from posthouse.tracing.trace_contexts import (
     contexts_of_delivery,
     may_carry_contexts,
 )
-from posthouse.tracing.transit import Step, Transit
-from posthouse.tracing.worker import Worker
+from posthouse.tracing.transit import Transit, TransitStep
+from posthouse.tracing.worker import TracingWorker
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Tracing:
         self._spans = spans
         self._shut_down = shut_down
         self._flush_seconds = flush_seconds
-        self._worker = Worker()
+        self._worker = TracingWorker()
 
     def now(self) -> int:
         return time.time_ns()
@@ -116,7 +116,7 @@ class Tracing:
         if found.contexts:
             self._spans.record(
                 Transit(
-                    step=Step.SEND,
+                    step=TransitStep.SEND,
                     destination=produced.topic.name,
                     partition=produced.partition,
                     started=times.started,
@@ -140,7 +140,7 @@ class Tracing:
         if found.contexts:
             self._spans.record(
                 Transit(
-                    step=Step.FETCH,
+                    step=TransitStep.FETCH,
                     destination=batches.topic,
                     partition=batches.partition,
                     started=started,
@@ -178,7 +178,7 @@ class Tracing:
         if contexts:
             self._spans.record(
                 Transit(
-                    step=Step.DELIVER,
+                    step=TransitStep.DELIVER,
                     destination=_text(queue),
                     started=now,
                     ended=now,

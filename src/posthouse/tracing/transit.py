@@ -7,7 +7,7 @@ from enum import Enum
 from posthouse.tracing.trace_contexts import Occurrence, TraceContext
 
 
-class Step(Enum):
+class TransitStep(Enum):
     """By the broker's name for it."""
 
     SEND = "send"
@@ -22,7 +22,7 @@ class Step(Enum):
 class Transit:
     """Messages that took a step together: a batch, a fetched partition, a hand of messages."""
 
-    step: Step
+    step: TransitStep
     destination: str
     partition: int | None = None
     started: int

@@ -25,7 +25,7 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 Job = Callable[[], None]
 
 
-class Worker:
+class TracingWorker:
     """`submit` is for the event loop alone; `close` for any thread."""
 
     def __init__(self, *, most_jobs: int = MOST_JOBS, most_bytes: int = MOST_BYTES) -> None:

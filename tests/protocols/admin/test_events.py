@@ -18,7 +18,7 @@ from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.protocols.admin import events
-from posthouse.protocols.admin.events import EventHub, Listener, Sample, Source
+from posthouse.protocols.admin.events import EventHub, EventSource, EventStream, Sample
 from posthouse.protocols.admin.handlers import events as handler
 from posthouse.testing import AsyncBroker
 from tests.protocols.admin import transactional
@@ -169,7 +169,7 @@ class Things:
         self.now: dict[str, msgspec.Struct] = {}
         self.samples = 0
 
-    def __call__(self, hub: EventHub) -> Mapping[str, Source]:
+    def __call__(self, hub: EventHub) -> Mapping[str, EventSource]:
         return {"things": self}
 
     def sees(self, guard: Guard, summary: Any) -> bool:
@@ -191,7 +191,7 @@ async def _sampled(things: Things) -> None:
 async def test_what_waits_for_a_slow_listener_is_merged() -> None:
     things = Things()
     things.now = {"old": Thing("old"), "gone": Thing("gone")}
-    hub, listener = EventHub(things, seconds=0), Listener(["things"], CLOSED)
+    hub, listener = EventHub(things, seconds=0), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     for number in range(3):
         things.now = {"old": Thing("old", number + 1), "new": Thing("new", number), "brief": Thing("brief")}
@@ -210,7 +210,7 @@ async def test_what_waits_for_a_slow_listener_is_merged() -> None:
 
 async def test_too_much_for_one_event_is_a_word_to_load_the_list() -> None:
     things = Things()
-    hub, listener = EventHub(things, seconds=0), Listener(["things"], CLOSED)
+    hub, listener = EventHub(things, seconds=0), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     for number in range(3):
         things.now = {f"{number}-{each}": Thing(str(each)) for each in range(events._MOST_CHANGES + 1)}
@@ -229,7 +229,7 @@ async def test_a_failing_source_is_tried_again(caplog: pytest.LogCaptureFixture)
             return found
 
     things = Failing()
-    hub, listener = EventHub(things, seconds=0), Listener(["things"], CLOSED)
+    hub, listener = EventHub(things, seconds=0), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     things.now = {"new": Thing("new")}
     assert (await listener.next(30))["things"].added == [Thing("new")]
@@ -267,7 +267,7 @@ async def test_the_sampler_rests_after_a_slow_sample() -> None:
         def sees(self, guard: Guard, summary: Any) -> bool:
             return True
 
-    hub, listener = EventHub(lambda hub: {"things": Slow()}, seconds=0), Listener(["things"], CLOSED)
+    hub, listener = EventHub(lambda hub: {"things": Slow()}, seconds=0), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     await asyncio.sleep(0.6)
     hub.leave(listener)

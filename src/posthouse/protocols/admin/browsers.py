@@ -14,7 +14,7 @@ import ipaddress
 
 from posthouse.listener_settings import Address
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 
 SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
     ("cache-control", "no-store"),
@@ -30,7 +30,7 @@ _JSON_TYPES = ("application/json", "application/bert")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def check(request: Request, *, must_log_in: bool, host: str) -> None:
+def check(request: HttpRequest, *, must_log_in: bool, host: str) -> None:
     """`host` is where the listener is bound. Raises Problem."""
     asked = request.headers.get("host", "")
     if not must_log_in and asked and not _is_safe(asked, host):

@@ -15,9 +15,9 @@ import h11
 
 from posthouse.protocols.admin.browsers import SECURITY_HEADERS
 from posthouse.protocols.admin.lazy_dispatch import Dispatches
-from posthouse.protocols.admin.login import PROTOCOL, Login
+from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
@@ -93,7 +93,7 @@ class AdminConnection(asyncio.Protocol):
             go_on=self._go_on,
             abort=self.abort,
         )
-        self._login = Login(
+        self._login = HttpLogin(
             self._backend.broker.access, self._identity, proven=self._prove, revoked=self.finish
         )
         if not self._listener.join(self):
@@ -204,7 +204,7 @@ class AdminConnection(asyncio.Protocol):
     async def _answer(self) -> None:
         head = cast("h11.Request", self._head)
         try:
-            request = Request.parse(head.method, head.target, list(head.headers), bytes(self._body))
+            request = HttpRequest.parse(head.method, head.target, list(head.headers), bytes(self._body))
         except Problem as problem:
             response = problem.response()
         else:

@@ -21,7 +21,7 @@ _NO_CLIENT_ID = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class CallContext:
     backend: Backend
     guard: Guard
     peer: str

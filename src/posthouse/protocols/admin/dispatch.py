@@ -8,15 +8,15 @@ from typing import Final
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import READING, check
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.events import EventHub
-from posthouse.protocols.admin.login import PROTOCOL, Login
+from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
 from posthouse.protocols.admin.management.errors import rabbitmq_error
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.rates import Rates
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
-from posthouse.protocols.admin.router import Router
+from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.front_end import Backend
 
 log = logging.getLogger(__name__)
@@ -25,17 +25,17 @@ _NO_ROUTE: Final = "unknown"
 """In metrics: all paths and methods that are not served."""
 
 
-class Dispatcher:
+class RequestDispatcher:
     """One for all connections."""
 
-    def __init__(self, backend: Backend, router: Router, rates: Rates, events: EventHub) -> None:
+    def __init__(self, backend: Backend, router: PathRouter, rates: Rates, events: EventHub) -> None:
         self._backend = backend
         self._router = router
         self._rates = rates
         self._events = events
         self._changes: set[asyncio.Task[Response]] = set()
 
-    async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+    async def dispatch(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         if request.method in READING:
             return await self._dispatch(request, login, peer, host)
         # A change that has begun is finished, and is in the audit log, also when the client is gone.
@@ -44,7 +44,7 @@ class Dispatcher:
         change.add_done_callback(self._changes.discard)
         return await asyncio.shield(change)
 
-    async def _dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+    async def _dispatch(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         begun = perf_counter()
         response = await self._answered(request, login, peer, host)
         metrics = self._backend.requests.of(PROTOCOL, self._api_of(request))
@@ -53,7 +53,7 @@ class Dispatcher:
             metrics.errors += 1
         return response
 
-    def _api_of(self, request: Request) -> str:
+    def _api_of(self, request: HttpRequest) -> str:
         """Its route, with the names of parameters in place of values."""
         try:
             route, _ = self._router.find(request.method, request.segments)
@@ -61,7 +61,7 @@ class Dispatcher:
             return _NO_ROUTE
         return f"{route.method} {route.path}"
 
-    async def _answered(self, request: Request, login: Login, peer: str, host: str) -> Response:
+    async def _answered(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         try:
             check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
@@ -69,7 +69,7 @@ class Dispatcher:
             route, parameters = self._router.find(request.method, request.segments)
             if len(request.body) > route.most_body:
                 raise Problem(413, f"the body of this call may have at most {route.most_body} bytes")
-            context = Context(
+            context = CallContext(
                 backend=self._backend, guard=guard, peer=peer, rates=self._rates, events=self._events
             )
             try:
@@ -84,13 +84,13 @@ class Dispatcher:
             log.exception("admin: %s %s from %s failed", request.method, request.path[:200], peer)
             return _shown(request, Problem(500, "the broker failed to answer; its log has the reason"))
 
-    async def _guard_unless_public(self, request: Request, login: Login) -> Guard:
+    async def _guard_unless_public(self, request: HttpRequest, login: HttpLogin) -> Guard:
         credentials = request.headers.get("authorization")
         if credentials is None and self._is_public(request) and self._backend.settings.must_log_in:
             return CLOSED
         return await login.guard(credentials)
 
-    def _is_public(self, request: Request) -> bool:
+    def _is_public(self, request: HttpRequest) -> bool:
         try:
             route, _ = self._router.find(request.method, request.segments)
         except Problem:
@@ -98,6 +98,6 @@ class Dispatcher:
         return route.is_public
 
 
-def _shown(request: Request, problem: Problem) -> Response:
+def _shown(request: HttpRequest, problem: Problem) -> Response:
     """Tools of RabbitMQ expect its own kind of errors."""
     return rabbitmq_error(problem) if request.segments[0] == "api" else problem.response()

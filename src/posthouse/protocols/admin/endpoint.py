@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import JSON, NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import MOST_BODY, Parameters, Route
 
@@ -37,7 +37,7 @@ class Endpoint(Generic[P, B]):
     tag: str
     description: str = ""
     """What the summary has no room for, in Markdown."""
-    handler: Callable[[Context, P, B], Awaitable[Any]]
+    handler: Callable[[CallContext, P, B], Awaitable[Any]]
     """What it returns is the result, or a Response."""
     parameters: type[P] = field(default=NoParameters)  # type: ignore[assignment]
     body: Any = NoBody
@@ -59,7 +59,7 @@ class Endpoint(Generic[P, B]):
     def route(self) -> Route:
         return Route(method=self.method, path=self.path, handler=self._answer, most_body=self.most_body)
 
-    async def _answer(self, context: Context, request: Request, parameters: Parameters) -> Response:
+    async def _answer(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         checked = self._parameters(request, parameters)
         body = self._body(request)
         result = await self.handler(context, checked, body)
@@ -69,7 +69,7 @@ class Endpoint(Generic[P, B]):
             return NO_CONTENT
         return json_response(result, status=self.status)
 
-    def _parameters(self, request: Request, parameters: Parameters) -> P:
+    def _parameters(self, request: HttpRequest, parameters: Parameters) -> P:
         clash = parameters.keys() & request.query.keys()
         if clash:
             raise Problem(400, f"{min(clash)!r} belongs to the path, not to the query")
@@ -82,7 +82,7 @@ class Endpoint(Generic[P, B]):
                 raise Problem(400, f"{name!r} cannot be {text!r}; leave the parameter out")
         return checked
 
-    def _body(self, request: Request) -> B:
+    def _body(self, request: HttpRequest) -> B:
         if self.body is NoBody and not request.body:
             return NoBody()  # type: ignore[return-value]
         if not request.body:

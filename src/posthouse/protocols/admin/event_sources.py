@@ -10,8 +10,8 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.names import topic_name
-from posthouse.protocols.admin.context import Context
-from posthouse.protocols.admin.events import Sample, Source
+from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.events import EventSource, Sample
 from posthouse.protocols.admin.group_views import GroupViews
 from posthouse.protocols.admin.handlers import groups, overview, topics
 from posthouse.protocols.admin.handlers.queues import Counters, State, state_of
@@ -39,7 +39,7 @@ class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
     channels: int
 
 
-class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionSummary(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: str
     producer_id: int
@@ -51,7 +51,7 @@ class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
 class _Source:
     """Asks the broker with a context that sees everything; what a listener sees is decided later."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CallContext) -> None:
         self._context = context
 
 
@@ -132,7 +132,7 @@ class TransactionSource(_Source):
 
     async def sample(self) -> Sample:
         return {
-            each.id: TransactionState(
+            each.id: TransactionSummary(
                 id=each.id,
                 state=each.state.name.lower(),
                 producer_id=each.producer.producer_id,
@@ -156,7 +156,7 @@ def _queue_state(queue: LogQueue) -> QueueState:
     )
 
 
-def sources(context: Context) -> Mapping[str, Source]:
+def sources(context: CallContext) -> Mapping[str, EventSource]:
     return {
         "overview": OverviewSource(context),
         "topics": TopicSource(context),

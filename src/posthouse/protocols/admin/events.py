@@ -32,7 +32,7 @@ Sample = Mapping[str, msgspec.Struct]
 """Summaries of all objects of a kind, by name."""
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """One kind of objects."""
 
     async def sample(self) -> Sample: ...
@@ -41,7 +41,7 @@ class Source(Protocol):
         """Whether a client may be told of the object."""
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectChanges(msgspec.Struct, frozen=True, kw_only=True):
     """The data of one event."""
 
     added: Annotated[list[Any], Meta(description="Summaries of new objects.")]
@@ -75,10 +75,10 @@ class _Waiting:
             self.is_too_much = True
             self.added, self.changed, self.removed = {}, {}, {}
 
-    def changes(self) -> Changes | None:
+    def changes(self) -> ObjectChanges | None:
         if not (self.is_too_much or self.added or self.changed or self.removed):
             return None
-        return Changes(
+        return ObjectChanges(
             added=list(self.added.values()),
             changed=list(self.changed.values()),
             removed=list(self.removed),
@@ -86,7 +86,7 @@ class _Waiting:
         )
 
 
-class Listener:
+class EventStream:
     """One client that is told of changes."""
 
     def __init__(self, kinds: Collection[str], guard: Guard, owner: str = "") -> None:
@@ -104,7 +104,7 @@ class Listener:
         if self._waiting:
             self._arrived.set()
 
-    async def next(self, seconds: float) -> dict[str, Changes]:
+    async def next(self, seconds: float) -> dict[str, ObjectChanges]:
         """Changes by kind; none if there are none for so long."""
         try:
             await asyncio.wait_for(self._arrived.wait(), seconds)
@@ -120,11 +120,11 @@ class EventHub:
     """Owned by the event loop."""
 
     def __init__(
-        self, sources: Callable[["EventHub"], Mapping[str, Source]], seconds: float = SAMPLE_SECONDS
+        self, sources: Callable[["EventHub"], Mapping[str, EventSource]], seconds: float = SAMPLE_SECONDS
     ) -> None:
         """`sources` is called once, with this hub: the contexts that sources ask with refer to it."""
         self._seconds = seconds
-        self._listeners: set[Listener] = set()
+        self._listeners: set[EventStream] = set()
         self._samples: dict[str, Sample] = {}
         self._task: asyncio.Task[None] | None = None
         self._sources = sources(self)
@@ -140,7 +140,7 @@ class EventHub:
     def is_full_for(self, owner: str) -> bool:
         return sum(each.owner == owner for each in self._listeners) >= _MOST_LISTENERS_OF_ONE
 
-    async def listen(self, listener: Listener) -> None:
+    async def listen(self, listener: EventStream) -> None:
         """From its return on, the listener is told of every change. To be ended with `leave`."""
         self._listeners.add(listener)
         for kind in listener.kinds:
@@ -149,7 +149,7 @@ class EventHub:
         if self._task is None and self._listeners:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: EventStream) -> None:
         self._listeners.discard(listener)
         if not self._listeners:
             self._samples.clear()

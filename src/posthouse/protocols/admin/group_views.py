@@ -24,7 +24,7 @@ class NamedPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class GroupMember:
     id: str
     instance: str | None
     client: str
@@ -41,7 +41,7 @@ class Group:
     kind: GroupKind
     state: str
     assignor: str
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
     @property
     def readers(self) -> dict[NamedPlace, str]:
@@ -49,7 +49,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class SharedProgress:
     """How far a group has read a partition."""
 
     place: NamedPlace
@@ -112,7 +112,9 @@ class GroupViews:
             lag += progress.lag or 0
         return GroupLag(partitions=partitions, offsets=lag)
 
-    async def progress(self, group: Group, partitions: Iterable[PartitionId]) -> AsyncIterator[Progress]:
+    async def progress(
+        self, group: Group, partitions: Iterable[PartitionId]
+    ) -> AsyncIterator[SharedProgress]:
         """In turns: a group may have very many. Partitions that are deleted meanwhile are left out."""
         is_shared = group.kind is GroupKind.SHARE
         shared = self._broker.subscriptions.progress(group.id) if is_shared else {}
@@ -134,7 +136,7 @@ class GroupViews:
         for each in group.members:
             subscription = metadata.subscription(group.protocol_type, each.metadata)
             members.append(
-                Member(
+                GroupMember(
                     id=each.id,
                     instance=each.instance,
                     client=each.client.id,
@@ -157,7 +159,7 @@ class GroupViews:
     def _consumer(self, id: GroupId) -> Group:
         group = self._broker.groups.describe_consumer(id)
         members = tuple(
-            Member(
+            GroupMember(
                 id=each.id,
                 instance=each.instance,
                 client=each.client.id,
@@ -187,7 +189,7 @@ class GroupViews:
 
     def _share(self, id: GroupId) -> Group:
         members = tuple(
-            Member(
+            GroupMember(
                 id=each.id,
                 instance=None,
                 client=each.client,
@@ -209,10 +211,10 @@ class GroupViews:
         return frozenset(found)
 
 
-def _committed(committed: CommittedOffset | None, place: NamedPlace, bounds: Bounds) -> Progress:
+def _committed(committed: CommittedOffset | None, place: NamedPlace, bounds: Bounds) -> SharedProgress:
     if committed is None:
-        return Progress(place=place, start=bounds.start, end=bounds.end, committed=None, lag=None)
-    return Progress(
+        return SharedProgress(place=place, start=bounds.start, end=bounds.end, committed=None, lag=None)
+    return SharedProgress(
         place=place,
         start=bounds.start,
         end=bounds.end,
@@ -223,18 +225,18 @@ def _committed(committed: CommittedOffset | None, place: NamedPlace, bounds: Bou
     )
 
 
-def _shared(subscribed: SubscribedPartition | None, place: NamedPlace, bounds: Bounds) -> Progress:
+def _shared(subscribed: SubscribedPartition | None, place: NamedPlace, bounds: Bounds) -> SharedProgress:
     if subscribed is None:
-        return Progress(place=place, start=bounds.start, end=bounds.end, committed=None, lag=None)
+        return SharedProgress(place=place, start=bounds.start, end=bounds.end, committed=None, lag=None)
     floor, settled_above = subscribed.progress.floor, subscribed.progress.settled_above
     lag = max(bounds.end - floor - settled_above, 0)
-    return Progress(place=place, start=bounds.start, end=bounds.end, committed=floor, lag=lag)
+    return SharedProgress(place=place, start=bounds.start, end=bounds.end, committed=floor, lag=lag)
 
 
-def _streams_member(group: StreamsGroup, member: StreamsMember) -> Member:
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> GroupMember:
     """The partitions of its active tasks: each reads the same partition of all topics of its subtopology."""
     read = {each.id: each.read for each in group.topology.subtopologies} if group.topology else {}
-    return Member(
+    return GroupMember(
         id=member.id,
         instance=None,
         client=member.client.id,

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from posthouse.protocols.admin.login import Login
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.login import HttpLogin
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.front_end import Backend
 
 
 class Dispatches(Protocol):
-    async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response: ...
+    async def dispatch(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response: ...
 
 
 class LazyDispatcher:
@@ -26,7 +26,7 @@ class LazyDispatcher:
         self._dispatcher: Dispatches | None = None
         self._importing: asyncio.Task[Callable[[Backend], Dispatches]] | None = None
 
-    async def dispatch(self, request: Request, login: Login, peer: str, host: str) -> Response:
+    async def dispatch(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         if self._dispatcher is None:
             await self._load()
         assert self._dispatcher is not None

@@ -21,7 +21,7 @@ PROTOCOL = "http"
 _CHALLENGE = (("www-authenticate", 'Basic realm="Posthouse", charset="UTF-8"'),)
 
 
-class Login:
+class HttpLogin:
     def __init__(
         self,
         access: AccessControl,

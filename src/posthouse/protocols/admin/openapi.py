@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from posthouse import __version__
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.endpoints import ENDPOINTS
 from posthouse.protocols.admin.problems import CONTENT_TYPE
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import JSON, Response
 from posthouse.protocols.admin.router import Parameters, Route
 
@@ -175,7 +175,7 @@ def _encoded() -> bytes:
     return msgspec.json.encode(document(ENDPOINTS))
 
 
-async def _serve(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _serve(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     return Response(body=_encoded())
 
 

@@ -8,27 +8,27 @@ namespace exists or not.
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_prefixes
 from posthouse.broker.queues.namespace import Namespace
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import refused
 
 
-def reachable_namespace(context: Context, name: str) -> Namespace:
+def reachable_namespace(context: CallContext, name: str) -> Namespace:
     """Raises Problem 403 and UnknownNamespace."""
     if not _reaches(context, name):
         raise refused(Operation.DESCRIBE, "namespace", name)
     return context.broker.namespaces.get(name)
 
 
-def reachable_namespaces(context: Context) -> list[Namespace]:
+def reachable_namespaces(context: CallContext) -> list[Namespace]:
     return [namespace for namespace in context.broker.namespaces if _reaches(context, namespace.name)]
 
 
-def chosen_namespaces(context: Context, name: str | None) -> list[Namespace]:
+def chosen_namespaces(context: CallContext, name: str | None) -> list[Namespace]:
     """The one that a client names, or all that it reaches. Raises Problem 403 and UnknownNamespace."""
     return reachable_namespaces(context) if name is None else [reachable_namespace(context, name)]
 
 
-def _reaches(context: Context, name: str) -> bool:
+def _reaches(context: CallContext, name: str) -> bool:
     guard = context.guard
     return (
         name == DEFAULT_NAMESPACE

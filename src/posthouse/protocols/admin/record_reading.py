@@ -35,7 +35,7 @@ _DECODERS: Final = ThreadPoolExecutor(2, "posthouse-record-views")
 """Of the process: there are two decompressed batches in memory at most, however many clients look."""
 
 
-class Log(Protocol):
+class TopicLog(Protocol):
     """What reading needs of the broker."""
 
     def bounds(self, topic: Topic, partition: int) -> Bounds: ...
@@ -48,7 +48,7 @@ class Log(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedRecords:
     key: bytes | None = None
     """Only records with this key."""
     limit: int
@@ -61,7 +61,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class RecordPosition:
     partition: int
     offset: int
 
@@ -69,19 +69,19 @@ class Position:
         return f"{self.partition}-{self.offset}"
 
     @classmethod
-    def parse(cls, text: str) -> "Position":
+    def parse(cls, text: str) -> "RecordPosition":
         partition, _, offset = text.partition("-")
         return cls(partition=int(partition), offset=int(offset))
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class FoundRecords:
     shown: list[ShownRecord] = field(default_factory=list)
     scanned_bytes: int = 0
     """After decompression."""
     shown_bytes: int = 0
     unreadable_batches: int = 0
-    next: Position | None = None
+    next: RecordPosition | None = None
     """Where to go on; None where the end was reached."""
 
     @property
@@ -92,10 +92,10 @@ class Found:
         self.shown.append(record)
         self.shown_bytes += record.size
 
-    def is_full(self, wanted: Wanted) -> bool:
+    def is_full(self, wanted: WantedRecords) -> bool:
         return len(self.shown) >= wanted.limit or self.shown_bytes >= wanted.max_bytes
 
-    def is_enough(self, wanted: Wanted) -> bool:
+    def is_enough(self, wanted: WantedRecords) -> bool:
         return self.scanned_bytes >= wanted.max_bytes or self.is_full(wanted)
 
 
@@ -108,16 +108,19 @@ class _Batch:
 class RecordScan:
     """One request's look into one topic."""
 
-    def __init__(self, log: Log, topic: Topic, wanted: Wanted) -> None:
+    def __init__(self, log: TopicLog, topic: Topic, wanted: WantedRecords) -> None:
         self._log = log
         self._topic = topic
         self._wanted = wanted
 
     async def forward(
-        self, partitions: Iterable[int], start: Callable[[int], Awaitable[int | None]], after: Position | None
-    ) -> Found:
+        self,
+        partitions: Iterable[int],
+        start: Callable[[int], Awaitable[int | None]],
+        after: RecordPosition | None,
+    ) -> FoundRecords:
         """Partition by partition, from `start` of each; None leaves it out. The first one goes on `after`."""
-        found = Found()
+        found = FoundRecords()
         async for partition in in_turns(partitions):
             if after is not None and after.partition == partition:
                 offset: int | None = max(after.offset, self._log.bounds(self._topic, partition).start)
@@ -125,17 +128,17 @@ class RecordScan:
                 offset = await start(partition)
             while offset is not None and offset < self._end(partition):
                 if found.is_enough(self._wanted):
-                    found.next = Position(partition=partition, offset=offset)
+                    found.next = RecordPosition(partition=partition, offset=offset)
                     return found
                 offset = await self._read(partition, offset, found)
         return found
 
-    async def newest(self, partitions: Iterable[int]) -> Found:
+    async def newest(self, partitions: Iterable[int]) -> FoundRecords:
         """The newest records of all `partitions`, the newest first."""
-        result = Found()
+        result = FoundRecords()
         async for partition in in_turns(partitions):
             if result.scanned_bytes >= self._wanted.max_bytes:
-                result.next = Position(partition=partition, offset=0)
+                result.next = RecordPosition(partition=partition, offset=0)
                 break
             before, before_bytes = result.shown, result.shown_bytes
             result.shown, result.shown_bytes = [], 0
@@ -149,7 +152,7 @@ class RecordScan:
                     result.add(each)
         return result
 
-    async def _tail(self, partition: int, result: Found) -> None:
+    async def _tail(self, partition: int, result: FoundRecords) -> None:
         """Add the last records to `result`, the newest first: looked for further and further back.
 
         The last batch tells how many more offsets the rest of `max_bytes` may have.
@@ -161,7 +164,7 @@ class RecordScan:
         while upper > start:
             if result.is_enough(wanted):
                 if not result.is_full(wanted):
-                    result.next = Position(partition=partition, offset=0)
+                    result.next = RecordPosition(partition=partition, offset=0)
                 return
             batches, upper = await self._batches(partition, max(start, upper - step), upper, result)
             await _on_a_thread(partial(_add_newest, batches, partition, start, wanted, result))
@@ -170,7 +173,7 @@ class RecordScan:
             most *= 4
 
     async def _batches(
-        self, partition: int, first: int, upper: int, result: Found
+        self, partition: int, first: int, upper: int, result: FoundRecords
     ) -> tuple[list[_Batch], int]:
         """Visible batches from the one with offset `first` up to `upper`, and where they begin."""
         found: list[_Batch] = []
@@ -186,14 +189,14 @@ class RecordScan:
             found += [each for each in self._visible(partition, data) if each.header.base_offset < upper]
         result.scanned_bytes += size
         if offset < upper:
-            result.next = Position(partition=partition, offset=0)
+            result.next = RecordPosition(partition=partition, offset=0)
         return found, begin
 
     def _end(self, partition: int) -> int:
         bounds = self._log.bounds(self._topic, partition)
         return bounds.stable if self._wanted.stable_only else bounds.end
 
-    async def _read(self, partition: int, offset: int, found: Found) -> int:
+    async def _read(self, partition: int, offset: int, found: FoundRecords) -> int:
         """The next records from `offset` on are added to `found`. Returns the offset to go on from."""
         data = await self._data(partition, offset, self._wanted.max_bytes - found.scanned_bytes)
         if not data:
@@ -236,7 +239,7 @@ async def _on_a_thread(work: Callable[[], T]) -> T:
 
 
 def _add_oldest(
-    batches: Iterable[_Batch], partition: int, start: int, wanted: Wanted, found: Found
+    batches: Iterable[_Batch], partition: int, start: int, wanted: WantedRecords, found: FoundRecords
 ) -> int | None:
     """Add records from offset `start` on. Returns the offset to go on from; None after the last batch."""
     for batch in batches:
@@ -251,7 +254,9 @@ def _add_oldest(
     return None
 
 
-def _add_newest(batches: Sequence[_Batch], partition: int, start: int, wanted: Wanted, found: Found) -> None:
+def _add_newest(
+    batches: Sequence[_Batch], partition: int, start: int, wanted: WantedRecords, found: FoundRecords
+) -> None:
     """Add records down to offset `start`, the newest first."""
     for batch in reversed(batches):
         last = deque(
@@ -264,7 +269,7 @@ def _add_newest(batches: Sequence[_Batch], partition: int, start: int, wanted: W
             return
 
 
-def _records(batch: _Batch, found: Found) -> Iterable[Record]:
+def _records(batch: _Batch, found: FoundRecords) -> Iterable[Record]:
     try:
         body = body_of(batch.data, batch.header)
         found.scanned_bytes += max(len(body) - len(batch.data), 0)

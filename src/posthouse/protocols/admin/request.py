@@ -12,7 +12,7 @@ _MOST_PARAMETERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     method: str
     segments: Sequence[str]
     """Of the path, decoded one by one: a virtual host may be "%2F"."""
@@ -24,7 +24,7 @@ class Request:
     @classmethod
     def parse(
         cls, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
-    ) -> "Request":
+    ) -> "HttpRequest":
         """Raises Problem."""
         try:
             path, _, query = target.decode("ascii").partition("?")

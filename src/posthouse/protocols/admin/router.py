@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 
 Parameters: TypeAlias = Mapping[str, str]
 _Found: TypeAlias = "tuple[_Node, tuple[str, ...]] | None"
-Handler: TypeAlias = Callable[[Context, Request, Parameters], Awaitable[Response]]
+Handler: TypeAlias = Callable[[CallContext, HttpRequest, Parameters], Awaitable[Response]]
 
 MOST_BODY: Final = 256 * 1024
 _OF_RABBITMQ: Final = "api"
@@ -38,7 +38,7 @@ class _Node:
     """By method, with the names of the parameters on the way here."""
 
 
-class Router:
+class PathRouter:
     def __init__(self, routes: Iterable[Route]) -> None:
         self._root = _Node()
         for route in routes:

@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 
 from posthouse.listener_settings import ADMIN
-from posthouse.protocols.admin.context import Context
-from posthouse.protocols.admin.dispatch import Dispatcher
+from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
-from posthouse.protocols.admin.events import EventHub, Source
+from posthouse.protocols.admin.events import EventHub, EventSource
 from posthouse.protocols.admin.handlers.metrics import metrics_route
 from posthouse.protocols.admin.rates import Rates
-from posthouse.protocols.admin.router import Router
+from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.admin.routes import ROUTES
 from posthouse.protocols.front_end import Backend
 
 
-def new_dispatcher(backend: Backend) -> Dispatcher:
+def new_dispatcher(backend: Backend) -> RequestDispatcher:
     rates = Rates(backend.broker.namespaces)
     sees_all = backend.broker.access.guard(None, "", ADMIN.name)
 
-    def event_sources(hub: EventHub) -> Mapping[str, Source]:
-        return sources(Context(backend=backend, guard=sees_all, peer="", rates=rates, events=hub))
+    def event_sources(hub: EventHub) -> Mapping[str, EventSource]:
+        return sources(CallContext(backend=backend, guard=sees_all, peer="", rates=rates, events=hub))
 
-    router = Router((*ROUTES, metrics_route(backend)))
-    return Dispatcher(backend, router, rates, EventHub(event_sources))
+    router = PathRouter((*ROUTES, metrics_route(backend)))
+    return RequestDispatcher(backend, router, rates, EventHub(event_sources))

@@ -35,7 +35,7 @@ from posthouse.protocols.amqp.publishes import with_own
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.direct_channel import After, DirectChannel, GotMessage, RequestRefused
+from posthouse.protocols.direct_channel import After, DirectChannel, DirectRefusal, GotMessage
 from posthouse.protocols.noop import noop
 from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.throttle_timer import ThrottleTimer
@@ -218,12 +218,12 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except PropertyError as error:
-        raise RequestRefused(ReplyCode.PRECONDITION_FAILED, str(error)) from None
+        raise DirectRefusal(ReplyCode.PRECONDITION_FAILED, str(error)) from None
     except (BadRequest, NotFound) as error:
         refusal = translated(error)
-        raise RequestRefused(refusal.code, str(refusal)) from None
+        raise DirectRefusal(refusal.code, str(refusal)) from None
     except Refused as refusal:
-        raise RequestRefused(refusal.code, str(refusal)) from None
+        raise DirectRefusal(refusal.code, str(refusal)) from None
 
 
 def _settle(queue: LeasingQueue, messages: Sequence[Message], after: After) -> None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.acls import ANY_HOST, Acl, Pattern
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
@@ -55,12 +55,12 @@ class NewAcls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     acls: Annotated[list[AclView], Meta(min_length=1, max_length=_MOST_SHOWN)]
 
 
-class Acls(msgspec.Struct, frozen=True, kw_only=True):
+class AclList(msgspec.Struct, frozen=True, kw_only=True):
     acls: Annotated[list[AclView], Meta(description=f"At most {_MOST_SHOWN} of them.")]
     total: int
 
 
-class AclFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AclSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is given must be equal."""
 
     principal: Principal | None = None
@@ -88,16 +88,16 @@ class AclFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_empty(self) -> bool:
-        return self == AclFilter(dry_run=self.dry_run)
+        return self == AclSelection(dry_run=self.dry_run)
 
 
-async def _list(context: Context, paging: Paging, body: NoBody) -> Page[AclView]:
+async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[AclView]:
     context.require_cluster(Operation.DESCRIBE)
     found = {acl.key().decode(): acl for acl in context.broker.access.acls}
     return await page_in_turns(found, paging, lambda key: AclView.of(found[key]), sees=lambda key: True)
 
 
-async def _add(context: Context, parameters: msgspec.Struct, body: NewAcls) -> Acls:
+async def _add(context: CallContext, parameters: msgspec.Struct, body: NewAcls) -> AclList:
     context.require_cluster(Operation.ALTER)
     _check_enforced(context)
     new = [each.acl() for each in body.acls]
@@ -106,10 +106,10 @@ async def _add(context: Context, parameters: msgspec.Struct, body: NewAcls) -> A
     for acl in new:
         context.guard.note("create-acl", acl.resource, acl.rule)
     await context.broker.access.acls.add(new)
-    return Acls(acls=body.acls, total=len(new))
+    return AclList(acls=body.acls, total=len(new))
 
 
-async def _delete(context: Context, parameters: msgspec.Struct, body: AclFilter) -> Acls:
+async def _delete(context: CallContext, parameters: msgspec.Struct, body: AclSelection) -> AclList:
     context.require_cluster(Operation.ALTER)
     _check_enforced(context)
     if body.is_empty:
@@ -119,10 +119,10 @@ async def _delete(context: Context, parameters: msgspec.Struct, body: AclFilter)
         meant = [each for each in acls if body.matches(each)]
     else:
         meant = await acls.remove(lambda acl: _is_noted_match(context, body, acl))
-    return Acls(acls=[AclView.of(each) for each in meant[:_MOST_SHOWN]], total=len(meant))
+    return AclList(acls=[AclView.of(each) for each in meant[:_MOST_SHOWN]], total=len(meant))
 
 
-def _is_noted_match(context: Context, wanted: AclFilter, acl: Acl) -> bool:
+def _is_noted_match(context: CallContext, wanted: AclSelection, acl: Acl) -> bool:
     """Asked inside the change, and audited there: a client that leaves meanwhile cannot prevent the entry."""
     if not wanted.matches(acl):
         return False
@@ -130,7 +130,7 @@ def _is_noted_match(context: Context, wanted: AclFilter, acl: Acl) -> bool:
     return True
 
 
-def _check_enforced(context: Context) -> None:
+def _check_enforced(context: CallContext) -> None:
     if not context.broker.access.is_required:
         raise Problem(
             409,
@@ -156,7 +156,7 @@ ACLS: Final = (
         tag="access",
         handler=_add,
         body=NewAcls,
-        result=Acls,
+        result=AclList,
         status=201,
         problems=(409,),
     ),
@@ -166,8 +166,8 @@ ACLS: Final = (
         summary="Delete the permissions that fit a filter",
         tag="access",
         handler=_delete,
-        body=AclFilter,
-        result=Acls,
+        body=AclSelection,
+        result=AclList,
         problems=(409,),
     ),
 )

@@ -13,7 +13,7 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind
 from posthouse.model.ids import ARCHIVE_GROUP
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 
@@ -49,7 +49,7 @@ class Pipelines(msgspec.Struct, frozen=True, kw_only=True):
     sinks: Page[Sink]
 
 
-async def _archive(context: Context, paging: Paging, body: NoBody) -> Page[ArchivedTopic]:
+async def _archive(context: CallContext, paging: Paging, body: NoBody) -> Page[ArchivedTopic]:
     places = context.broker.groups.offsets.partitions(ARCHIVE_GROUP)
     names = {topic.name for each in places if (topic := context.broker.topics.find_by_id(each.topic))}
 
@@ -60,7 +60,7 @@ async def _archive(context: Context, paging: Paging, body: NoBody) -> Page[Archi
     return await page_in_turns(names, paging, item, sees=lambda name: context.guard.sees(Kind.TOPIC, name))
 
 
-def _archived(context: Context, topic: Topic) -> ArchivedTopic:
+def _archived(context: CallContext, topic: Topic) -> ArchivedTopic:
     partitions = []
     for index in range(topic.partitions):
         committed = context.broker.groups.offsets.get(ARCHIVE_GROUP, topic.partition(index))
@@ -79,7 +79,7 @@ def _archived(context: Context, topic: Topic) -> ArchivedTopic:
     )
 
 
-async def _pipelines(context: Context, paging: Paging, body: NoBody) -> Pipelines:
+async def _pipelines(context: CallContext, paging: Paging, body: NoBody) -> Pipelines:
     transactions = context.broker.transactions
 
     def item(name: str) -> Sink:

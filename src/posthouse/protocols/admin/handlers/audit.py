@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.problems import Problem
 
@@ -26,7 +26,7 @@ class AuditTail(msgspec.Struct, frozen=True, kw_only=True):
     entries: Annotated[list[dict[str, Any]], Meta(description="The newest first, as they are in the file.")]
 
 
-async def _tail(context: Context, parameters: AuditWanted, body: NoBody) -> AuditTail:
+async def _tail(context: CallContext, parameters: AuditWanted, body: NoBody) -> AuditTail:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     path = context.settings.audit_path
     if path is None:

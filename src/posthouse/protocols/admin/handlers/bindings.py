@@ -12,7 +12,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.encoding import encode_binding
 from posthouse.broker.routing.table_values import to_json
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page
 from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces
@@ -36,7 +36,7 @@ class BindingView(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
 
 
-def sees_binding(context: Context, namespace: Namespace, binding: Binding) -> bool:
+def sees_binding(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
     """Whoever sees one of its ends sees the binding."""
     guard = context.guard
     return guard.sees(Kind.TOPIC, namespace.topic_of(binding.source)) or guard.sees(
@@ -52,7 +52,7 @@ def _is_meant(paging: BindingPaging, binding: Binding) -> bool:
     )
 
 
-async def _list(context: Context, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
+async def _list(context: CallContext, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
     found: dict[str, tuple[str, Binding]] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
         prefix = quote(namespace.name, safe="") + "/"

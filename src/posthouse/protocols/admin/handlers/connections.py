@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
@@ -80,7 +80,7 @@ def view(listener: str, info: ConnectionInfo) -> ConnectionView:
     )
 
 
-def by_key(context: Context) -> dict[str, tuple[ServedListener, Connection]]:
+def by_key(context: CallContext) -> dict[str, tuple[ServedListener, Connection]]:
     """Two listeners may have a connection of the same peer."""
     return {
         f"{connection.peer} {served.name}": (served, connection)
@@ -88,7 +88,7 @@ def by_key(context: Context) -> dict[str, tuple[ServedListener, Connection]]:
     }
 
 
-async def _list(context: Context, paging: Paging, body: NoBody) -> Page[ConnectionView]:
+async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[ConnectionView]:
     context.require_cluster(Operation.DESCRIBE)
     found = by_key(context)
 
@@ -99,7 +99,7 @@ async def _list(context: Context, paging: Paging, body: NoBody) -> Page[Connecti
     return await page_in_turns(found, paging, item, sees=lambda key: True)
 
 
-async def _close(context: Context, parameters: OfConnection, body: NoBody) -> None:
+async def _close(context: CallContext, parameters: OfConnection, body: NoBody) -> None:
     context.require_cluster(Operation.ALTER)
     meant = [
         (served, connection)
@@ -112,7 +112,7 @@ async def _close(context: Context, parameters: OfConnection, body: NoBody) -> No
         close(context, served, connection)
 
 
-def close(context: Context, served: ServedListener, connection: Connection, reason: str = "") -> None:
+def close(context: CallContext, served: ServedListener, connection: Connection, reason: str = "") -> None:
     connection.finish()
     asyncio.get_running_loop().call_later(_GRACE_SECONDS, _abort_if_open, served, connection)
     context.guard.note("close-connection", f"connection:{connection.peer}", reason)

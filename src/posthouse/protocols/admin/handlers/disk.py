@@ -10,7 +10,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.turns import in_turns
 
@@ -32,7 +32,7 @@ class StoredLog(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class Disk(msgspec.Struct, frozen=True, kw_only=True):
+class DiskReport(msgspec.Struct, frozen=True, kw_only=True):
     free: Annotated[int | None, Meta(description="null if everything is kept in memory.")]
     total: int | None
     journal: int | None
@@ -42,7 +42,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     next: Annotated[int | None, Meta(description="`after` of the next page; null on the last one.")]
 
 
-async def _describe(context: Context, parameters: DiskWanted, body: NoBody) -> Disk:
+async def _describe(context: CallContext, parameters: DiskWanted, body: NoBody) -> DiskReport:
     context.require_cluster(Operation.DESCRIBE)
     condition = await context.broker.storage_condition()
     queues = await _queues(context)
@@ -52,7 +52,7 @@ async def _describe(context: Context, parameters: DiskWanted, body: NoBody) -> D
     ]
     wanted = parameters.after + parameters.limit
     largest = heapq.nsmallest(wanted, logs, key=lambda each: (-each.bytes, each.kind, each.name))
-    return Disk(
+    return DiskReport(
         free=condition.free_bytes,
         total=condition.total_bytes,
         journal=condition.journal_bytes,
@@ -63,7 +63,7 @@ async def _describe(context: Context, parameters: DiskWanted, body: NoBody) -> D
     )
 
 
-async def _queues(context: Context) -> dict[TopicId, tuple[str, str]]:
+async def _queues(context: CallContext) -> dict[TopicId, tuple[str, str]]:
     """Namespace and name by the topic of the references."""
     found = {}
     for namespace in list(context.broker.namespaces):
@@ -80,7 +80,7 @@ def _log(topic: Topic, queue: tuple[str, str] | None, size: int) -> StoredLog:
     return StoredLog(kind=kind, name=topic.name, namespace=None, bytes=size)
 
 
-async def _size(context: Context, topic: Topic) -> int:
+async def _size(context: CallContext, topic: Topic) -> int:
     size = 0
     try:
         async for index in in_turns(range(topic.partitions)):
@@ -97,5 +97,5 @@ DISK: Final = Endpoint(
     tag="broker",
     handler=_describe,
     parameters=DiskWanted,
-    result=Disk,
+    result=DiskReport,
 )

@@ -10,9 +10,9 @@ from msgspec import Meta
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.principal import ANONYMOUS
 from posthouse.model.networks import owner_of_peer
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.events import EventHub, Listener
+from posthouse.protocols.admin.events import EventHub, EventStream
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.response import EVENT_STREAM, Response
 
@@ -33,23 +33,23 @@ class EventsWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = ""
 
 
-async def _events(context: Context, parameters: EventsWanted, body: NoBody) -> Response:
+async def _events(context: CallContext, parameters: EventsWanted, body: NoBody) -> Response:
     kinds = _kinds(context, parameters.topics)
     if context.events.is_full:
         raise Problem(503, "too many clients listen to events; close one, or try again later")
     owner = _owner(context)
     if context.events.is_full_for(owner):
         raise Problem(429, f"too many clients of {owner} listen to events; close one")
-    listener = Listener(kinds, context.guard, owner)
+    listener = EventStream(kinds, context.guard, owner)
     return Response(body=_stream(context.events, listener, kinds), content_type=EVENT_STREAM, is_endless=True)
 
 
-def _owner(context: Context) -> str:
+def _owner(context: CallContext) -> str:
     principal = context.guard.principal
     return owner_of_peer(context.peer) if principal == ANONYMOUS else str(principal)
 
 
-def _kinds(context: Context, text: str) -> Sequence[str]:
+def _kinds(context: CallContext, text: str) -> Sequence[str]:
     known = context.events.kinds
     if not text:
         sees_cluster = context.guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
@@ -63,7 +63,7 @@ def _kinds(context: Context, text: str) -> Sequence[str]:
     return kinds
 
 
-async def _stream(hub: EventHub, listener: Listener, kinds: Sequence[str]) -> AsyncIterator[bytes]:
+async def _stream(hub: EventHub, listener: EventStream, kinds: Sequence[str]) -> AsyncIterator[bytes]:
     numbers = count(1)
     if hub.is_full or hub.is_full_for(listener.owner):
         return  # other streams of the owner have begun since the request was answered

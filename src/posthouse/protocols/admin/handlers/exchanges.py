@@ -9,7 +9,7 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.table_values import to_json
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page
 from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces
@@ -49,7 +49,7 @@ def _view(namespace: str, exchange: Exchange) -> ExchangeView:
     )
 
 
-async def _list(context: Context, paging: ExchangePaging, body: NoBody) -> Page[ExchangeView]:
+async def _list(context: CallContext, paging: ExchangePaging, body: NoBody) -> Page[ExchangeView]:
     found: dict[str, tuple[str, Exchange]] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
         prefix = quote(namespace.name, safe="") + "/"

@@ -14,7 +14,7 @@ from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.errors import GroupNotEmpty
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint
 from posthouse.protocols.admin.group_views import Group, GroupViews
 from posthouse.protocols.admin.handlers.groups import OfGroup, views
@@ -40,7 +40,7 @@ class ResetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     dry_run: Annotated[bool, Meta(description="Only say what would change.")] = False
 
 
-class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
+class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     before: Annotated[int | None, Meta(description="null if the group had no offset.")]
@@ -51,10 +51,10 @@ class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
 class ResetResult(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     dry_run: bool
-    changes: list[OffsetChange]
+    changes: list[ResetOffset]
 
 
-async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> ResetResult:
+async def _reset(context: CallContext, parameters: OfGroup, body: ResetBody) -> ResetResult:
     context.require(Operation.READ, Kind.GROUP, parameters.group)
     for name in body.topics:
         _require_to_commit(context, parameters.group, name)
@@ -64,13 +64,13 @@ async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> Rese
     _check_no_members(group)
     committed = {} if group is None else await _committed(context, groups, group)
     wanted = _wanted(context, parameters.group, body.topics, committed)
-    changes: dict[PartitionId, OffsetChange] = {}
+    changes: dict[PartitionId, ResetOffset] = {}
     async for topic, partition in in_turns(wanted):
         before = committed.get(topic.partition(partition))
         after = await _resolved(context, topic, partition, target, before)
         if after is not None:
             end = context.broker.bounds(topic, partition).end
-            changes[topic.partition(partition)] = OffsetChange(
+            changes[topic.partition(partition)] = ResetOffset(
                 topic=topic.name, partition=partition, before=before, after=after, lag=max(end - after, 0)
             )
     if not body.dry_run and changes:
@@ -79,7 +79,7 @@ async def _reset(context: Context, parameters: OfGroup, body: ResetBody) -> Rese
     return ResetResult(group=parameters.group, dry_run=body.dry_run, changes=list(changes.values()))
 
 
-def _require_to_commit(context: Context, group: str, topic: str) -> None:
+def _require_to_commit(context: CallContext, group: str, topic: str) -> None:
     missing = missing_to_commit(context.guard, group, topic)
     if missing is not None:
         raise refused(missing, Kind.TOPIC, topic)
@@ -94,7 +94,7 @@ def _check_no_members(group: Group | None) -> None:
         )
 
 
-async def _committed(context: Context, groups: GroupViews, group: Group) -> dict[PartitionId, int]:
+async def _committed(context: CallContext, groups: GroupViews, group: Group) -> dict[PartitionId, int]:
     found = {}
     async for each in groups.progress(group, groups.places(group)):
         topic = context.broker.topics.find(each.place.topic)
@@ -104,7 +104,7 @@ async def _committed(context: Context, groups: GroupViews, group: Group) -> dict
 
 
 def _wanted(
-    context: Context, group: str, names: Sequence[str], committed: dict[PartitionId, int]
+    context: CallContext, group: str, names: Sequence[str], committed: dict[PartitionId, int]
 ) -> list[tuple[Topic, int]]:
     if names:
         topics = [context.broker.topic(name) for name in dict.fromkeys(names)]
@@ -123,7 +123,7 @@ def _wanted(
 
 
 async def _resolved(
-    context: Context, topic: Topic, partition: int, target: OffsetTarget, before: int | None
+    context: CallContext, topic: Topic, partition: int, target: OffsetTarget, before: int | None
 ) -> int | None:
     """None leaves the partition as it is: there is nothing to shift."""
     bounds = context.broker.bounds(topic, partition)
@@ -144,7 +144,7 @@ async def _resolved(
 
 
 async def _move(
-    context: Context, name: str, group: Group | None, changes: dict[PartitionId, OffsetChange]
+    context: CallContext, name: str, group: Group | None, changes: dict[PartitionId, ResetOffset]
 ) -> None:
     id = GroupId(name)
     if group is not None and group.kind is GroupKind.SHARE:

@@ -9,9 +9,9 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.model.ids import GroupId
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.group_views import Group, GroupViews, Member, NamedPlace, Progress
+from posthouse.protocols.admin.group_views import Group, GroupMember, GroupViews, NamedPlace, SharedProgress
 from posthouse.protocols.admin.paging import Page, Paging, page_of_names
 from posthouse.protocols.admin.turns import in_turns
 
@@ -59,7 +59,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     partitions: Annotated[int, Meta(description="Number of partitions that it reads.")]
 
 
-class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
+class OffsetView(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     start: int
@@ -80,16 +80,16 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     members_total: int
     lag: Annotated[int, Meta(description="Offsets still to be read, of the partitions of this answer.")]
     offsets: Annotated[
-        list[GroupOffset], Meta(description="Partitions with a committed offset or a member, by name.")
+        list[OffsetView], Meta(description="Partitions with a committed offset or a member, by name.")
     ]
     next: Annotated[str | None, Meta(description="`after` for the other partitions; null at the end.")]
 
 
-def views(context: Context) -> GroupViews:
+def views(context: CallContext) -> GroupViews:
     return GroupViews(context.broker, context.backend.share_memberships)
 
 
-async def _list(context: Context, paging: Paging, body: NoBody) -> Page[GroupSummary]:
+async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[GroupSummary]:
     groups = views(context)
     names = await page_of_names(
         groups.names(), paging, sees=lambda name: context.guard.sees(Kind.GROUP, name)
@@ -115,7 +115,7 @@ async def summary(groups: GroupViews, name: str) -> GroupSummary | None:
     )
 
 
-async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> GroupView:
+async def _describe(context: CallContext, parameters: GroupWanted, body: NoBody) -> GroupView:
     context.require(Operation.DESCRIBE, Kind.GROUP, parameters.group)
     groups = views(context)
     group = groups.get(parameters.group)
@@ -144,7 +144,7 @@ async def _describe(context: Context, parameters: GroupWanted, body: NoBody) -> 
 
 
 async def _places(
-    context: Context, groups: GroupViews, group: Group, readers: Iterable[NamedPlace]
+    context: CallContext, groups: GroupViews, group: Group, readers: Iterable[NamedPlace]
 ) -> set[NamedPlace]:
     """Those whose topic the client may see."""
     found = set()
@@ -171,8 +171,8 @@ def _parse(token: str) -> tuple[str, int]:
     return topic, int(partition) if partition.isdecimal() else -1
 
 
-def _offset(progress: Progress, member: str | None) -> GroupOffset:
-    return GroupOffset(
+def _offset(progress: SharedProgress, member: str | None) -> OffsetView:
+    return OffsetView(
         topic=progress.place.topic,
         partition=progress.place.partition,
         start=progress.start,
@@ -185,7 +185,7 @@ def _offset(progress: Progress, member: str | None) -> GroupOffset:
     )
 
 
-def _member(context: Context, member: Member) -> MemberView:
+def _member(context: CallContext, member: GroupMember) -> MemberView:
     return MemberView(
         id=member.id,
         instance=member.instance,
@@ -196,7 +196,7 @@ def _member(context: Context, member: Member) -> MemberView:
     )
 
 
-async def _delete(context: Context, parameters: OfGroup, body: NoBody) -> None:
+async def _delete(context: CallContext, parameters: OfGroup, body: NoBody) -> None:
     context.require(Operation.DELETE, Kind.GROUP, parameters.group)
     group = GroupId(parameters.group)
     if group in context.broker.subscriptions:

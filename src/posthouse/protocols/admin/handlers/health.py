@@ -7,17 +7,17 @@ client that is not logged in learns the answer, not the reasons.
 from typing import Final
 
 from posthouse.broker.access.guard import CLOSED
-from posthouse.protocols.admin.context import Context
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 
 
-async def _live(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _live(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     return json_response({"status": "ok"})
 
 
-async def _ready(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _ready(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     reasons = await unready_reasons(context)
     answer: dict[str, object] = {"status": "unready" if reasons else "ok"}
     if context.guard is not CLOSED:
@@ -25,7 +25,7 @@ async def _ready(context: Context, request: Request, parameters: Parameters) -> 
     return json_response(answer, status=503 if reasons else 200)
 
 
-async def unready_reasons(context: Context) -> list[str]:
+async def unready_reasons(context: CallContext) -> list[str]:
     condition = await context.broker.storage_condition()
     reasons = []
     if condition.refusal is not None:

@@ -1,10 +1,10 @@
 """GET /metrics, for Prometheus and all that read its text format."""
 
 from posthouse.broker.access.operations import Operation
-from posthouse.protocols.admin.context import Context
-from posthouse.protocols.admin.metrics.collector import Collector
+from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.metrics.collector import MetricsCollector
 from posthouse.protocols.admin.metrics.text import CONTENT_TYPE, render
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.front_end import Backend
@@ -12,9 +12,9 @@ from posthouse.protocols.front_end import Backend
 
 def metrics_route(backend: Backend) -> Route:
     """Not one of the constant routes: it remembers which topics and queues it shows by name."""
-    collector = Collector(backend)
+    collector = MetricsCollector(backend)
 
-    async def scrape(context: Context, request: Request, parameters: Parameters) -> Response:
+    async def scrape(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         context.require_cluster(Operation.DESCRIBE)
         return Response(body=render(collector.collect()), content_type=CONTENT_TYPE)
 

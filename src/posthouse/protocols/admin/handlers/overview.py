@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from posthouse import __version__
 from posthouse.broker.access.operations import Operation
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
 from posthouse.protocols.admin.handlers.health import unready_reasons
 
@@ -37,12 +37,12 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     listeners: list[ListenerView]
 
 
-async def _describe(context: Context, parameters: NoParameters, body: NoBody) -> Overview:
+async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> Overview:
     context.require_cluster(Operation.DESCRIBE)
     return await overview(context)
 
 
-async def overview(context: Context) -> Overview:
+async def overview(context: CallContext) -> Overview:
     broker = context.broker
     reasons = await unready_reasons(context)
     namespaces = list(broker.namespaces)

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint
-from posthouse.protocols.admin.handlers.topics import OfTopic, TopicView, view
+from posthouse.protocols.admin.handlers.topics import OfTopic, TopicDescription, view
 from posthouse.protocols.admin.problems import Problem
 
 _AT_ONCE = 200
@@ -42,12 +42,12 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[PartitionStart]
 
 
-async def _grow(context: Context, parameters: OfTopic, body: PartitionsBody) -> TopicView:
+async def _grow(context: CallContext, parameters: OfTopic, body: PartitionsBody) -> TopicDescription:
     context.require(Operation.ALTER, Kind.TOPIC, parameters.topic)
     return view(context, await context.broker.create_partitions(parameters.topic, body.partitions))
 
 
-async def _trim(context: Context, parameters: OfTopic, body: TrimBody) -> Trimmed:
+async def _trim(context: CallContext, parameters: OfTopic, body: TrimBody) -> Trimmed:
     context.require(Operation.DELETE, Kind.TOPIC, parameters.topic)
     topic = context.broker.topic(parameters.topic)
     if body.partition is None and body.before is not None:
@@ -80,7 +80,7 @@ PARTITIONS: Final = (
         handler=_grow,
         parameters=OfTopic,
         body=PartitionsBody,
-        result=TopicView,
+        result=TopicDescription,
         problems=(404, 507),
     ),
     Endpoint(

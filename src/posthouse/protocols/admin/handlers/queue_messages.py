@@ -15,7 +15,7 @@ from posthouse.broker.queues.moving import Moved
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.record_headers import DEATHS, EXCHANGE
 from posthouse.model.errors import CorruptBatch
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.queues import OPERATOR, OfQueue, QueueName, find
 from posthouse.protocols.admin.payloads import without_broken_end
@@ -80,7 +80,7 @@ class MovedView(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, Meta(description="Why the last of these stays.")]
 
 
-async def _peek(context: Context, parameters: Peek, body: NoBody) -> Messages:
+async def _peek(context: CallContext, parameters: Peek, body: NoBody) -> Messages:
     namespace, queue = find(context, Operation.READ, parameters)
     found = await queue.peek(parameters.limit)
     now = context.broker.now_ms()
@@ -159,7 +159,7 @@ def _body(value: bytes, limit: int) -> Body:
         return Body(encoding="base64", data=data, size=size, truncated=is_cut)
 
 
-async def _move(context: Context, parameters: OfQueue, body: MoveBody) -> MovedView:
+async def _move(context: CallContext, parameters: OfQueue, body: MoveBody) -> MovedView:
     namespace, _ = find(context, Operation.READ, parameters)
     source = namespace.queue(parameters.queue, OPERATOR)
     context.require(Operation.WRITE, Kind.TOPIC, namespace.topic_of(body.to))
@@ -169,7 +169,7 @@ async def _move(context: Context, parameters: OfQueue, body: MoveBody) -> MovedV
     return _moved(moved)
 
 
-async def _requeue(context: Context, parameters: OfQueue, body: RequeueBody) -> MovedView:
+async def _requeue(context: CallContext, parameters: OfQueue, body: RequeueBody) -> MovedView:
     namespace, _ = find(context, Operation.READ, parameters)
     source = namespace.queue(parameters.queue, OPERATOR)
     context.guard.note("requeue", f"{Kind.TOPIC}:{source.backing.name}")

@@ -15,7 +15,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.table_values import to_json
 from posthouse.model.errors import InvalidDefinition
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page
 from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces, reachable_namespace
@@ -137,7 +137,7 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
     messages: Annotated[int, Meta(description="How many were removed.")]
 
 
-def find(context: Context, operation: Operation, parameters: OfQueue) -> tuple[Namespace, LogQueue]:
+def find(context: CallContext, operation: Operation, parameters: OfQueue) -> tuple[Namespace, LogQueue]:
     """The queue, exclusive or not. Raises Problem 403, UnknownNamespace and UnknownQueue."""
     namespace = reachable_namespace(context, parameters.namespace)
     context.require(operation, Kind.TOPIC, namespace.topic_of(parameters.queue))
@@ -154,7 +154,7 @@ def state_of(queue: LogQueue) -> State:
     return "consumed"
 
 
-def summary(context: Context, queue: LogQueue, oldest_ms: int | None) -> QueueSummary:
+def summary(context: CallContext, queue: LogQueue, oldest_ms: int | None) -> QueueSummary:
     """`oldest_ms` is the time when the oldest message was published, where that is known."""
     return QueueSummary(
         namespace=queue.namespace,
@@ -170,7 +170,7 @@ def summary(context: Context, queue: LogQueue, oldest_ms: int | None) -> QueueSu
     )
 
 
-async def _summaries(context: Context, queues: Sequence[LogQueue]) -> list[QueueSummary]:
+async def _summaries(context: CallContext, queues: Sequence[LogQueue]) -> list[QueueSummary]:
     oldest, found = context.broker.oldest_messages, []
     reads = oldest.reads
     async for queue in in_turns(queues):
@@ -188,7 +188,7 @@ def _settings(definition: QueueDefinition) -> QueueSettings:
     return QueueSettings(**values, arguments=to_json(dict(definition.arguments)))  # type: ignore[arg-type]
 
 
-def _dead_letter_queues(context: Context, namespace: Namespace, definition: QueueDefinition) -> list[str]:
+def _dead_letter_queues(context: CallContext, namespace: Namespace, definition: QueueDefinition) -> list[str]:
     """Those that the client may see. Those of dead letters that keep their key are known only where any key
     leads to them."""
     exchange, key = definition.dead_letter_exchange, definition.dead_letter_key
@@ -208,7 +208,7 @@ def _dead_letter_queues(context: Context, namespace: Namespace, definition: Queu
     )
 
 
-def _consumers(context: Context, queue: LogQueue) -> list[ConsumerView]:
+def _consumers(context: CallContext, queue: LogQueue) -> list[ConsumerView]:
     """Who the clients are is shown where connections are, and of a client's own consumers."""
     guard = context.guard
     is_shown = guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
@@ -221,7 +221,7 @@ def _consumers(context: Context, queue: LogQueue) -> list[ConsumerView]:
     return found
 
 
-async def _list(context: Context, paging: QueuePaging, body: NoBody) -> Page[QueueSummary]:
+async def _list(context: CallContext, paging: QueuePaging, body: NoBody) -> Page[QueueSummary]:
     found: dict[str, LogQueue] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
         prefix = quote(namespace.name, safe="") + "/"
@@ -236,7 +236,7 @@ async def _list(context: Context, paging: QueuePaging, body: NoBody) -> Page[Que
     return Page(items=await _summaries(context, shown.items), total=shown.total, next=shown.next)
 
 
-async def _describe(context: Context, parameters: OfQueue, body: NoBody) -> QueueView:
+async def _describe(context: CallContext, parameters: OfQueue, body: NoBody) -> QueueView:
     namespace, queue = find(context, Operation.DESCRIBE, parameters)
     oldest_ms = await context.broker.oldest_messages.read_ms(queue)
     return QueueView(
@@ -248,19 +248,19 @@ async def _describe(context: Context, parameters: OfQueue, body: NoBody) -> Queu
     )
 
 
-async def _delete(context: Context, parameters: Deletion, body: NoBody) -> None:
+async def _delete(context: CallContext, parameters: Deletion, body: NoBody) -> None:
     namespace, queue = find(context, Operation.DELETE, parameters)
     await namespace.delete_queue(
         queue.name, OPERATOR, if_unused=parameters.if_unused, if_empty=parameters.if_empty
     )
 
 
-async def _purge(context: Context, parameters: OfQueue, body: NoBody) -> Purged:
+async def _purge(context: CallContext, parameters: OfQueue, body: NoBody) -> Purged:
     namespace, _ = find(context, Operation.READ, parameters)
     return Purged(messages=await purge(context, namespace, parameters.queue))
 
 
-async def purge(context: Context, namespace: Namespace, name: str) -> int:
+async def purge(context: CallContext, namespace: Namespace, name: str) -> int:
     """The permission to read is enough, as for queue.purge of AMQP."""
     queue = namespace.queue(name, OPERATOR)
     if not isinstance(queue, Queue):

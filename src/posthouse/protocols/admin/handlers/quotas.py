@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.quotas import DEFAULT, Entity, Quota, Who
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
@@ -56,13 +56,13 @@ def _view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
     )
 
 
-async def _list(context: Context, paging: Paging, body: NoBody) -> Page[QuotaView]:
+async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[QuotaView]:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     found = {entity.key().decode(): (entity, dict(rates)) for entity, rates in context.broker.access.quotas}
     return await page_in_turns(found, paging, lambda key: _view(*found[key]), sees=lambda key: True)
 
 
-async def _set(context: Context, parameters: msgspec.Struct, body: QuotaView) -> QuotaView:
+async def _set(context: CallContext, parameters: msgspec.Struct, body: QuotaView) -> QuotaView:
     context.require_cluster(Operation.ALTER_CONFIGS)
     entity = body.entity()
     entity.check()

@@ -12,12 +12,12 @@ from posthouse.broker.access.quotas import Quota
 from posthouse.broker.appending import Produced
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.topics import OfTopic
 from posthouse.protocols.admin.payloads import SentEncoding, stored
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.record_reading import Position, RecordScan, Wanted
+from posthouse.protocols.admin.record_reading import RecordPosition, RecordScan, WantedRecords
 from posthouse.protocols.admin.record_views import RecordView
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
@@ -77,7 +77,7 @@ class NewHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     encoding: SentEncoding = "text"
 
 
-class NewRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewRecordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     value: Annotated[Any, Meta(description="null for a tombstone.")]
     encoding: SentEncoding = "text"
     key: Any = None
@@ -90,7 +90,7 @@ class NewRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class NewRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    records: Annotated[list[NewRecord], Meta(min_length=1, max_length=_MOST_RECORDS)]
+    records: Annotated[list[NewRecordBody], Meta(min_length=1, max_length=_MOST_RECORDS)]
 
 
 class ProducedRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,13 +103,13 @@ class ProducedRecords(msgspec.Struct, frozen=True, kw_only=True):
     records: Annotated[list[ProducedRecord], Meta(description="In the order of the request.")]
 
 
-async def _read(context: Context, parameters: RecordsWanted, body: NoBody) -> Records:
+async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -> Records:
     context.require(Operation.READ, Kind.TOPIC, parameters.topic)
     topic = context.broker.topic(parameters.topic)
-    after = Position.parse(parameters.after) if parameters.after else None
+    after = RecordPosition.parse(parameters.after) if parameters.after else None
     _check(context, topic, parameters)
     key = None if parameters.key is None else stored(parameters.key, parameters.key_encoding, "the key")
-    wanted = Wanted(
+    wanted = WantedRecords(
         key=key,
         limit=parameters.limit,
         max_bytes=parameters.max_bytes,
@@ -134,7 +134,7 @@ async def _read(context: Context, parameters: RecordsWanted, body: NoBody) -> Re
     )
 
 
-def _check(context: Context, topic: Topic, parameters: RecordsWanted) -> None:
+def _check(context: CallContext, topic: Topic, parameters: RecordsWanted) -> None:
     if parameters.partition is not None:
         context.broker.partition(topic, parameters.partition)
     if parameters.offset is None:
@@ -150,13 +150,13 @@ def _check(context: Context, topic: Topic, parameters: RecordsWanted) -> None:
         )
 
 
-def _partitions(topic: Topic, partition: int | None, after: Position | None) -> Sequence[int]:
+def _partitions(topic: Topic, partition: int | None, after: RecordPosition | None) -> Sequence[int]:
     if partition is not None:
         return (partition,)
     return range(0 if after is None else after.partition, topic.partitions)
 
 
-async def _start(context: Context, topic: Topic, partition: int, parameters: RecordsWanted) -> int | None:
+async def _start(context: CallContext, topic: Topic, partition: int, parameters: RecordsWanted) -> int | None:
     if parameters.offset is not None:
         return parameters.offset
     if parameters.timestamp is not None:
@@ -165,7 +165,7 @@ async def _start(context: Context, topic: Topic, partition: int, parameters: Rec
     return context.broker.bounds(topic, partition).start
 
 
-async def _produce(context: Context, parameters: OfTopic, body: NewRecords) -> ProducedRecords:
+async def _produce(context: CallContext, parameters: OfTopic, body: NewRecords) -> ProducedRecords:
     context.require(Operation.WRITE, Kind.TOPIC, parameters.topic)
     topic = context.broker.topic(parameters.topic)
     now = context.broker.now_ms()
@@ -184,7 +184,7 @@ async def _produce(context: Context, parameters: OfTopic, body: NewRecords) -> P
     return ProducedRecords(records=await _append(context, topic, builders, places))
 
 
-def _partition_for(context: Context, topic: Topic, given: int | None, key: bytes | None, now: int) -> int:
+def _partition_for(context: CallContext, topic: Topic, given: int | None, key: bytes | None, now: int) -> int:
     if given is not None:
         context.broker.partition(topic, given)
         return given
@@ -194,7 +194,7 @@ def _partition_for(context: Context, topic: Topic, given: int | None, key: bytes
 
 
 async def _append(
-    context: Context, topic: Topic, builders: dict[int, BatchBuilder], places: Sequence[tuple[int, int]]
+    context: CallContext, topic: Topic, builders: dict[int, BatchBuilder], places: Sequence[tuple[int, int]]
 ) -> list[ProducedRecord]:
     batches = [Produced(topic, each, memoryview(builder.build())) for each, builder in builders.items()]
     size = sum(len(each.batch) for each in batches)

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.dynamic_settings import Scope
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
 
 _SECRET_WORDS = ("password", "secret", "token")
@@ -31,7 +31,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     settings: list[BrokerSetting]
 
 
-async def _describe(context: Context, parameters: NoParameters, body: NoBody) -> BrokerSettings:
+async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> BrokerSettings:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     found = []
     for each in fields(context.settings):

@@ -10,7 +10,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.inert_settings import INERT_SETTINGS
 from posthouse.model.topic_config import CONFIG_KEYS
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.topics import OfTopic
 
@@ -20,7 +20,7 @@ SettingChanges = Annotated[
 ]
 
 
-class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
+class SettingView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str
     is_default: Annotated[bool, Meta(description="It follows the broker: the topic has no value of its own.")]
@@ -29,12 +29,12 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
-    settings: list[TopicSetting]
+    settings: list[SettingView]
 
 
 def _view(topic: Topic) -> TopicSettings:
     found = [
-        TopicSetting(
+        SettingView(
             name=name,
             value=topic.config.text(name),
             is_default=name not in topic.overrides,
@@ -43,7 +43,7 @@ def _view(topic: Topic) -> TopicSettings:
         for name, key in CONFIG_KEYS.items()
     ]
     found += [
-        TopicSetting(
+        SettingView(
             name=name,
             value=topic.overrides.get(name, inert.default),
             is_default=name not in topic.overrides,
@@ -54,12 +54,12 @@ def _view(topic: Topic) -> TopicSettings:
     return TopicSettings(topic=topic.name, settings=sorted(found, key=lambda each: each.name))
 
 
-async def _describe(context: Context, parameters: OfTopic, body: NoBody) -> TopicSettings:
+async def _describe(context: CallContext, parameters: OfTopic, body: NoBody) -> TopicSettings:
     context.require(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, parameters.topic)
     return _view(context.broker.topic(parameters.topic))
 
 
-async def _change(context: Context, parameters: OfTopic, body: dict[str, str | None]) -> TopicSettings:
+async def _change(context: CallContext, parameters: OfTopic, body: dict[str, str | None]) -> TopicSettings:
     context.require(Operation.ALTER_CONFIGS, Kind.TOPIC, parameters.topic)
 
     def changed(topic: Topic) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.topics import Topic
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_of_names
 from posthouse.protocols.admin.problems import refused
@@ -42,7 +42,7 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     bytes: Annotated[int, Meta(description="Size of the log on disk.")]
 
 
-class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionSummary(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: Annotated[int, Meta(description="First offset.")]
     end: Annotated[int, Meta(description="Offset of the next record.")]
@@ -50,10 +50,10 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     id: str
-    partitions: Annotated[list[PartitionView], Meta(description="Those of this answer, by number.")]
+    partitions: Annotated[list[PartitionSummary], Meta(description="Those of this answer, by number.")]
     partitions_total: int
     next: Annotated[int | None, Meta(description="`after` for the other partitions; null at the end.")]
     settings: Annotated[dict[str, str], Meta(description="What was set on the topic itself.")]
@@ -65,7 +65,7 @@ class NewTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     settings: dict[str, str] = {}
 
 
-async def summary(context: Context, topic: Topic) -> TopicSummary | None:
+async def summary(context: CallContext, topic: Topic) -> TopicSummary | None:
     """In turns: a topic may have 100,000 partitions. None if it is deleted meanwhile."""
     records = size = 0
     try:
@@ -80,18 +80,18 @@ async def summary(context: Context, topic: Topic) -> TopicSummary | None:
     )
 
 
-def view(context: Context, topic: Topic, *, first: int = 0, limit: int = _PARTITIONS) -> TopicView:
+def view(context: CallContext, topic: Topic, *, first: int = 0, limit: int = _PARTITIONS) -> TopicDescription:
     shown = range(first, min(first + limit, topic.partitions))
     partitions = []
     for index in shown:
         bounds = context.broker.bounds(topic, index)
         size = context.broker.size(topic, index)
         partitions.append(
-            PartitionView(
+            PartitionSummary(
                 partition=index, start=bounds.start, end=bounds.end, stable=bounds.stable, bytes=size
             )
         )
-    return TopicView(
+    return TopicDescription(
         name=topic.name,
         id=topic.id.hex(),
         partitions=partitions,
@@ -101,7 +101,7 @@ def view(context: Context, topic: Topic, *, first: int = 0, limit: int = _PARTIT
     )
 
 
-async def _list(context: Context, paging: Paging, body: NoBody) -> Page[TopicSummary]:
+async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[TopicSummary]:
     names = await page_of_names(
         [topic.name for topic in context.broker.topics],
         paging,
@@ -116,13 +116,13 @@ async def _list(context: Context, paging: Paging, body: NoBody) -> Page[TopicSum
     return Page(items=items, total=names.total, next=names.next)
 
 
-async def _describe(context: Context, parameters: TopicWanted, body: NoBody) -> TopicView:
+async def _describe(context: CallContext, parameters: TopicWanted, body: NoBody) -> TopicDescription:
     context.require(Operation.DESCRIBE, Kind.TOPIC, parameters.topic)
     topic = context.broker.topic(parameters.topic)
     return view(context, topic, first=parameters.after, limit=parameters.limit)
 
 
-async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBody) -> TopicView:
+async def _create(context: CallContext, parameters: msgspec.Struct, body: NewTopicBody) -> TopicDescription:
     if not context.guard.allows_here_or_everywhere(Operation.CREATE, Kind.TOPIC, body.name):
         raise refused(Operation.CREATE, Kind.TOPIC, body.name)
     new = NewTopic(name=body.name, partitions=body.partitions, overrides=body.settings)
@@ -132,7 +132,7 @@ async def _create(context: Context, parameters: msgspec.Struct, body: NewTopicBo
     return view(context, created)
 
 
-async def _delete(context: Context, parameters: OfTopic, body: NoBody) -> None:
+async def _delete(context: CallContext, parameters: OfTopic, body: NoBody) -> None:
     context.require(Operation.DELETE, Kind.TOPIC, parameters.topic)
     await context.broker.delete_topics([context.broker.topic(parameters.topic)])
 
@@ -154,7 +154,7 @@ TOPICS: Final = (
         tag="topics",
         handler=_create,
         body=NewTopicBody,
-        result=TopicView,
+        result=TopicDescription,
         status=201,
         problems=(409,),
     ),
@@ -165,7 +165,7 @@ TOPICS: Final = (
         tag="topics",
         handler=_describe,
         parameters=TopicWanted,
-        result=TopicView,
+        result=TopicDescription,
         problems=(404,),
     ),
     Endpoint(

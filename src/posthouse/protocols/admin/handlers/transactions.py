@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.transactions.transaction import Transaction
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 
@@ -41,7 +41,7 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     partitions_total: int
 
 
-async def _list(context: Context, paging: TransactionsWanted, body: NoBody) -> Page[TransactionView]:
+async def _list(context: CallContext, paging: TransactionsWanted, body: NoBody) -> Page[TransactionView]:
     ids = context.broker.transactions.ids
     found = ids.all() if paging.all else ids.open()
     return await page_in_turns(
@@ -52,12 +52,12 @@ async def _list(context: Context, paging: TransactionsWanted, body: NoBody) -> P
     )
 
 
-def view_if_there(context: Context, id: str) -> TransactionView | None:
+def view_if_there(context: CallContext, id: str) -> TransactionView | None:
     transaction = context.broker.transactions.ids.find(id)
     return None if transaction is None else _view(context, transaction)
 
 
-def _view(context: Context, transaction: Transaction) -> TransactionView:
+def _view(context: CallContext, transaction: Transaction) -> TransactionView:
     work = transaction.work
     written = set() if work is None else work.partitions
     partitions = []
@@ -78,7 +78,7 @@ def _view(context: Context, transaction: Transaction) -> TransactionView:
     )
 
 
-async def _abort(context: Context, parameters: OfTransaction, body: NoBody) -> TransactionView:
+async def _abort(context: CallContext, parameters: OfTransaction, body: NoBody) -> TransactionView:
     context.require_cluster(Operation.ALTER)
     transactions = context.broker.transactions
     if transactions.ids.get(parameters.id).work is not None:

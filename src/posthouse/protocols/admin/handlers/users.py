@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.users import User, check_name, check_password
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 
@@ -28,7 +28,7 @@ class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     password: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-def _view(context: Context, user: User) -> UserView:
+def _view(context: CallContext, user: User) -> UserView:
     return UserView(
         name=user.name,
         superuser=user.name in context.settings.superusers,
@@ -36,7 +36,7 @@ def _view(context: Context, user: User) -> UserView:
     )
 
 
-async def _list(context: Context, paging: Paging, body: NoBody) -> Page[UserView]:
+async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[UserView]:
     context.require_cluster(Operation.DESCRIBE)
     users = context.broker.access.users
 
@@ -47,7 +47,7 @@ async def _list(context: Context, paging: Paging, body: NoBody) -> Page[UserView
     return await page_in_turns([user.name for user in users], paging, item, sees=lambda name: True)
 
 
-async def _set(context: Context, parameters: OfUser, body: PasswordBody) -> UserView:
+async def _set(context: CallContext, parameters: OfUser, body: PasswordBody) -> UserView:
     context.require_cluster(Operation.ALTER)
     users = context.broker.access.users
     check_name(parameters.user)
@@ -57,7 +57,7 @@ async def _set(context: Context, parameters: OfUser, body: PasswordBody) -> User
     return _view(context, users.get(parameters.user) or User(parameters.user))
 
 
-async def _delete(context: Context, parameters: OfUser, body: NoBody) -> None:
+async def _delete(context: CallContext, parameters: OfUser, body: NoBody) -> None:
     context.require_cluster(Operation.ALTER)
     users = context.broker.access.users
     if users.get(parameters.user) is not None:

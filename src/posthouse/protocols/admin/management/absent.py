@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from posthouse.protocols.admin.context import Context
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 
@@ -28,14 +28,14 @@ _LISTS: Final = (
 )
 
 
-async def _nothing(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _nothing(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     if "page" in request.query:
         empty = {"total_count": 0, "item_count": 0, "filtered_count": 0, "page": 1, "page_size": 100}
         return json_response({**empty, "page_count": 1, "items": []})
     return json_response([])
 
 
-async def _auth(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _auth(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     """How RabbitMQ's pages log in: by user name and password."""
     return json_response({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 

@@ -16,7 +16,7 @@ from posthouse.broker.access.operations import Kind
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.table_values import to_json
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.handlers.bindings import sees_binding
 from posthouse.protocols.admin.management.errors import not_found
 from posthouse.protocols.admin.management.listing import item, listed
@@ -31,7 +31,7 @@ from posthouse.protocols.admin.management.requests import (
     table,
     text,
 )
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
@@ -70,18 +70,20 @@ def _all_of(namespace: Namespace) -> Iterator[Binding]:
     yield from namespace.router.bindings()
 
 
-async def _answer(context: Context, request: Request, rows: list[tuple[Namespace, Binding]]) -> Response:
+async def _answer(
+    context: CallContext, request: HttpRequest, rows: list[tuple[Namespace, Binding]]
+) -> Response:
     visible = [row async for row in in_turns(rows) if _sees(context, *row)]
     return await listed(request, visible, lambda row: binding_view(*row), lambda row: row[1].destination)
 
 
-def _sees(context: Context, namespace: Namespace, binding: Binding) -> bool:
+def _sees(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
     if not binding.source:
         return context.guard.sees(Kind.TOPIC, namespace.topic_of(binding.destination))
     return sees_binding(context, namespace, binding)
 
 
-async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     rows = [
         (namespace, binding)
         for namespace in namespaces_of(context, parameters)
@@ -90,28 +92,28 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
     return await _answer(context, request, rows)
 
 
-async def _of_queue(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _of_queue(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     name = queue_of(context, namespace, parameters["name"]).name
     found = [_implicit(name), *namespace.router.bindings(destination=name)]
     return await _answer(context, request, [(namespace, each) for each in found])
 
 
-async def _from_exchange(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _from_exchange(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     name = exchange_of(context, namespace, parameters["name"]).name
     found = namespace.router.bindings(source=name) if name else [_implicit(each) for each in namespace.queues]
     return await _answer(context, request, [(namespace, each) for each in found])
 
 
-async def _to_exchange(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _to_exchange(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     name = exchange_of(context, namespace, parameters["name"]).name
     found = namespace.router.bindings(destination=name, to_exchange=True)
     return await _answer(context, request, [(namespace, each) for each in found])
 
 
-def _between(context: Context, namespace: Namespace, parameters: Parameters) -> list[Binding]:
+def _between(context: CallContext, namespace: Namespace, parameters: Parameters) -> list[Binding]:
     """Bindings between the ends that the path names."""
     source, destination = (
         exchange_of(context, namespace, parameters["source"]).name,
@@ -130,21 +132,21 @@ def _is_to_exchange(parameters: Parameters) -> bool:
     return parameters["kind"] == _EXCHANGE
 
 
-async def _list_between(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list_between(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     return await _answer(
         context, request, [(namespace, each) for each in _between(context, namespace, parameters)]
     )
 
 
-def _one(context: Context, namespace: Namespace, parameters: Parameters) -> Binding:
+def _one(context: CallContext, namespace: Namespace, parameters: Parameters) -> Binding:
     for binding in _between(context, namespace, parameters):
         if properties_key(binding) == parameters["key"]:
             return binding
     raise not_found()
 
 
-async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     binding = _one(context, namespace, parameters)
     if not _sees(context, namespace, binding):
@@ -152,7 +154,7 @@ async def _show(context: Context, request: Request, parameters: Parameters) -> R
     return item(request, binding_view(namespace, binding))
 
 
-async def _bind(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _bind(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace, body = namespace_of(context, parameters), body_of(request)
     binding = Binding(
         source=exchange_name(parameters["source"]),
@@ -167,7 +169,7 @@ async def _bind(context: Context, request: Request, parameters: Parameters) -> R
     return Response(status=201, content_type="", headers=(("location", place),))
 
 
-async def _unbind(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _unbind(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     binding = _one(context, namespace, parameters)
     await channel_of(context, namespace).unbind(binding)
@@ -175,7 +177,7 @@ async def _unbind(context: Context, request: Request, parameters: Parameters) ->
     return NO_CONTENT
 
 
-def _note(context: Context, action: str, namespace: Namespace, binding: Binding) -> None:
+def _note(context: CallContext, action: str, namespace: Namespace, binding: Binding) -> None:
     source, destination = namespace.topic_of(binding.source), namespace.topic_of(binding.destination)
     context.guard.note(action, f"{Kind.TOPIC}:{destination}", f"from {source}")
 

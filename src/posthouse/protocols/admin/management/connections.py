@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from posthouse.broker.access.operations import Operation
 from posthouse.listener_settings import AMQP
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.handlers.connections import close
 from posthouse.protocols.admin.management.errors import not_found
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import connection_name, iso_time, node_name, peer_address
 from posthouse.protocols.admin.management.requests import namespace_of
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
@@ -23,11 +23,11 @@ from posthouse.protocols.served import ServedListener
 _Row = tuple[ServedListener, Connection]
 
 
-def amqp_connections(context: Context) -> list[_Row]:
+def amqp_connections(context: CallContext) -> list[_Row]:
     return [row for row in context.listeners.connections() if row[0].protocol == AMQP.name]
 
 
-def connection_view(context: Context, row: _Row) -> dict[str, Any]:
+def connection_view(context: CallContext, row: _Row) -> dict[str, Any]:
     served, connection = row
     info = connection.info
     address = served.address
@@ -73,7 +73,7 @@ def connection_view(context: Context, row: _Row) -> dict[str, Any]:
     } | peer_address(info.peer)
 
 
-def channel_view(context: Context, info: ConnectionInfo, channel: ChannelInfo) -> dict[str, Any]:
+def channel_view(context: CallContext, info: ConnectionInfo, channel: ChannelInfo) -> dict[str, Any]:
     name = connection_name(context, info.peer)
     return {
         "name": f"{name} ({channel.number})",
@@ -120,7 +120,7 @@ def _plain(value: object) -> object:
             return str(value)
 
 
-async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     rows = amqp_connections(context)
     if "vhost" in parameters:
@@ -129,7 +129,7 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
     return await listed(request, rows, lambda row: connection_view(context, row), lambda row: row[1].peer)
 
 
-def _find(context: Context, name: str) -> _Row:
+def _find(context: CallContext, name: str) -> _Row:
     """By the whole name, or by the address of the client, which begins it."""
     peer = name.partition(" -> ")[0]
     for row in amqp_connections(context):
@@ -138,19 +138,19 @@ def _find(context: Context, name: str) -> _Row:
     raise not_found()
 
 
-async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     return item(request, connection_view(context, _find(context, parameters["name"])))
 
 
-async def _close(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _close(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     served, connection = _find(context, parameters["name"])
     close(context, served, connection, request.headers.get("x-reason", "")[:200])
     return NO_CONTENT
 
 
-async def _channels(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _channels(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     rows = amqp_connections(context)
     if "name" in parameters:
@@ -164,7 +164,7 @@ async def _channels(context: Context, request: Request, parameters: Parameters) 
     return await listed(request, found, lambda row: channel_view(context, *row), lambda row: row[0].peer)
 
 
-async def _show_channel(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show_channel(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     name, _, number = parameters["channel"].rpartition(" ")
     info = _find(context, name)[1].info

@@ -13,7 +13,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.table_values import to_json
 from posthouse.model.errors import UnknownNamespace
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.bindings import binding_view
 from posthouse.protocols.admin.management.errors import Refusal, bad_request
 from posthouse.protocols.admin.management.exchanges import exchange_view, is_predeclared
@@ -36,7 +36,7 @@ from posthouse.protocols.admin.management.users import (
     user_view,
 )
 from posthouse.protocols.admin.management.vhosts import FIXED
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
@@ -51,7 +51,7 @@ _MOST_BODY: Final = 8 * 1024 * 1024
 """An export of 10,000 queues has 2 MB."""
 
 
-async def _export(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _export(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     document: dict[str, Any] = {
         "rabbit_version": RABBITMQ_VERSION,
@@ -97,7 +97,7 @@ def _only(view: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: view[name] for name in names}
 
 
-async def _import(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _import(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     document = body_of(request)
     vhost = namespace_of(context, parameters).name if "vhost" in parameters else None
     # Everything is looked at before anything is made.
@@ -151,7 +151,7 @@ def _objects(document: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
 
 
 def _located(
-    context: Context, each: Mapping[str, Any], vhost: str | None
+    context: CallContext, each: Mapping[str, Any], vhost: str | None
 ) -> tuple[Namespace, Mapping[str, Any]]:
     name = vhost if vhost is not None else text(each, "vhost", "/")
     try:
@@ -160,7 +160,7 @@ def _located(
         raise Refusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}") from None
 
 
-async def _import_access(context: Context, document: Mapping[str, Any]) -> None:
+async def _import_access(context: CallContext, document: Mapping[str, Any]) -> None:
     for each in _objects(document, "vhosts"):
         _located(context, {"vhost": text(each, "name")}, None)
     users, rules = _objects(document, "users"), _objects(document, "permissions")

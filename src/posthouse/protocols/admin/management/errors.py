@@ -6,7 +6,7 @@ import msgspec
 
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.response import Response
-from posthouse.protocols.direct_channel import RequestRefused
+from posthouse.protocols.direct_channel import DirectRefusal
 
 _ACCESS_REFUSED = 403
 _NOT_FOUND = 404
@@ -28,7 +28,7 @@ def not_found() -> Refusal:
     return Refusal(404, "Object Not Found", "Not Found")
 
 
-def refusal_of(refused: RequestRefused) -> Refusal:
+def refusal_of(refused: DirectRefusal) -> Refusal:
     if refused.code == _ACCESS_REFUSED:
         return Refusal(401, "not_authorised", str(refused))
     if refused.code == _NOT_FOUND:

@@ -6,7 +6,7 @@ from posthouse.broker.access.operations import Kind
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.table_values import to_json
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.queues import CREATED
@@ -21,11 +21,11 @@ from posthouse.protocols.admin.management.requests import (
     table,
     text,
 )
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
-from posthouse.protocols.direct_channel import RequestRefused
+from posthouse.protocols.direct_channel import DirectRefusal
 
 _DELAYED = "x-delayed-message"
 _COMMAND_INVALID = 503
@@ -54,12 +54,12 @@ def is_predeclared(exchange: Exchange) -> bool:
     return not exchange.name or exchange.name.startswith("amq.")
 
 
-def sees(context: Context, namespace: Namespace, exchange: Exchange) -> bool:
+def sees(context: CallContext, namespace: Namespace, exchange: Exchange) -> bool:
     """Everyone sees the default exchange."""
     return not exchange.name or context.guard.sees(Kind.TOPIC, namespace.topic_of(exchange.name))
 
 
-async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     rows: list[tuple[Namespace, Exchange]] = []
     for namespace in namespaces_of(context, parameters):
         exchanges = sorted(namespace.router.exchanges(), key=lambda each: each.name)
@@ -67,13 +67,13 @@ async def _list(context: Context, request: Request, parameters: Parameters) -> R
     return await listed(request, rows, lambda row: exchange_view(*row), lambda row: row[1].name)
 
 
-async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     exchange = exchange_of(context, namespace, parameters["name"])
     return item(request, exchange_view(namespace, exchange) | {"incoming": [], "outgoing": []})
 
 
-async def _declare(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _declare(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace, name, body = namespace_of(context, parameters), new_name(parameters["name"]), body_of(request)
     is_new = all(each.name != name for each in namespace.router.exchanges())
     kind = text(body, "type", "direct")
@@ -86,14 +86,14 @@ async def _declare(context: Context, request: Request, parameters: Parameters) -
             internal=boolean(body, "internal"),
             arguments=table(body, "arguments"),
         )
-    except RequestRefused as refused:
+    except DirectRefusal as refused:
         if refused.code == _COMMAND_INVALID:
             raise bad_request(f"invalid exchange type '{kind}'") from None
         raise
     return CREATED if is_new else NO_CONTENT
 
 
-async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _delete(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace = namespace_of(context, parameters)
     exchange = exchange_of(context, namespace, parameters["name"])
     await channel_of(context, namespace).delete_exchange(

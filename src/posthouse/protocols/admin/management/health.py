@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.handlers.health import unready_reasons
 from posthouse.protocols.admin.management.overview import listeners
 from posthouse.protocols.admin.management.requests import namespace_of
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 
@@ -18,21 +18,21 @@ def _failed(reason: str, **details: Any) -> Response:
     return json_response({"status": "failed", "reason": reason, **details}, status=503)
 
 
-async def _ready(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _ready(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     reasons = await unready_reasons(context)
     return _failed("; ".join(reasons)) if reasons else json_response(_OK)
 
 
-async def _alive(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _alive(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace_of(context, parameters)
     return await _ready(context, request, parameters)
 
 
-async def _single_node(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _single_node(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     return json_response({"status": "ok", "reason": "single node cluster"})
 
 
-async def _port(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _port(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     ports = [each["port"] for each in listeners(context)]
     wanted = parameters["port"]
     if wanted.isdecimal() and int(wanted) in ports:
@@ -40,7 +40,7 @@ async def _port(context: Context, request: Request, parameters: Parameters) -> R
     return _failed("No active listener", missing=int(wanted) if wanted.isdecimal() else wanted, ports=ports)
 
 
-async def _protocol(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _protocol(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     protocols = sorted({each["protocol"] for each in listeners(context)})
     wanted = _ALIASES.get(parameters["protocol"], parameters["protocol"])
     if wanted in protocols:

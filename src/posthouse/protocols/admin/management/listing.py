@@ -11,7 +11,7 @@ import msgspec
 
 from posthouse.protocols.admin.management.errors import Refusal, bad_request
 from posthouse.protocols.admin.management.name_pattern import NamePattern
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.turns import in_turns
 
@@ -25,7 +25,9 @@ _CHUNK = 64 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
-async def listed(request: Request, objects: Sequence[T], view: View[T], name: Callable[[T], str]) -> Response:
+async def listed(
+    request: HttpRequest, objects: Sequence[T], view: View[T], name: Callable[[T], str]
+) -> Response:
     """`objects` in the order that RabbitMQ has without a sort; `name` is what the filter looks at."""
     query = request.query
     is_paged = "page" in query or query.get("pagination") == "true"
@@ -40,7 +42,7 @@ async def listed(request: Request, objects: Sequence[T], view: View[T], name: Ca
     return _answer(query, chosen, lambda each: pruned(view(each), columns), len(objects), is_paged)
 
 
-def item(request: Request, view: dict[str, Any]) -> Response:
+def item(request: HttpRequest, view: dict[str, Any]) -> Response:
     return json_response(pruned(view, _columns(request.query)))
 
 

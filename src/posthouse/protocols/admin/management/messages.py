@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Kind
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import Refusal, bad_request
 from posthouse.protocols.admin.management.requests import (
     body_of,
@@ -18,10 +18,10 @@ from posthouse.protocols.admin.management.requests import (
     table,
     text,
 )
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
-from posthouse.protocols.direct_channel import After, GotMessage, RequestRefused
+from posthouse.protocols.direct_channel import After, DirectRefusal, GotMessage
 
 _MOST_MESSAGES = 5000
 _MOST_BYTES = 4 * 1024 * 1024
@@ -36,7 +36,7 @@ _OF_MESSAGES_BEFORE_3_7: Final = {True: "ack_requeue_true", False: "ack_requeue_
 """Older tools say `requeue` instead of `ackmode`."""
 
 
-async def _publish(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _publish(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace, body = namespace_of(context, parameters), body_of(request)
     require_keys(body, "properties", "routing_key", "payload", "payload_encoding")
     payload = _payload(text(body, "payload"), text(body, "payload_encoding"))
@@ -45,7 +45,7 @@ async def _publish(context: Context, request: Request, parameters: Parameters) -
         routed = await channel_of(context, namespace).publish(
             exchange_name(parameters["name"]), text(body, "routing_key"), properties, payload
         )
-    except RequestRefused as refused:
+    except DirectRefusal as refused:
         if refused.code == 404:
             raise bad_request(f"404 NOT_FOUND - {refused}") from None  # as RabbitMQ does in this one place
         raise
@@ -65,7 +65,7 @@ def _payload(payload: str, encoding: str) -> bytes:
         raise bad_request("the payload is not base64") from None
 
 
-async def _get(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _get(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace, body = namespace_of(context, parameters), dict(body_of(request))
     if "ackmode" not in body and isinstance(body.get("requeue"), bool):
         body["ackmode"] = _OF_MESSAGES_BEFORE_3_7[body["requeue"]]
@@ -80,7 +80,7 @@ async def _get(context: Context, request: Request, parameters: Parameters) -> Re
     most = number(body, "count", 0, _MOST_MESSAGES)
     try:
         got = await channel_of(context, namespace).get(parameters["name"], most, _MOST_BYTES, after)
-    except RequestRefused as refused:
+    except DirectRefusal as refused:
         if refused.code == 404:
             raise Refusal(404, "not_found", f"NOT_FOUND - {refused}") from None
         raise

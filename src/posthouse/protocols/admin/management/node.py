@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posthouse.listener_settings import AMQP
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 
 RABBITMQ_VERSION = "3.13.0"
 """As the AMQP front end introduces itself."""
@@ -33,7 +33,7 @@ def descriptors_used() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def connection_name(context: Context, peer: str) -> str:
+def connection_name(context: CallContext, peer: str) -> str:
     """As RabbitMQ names connections: from where to where."""
     address = next((each.address for each in context.listeners if each.protocol == AMQP.name), None)
     return f"{peer} -> {address}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from posthouse import __version__
 from posthouse.broker.access.operations import Operation
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.connections import amqp_connections
 from posthouse.protocols.admin.management.errors import not_found
 from posthouse.protocols.admin.management.listing import item, listed
@@ -21,7 +21,7 @@ from posthouse.protocols.admin.management.node import (
 from posthouse.protocols.admin.management.statistics import lengths, message_stats, with_rate
 from posthouse.protocols.admin.management.vhosts import counted
 from posthouse.protocols.admin.rates import Counts
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
@@ -36,7 +36,7 @@ def _types() -> list[dict[str, Any]]:
     return [{"name": name, "description": f"{name} exchange", "enabled": True} for name in _EXCHANGE_TYPES]
 
 
-def listeners(context: Context) -> list[dict[str, Any]]:
+def listeners(context: CallContext) -> list[dict[str, Any]]:
     return [
         {
             "node": node_name(),
@@ -57,7 +57,7 @@ def protocol_name(protocol: str, *, has_tls: bool) -> str:
     return f"{protocol}/ssl" if has_tls else protocol
 
 
-async def _overview(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _overview(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     namespaces = list(context.broker.namespaces)
     counts = rates = Counts()
@@ -112,7 +112,7 @@ async def _overview(context: Context, request: Request, parameters: Parameters) 
     )
 
 
-async def _node(context: Context) -> dict[str, Any]:
+async def _node(context: CallContext) -> dict[str, Any]:
     condition = await context.broker.storage_condition()
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = sum(len(each.listener) for each in context.listeners)
@@ -160,19 +160,19 @@ async def _node(context: Context) -> dict[str, Any]:
     return view
 
 
-async def _nodes(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _nodes(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     return await listed(request, [await _node(context)], lambda view: view, lambda view: node_name())
 
 
-async def _show_node(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show_node(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     if parameters["node"] != node_name():
         raise not_found()
     return item(request, await _node(context))
 
 
-async def _cluster_name(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _cluster_name(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     return json_response({"name": _CLUSTER_NAME})
 
 

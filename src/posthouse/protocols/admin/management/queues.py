@@ -7,7 +7,7 @@ from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.table_values import to_json
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import connection_name, iso_time, node_name, peer_address
 from posthouse.protocols.admin.management.requests import (
@@ -22,7 +22,7 @@ from posthouse.protocols.admin.management.requests import (
 )
 from posthouse.protocols.admin.management.statistics import lengths, message_stats
 from posthouse.protocols.admin.rates import counts_of
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
@@ -30,7 +30,7 @@ from posthouse.protocols.admin.turns import in_turns
 CREATED: Final = Response(status=201, content_type="")
 
 
-def queue_view(context: Context, queue: LogQueue) -> dict[str, Any]:
+def queue_view(context: CallContext, queue: LogQueue) -> dict[str, Any]:
     definition, counts = queue.definition, counts_of(queue)
     rates = context.rates.of_queue(queue)
     ready_bytes = leased_bytes = 0
@@ -85,7 +85,7 @@ def queue_type(queue: LogQueue) -> str:
     return "quorum" if queue.definition.arguments.get("x-queue-type") == "quorum" else "classic"
 
 
-def consumer_view(context: Context, queue: LogQueue, consumer: ConsumerInfo) -> dict[str, Any]:
+def consumer_view(context: CallContext, queue: LogQueue, consumer: ConsumerInfo) -> dict[str, Any]:
     name = connection_name(context, consumer.peer)
     return {
         "consumer_tag": consumer.tag,
@@ -107,7 +107,7 @@ def consumer_view(context: Context, queue: LogQueue, consumer: ConsumerInfo) -> 
     }
 
 
-async def visible_queues(context: Context, parameters: Parameters) -> list[LogQueue]:
+async def visible_queues(context: CallContext, parameters: Parameters) -> list[LogQueue]:
     """By virtual host and name."""
     found = []
     for namespace in namespaces_of(context, parameters):
@@ -120,23 +120,23 @@ async def visible_queues(context: Context, parameters: Parameters) -> list[LogQu
     return found
 
 
-async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     queues = await visible_queues(context, parameters)
     return await listed(request, queues, lambda queue: queue_view(context, queue), lambda queue: queue.name)
 
 
-def visible_queue(context: Context, parameters: Parameters) -> LogQueue:
+def visible_queue(context: CallContext, parameters: Parameters) -> LogQueue:
     return queue_of(context, namespace_of(context, parameters), parameters["name"])
 
 
-async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     queue = visible_queue(context, parameters)
     details = [consumer_view(context, queue, each) for each in queue.described_consumers()]
     more = {"consumer_details": details, "deliveries": [], "incoming": [], "garbage_collection": {}}
     return item(request, queue_view(context, queue) | more)
 
 
-async def _declare(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _declare(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     namespace, name, body = namespace_of(context, parameters), new_name(parameters["name"]), body_of(request)
     is_new = name not in namespace.queues
     await channel_of(context, namespace).declare_queue(
@@ -148,7 +148,7 @@ async def _declare(context: Context, request: Request, parameters: Parameters) -
     return CREATED if is_new else NO_CONTENT
 
 
-async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _delete(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     queue = visible_queue(context, parameters)
     await channel_of(context, namespace_of(context, parameters)).delete_queue(
         queue.name,
@@ -158,13 +158,13 @@ async def _delete(context: Context, request: Request, parameters: Parameters) ->
     return NO_CONTENT
 
 
-async def _purge(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _purge(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     queue = visible_queue(context, parameters)
     await channel_of(context, namespace_of(context, parameters)).purge(queue.name)
     return NO_CONTENT
 
 
-async def _consumers(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _consumers(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     rows = [
         (queue, consumer)
         async for queue in in_turns(await visible_queues(context, parameters))

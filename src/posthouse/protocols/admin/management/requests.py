@@ -8,11 +8,11 @@ from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import UnknownNamespace
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import Refusal, bad_request, not_found
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.reachable_namespaces import reachable_namespace, reachable_namespaces
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.router import Parameters
 from posthouse.protocols.direct_channel import DirectChannel
 
@@ -21,19 +21,19 @@ _DEFAULT_EXCHANGE = "amq.default"
 _LONGEST_NAME = 255
 
 
-def namespace_of(context: Context, parameters: Parameters) -> Namespace:
+def namespace_of(context: CallContext, parameters: Parameters) -> Namespace:
     try:
         return reachable_namespace(context, parameters["vhost"])
     except UnknownNamespace:
         raise not_found() from None
 
 
-def namespaces_of(context: Context, parameters: Parameters) -> Sequence[Namespace]:
+def namespaces_of(context: CallContext, parameters: Parameters) -> Sequence[Namespace]:
     """The one that the path names, or all that the client reaches."""
     return [namespace_of(context, parameters)] if "vhost" in parameters else reachable_namespaces(context)
 
 
-def queue_of(context: Context, namespace: Namespace, name: str) -> LogQueue:
+def queue_of(context: CallContext, namespace: Namespace, name: str) -> LogQueue:
     """Whether there is one is told to those who may see it."""
     context.require(Operation.DESCRIBE, Kind.TOPIC, namespace.topic_of(name))
     queue = namespace.queues.get(name)
@@ -42,7 +42,7 @@ def queue_of(context: Context, namespace: Namespace, name: str) -> LogQueue:
     return queue
 
 
-def exchange_of(context: Context, namespace: Namespace, name: str) -> Exchange:
+def exchange_of(context: CallContext, namespace: Namespace, name: str) -> Exchange:
     """Everyone sees the default exchange."""
     found = exchange_name(name)
     if found:
@@ -64,11 +64,11 @@ def new_name(name: str) -> str:
     return name
 
 
-def channel_of(context: Context, namespace: Namespace) -> DirectChannel:
+def channel_of(context: CallContext, namespace: Namespace) -> DirectChannel:
     return context.backend.direct_channels.open(context.guard, context.peer, namespace)
 
 
-def body_of(request: Request) -> Mapping[str, Any]:
+def body_of(request: HttpRequest) -> Mapping[str, Any]:
     try:
         body = request.json()
     except Problem:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management import (
     absent,
     bindings,
@@ -18,17 +18,17 @@ from posthouse.protocols.admin.management import (
     vhosts,
 )
 from posthouse.protocols.admin.management.errors import refusal_of
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.router import Parameters, Route
-from posthouse.protocols.direct_channel import RequestRefused
+from posthouse.protocols.direct_channel import DirectRefusal
 
 
 def _telling_refusals(route: Route) -> Route:
-    async def answer(context: Context, request: Request, parameters: Parameters) -> Response:
+    async def answer(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         try:
             return await route.handler(context, request, parameters)
-        except RequestRefused as refused:
+        except DirectRefusal as refused:
             raise refusal_of(refused) from None
 
     return replace(route, handler=answer)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.namespace import Namespace
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request, not_found
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.permission_patterns import (
@@ -17,7 +17,7 @@ from posthouse.protocols.admin.management.permission_patterns import (
 )
 from posthouse.protocols.admin.management.queues import CREATED
 from posthouse.protocols.admin.management.requests import body_of, namespace_of, require_keys, text
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
 
@@ -26,7 +26,7 @@ _TRANSLATED: Final = frozenset(operation for each in OPERATIONS.values() for ope
 """Operations that permissions are made of."""
 
 
-def user_view(context: Context, name: str) -> dict[str, Any]:
+def user_view(context: CallContext, name: str) -> dict[str, Any]:
     """Without the verifiers of the password, which nobody is shown."""
     return {
         "name": name,
@@ -37,16 +37,16 @@ def user_view(context: Context, name: str) -> dict[str, Any]:
     }
 
 
-def tags_of(context: Context, name: str) -> list[str]:
+def tags_of(context: CallContext, name: str) -> list[str]:
     is_super = name in context.settings.superusers or not context.settings.must_log_in
     return ["administrator" if is_super else "management"]
 
 
-def user_names(context: Context) -> list[str]:
+def user_names(context: CallContext) -> list[str]:
     return sorted(user.name for user in context.broker.access.users)
 
 
-def permission_view(context: Context, user: str, namespace: Namespace) -> dict[str, Any]:
+def permission_view(context: CallContext, user: str, namespace: Namespace) -> dict[str, Any]:
     view: dict[str, Any] = {"user": user, "vhost": namespace.name}
     if user in context.settings.superusers:
         return view | dict.fromkeys(OPERATIONS, _ALL)
@@ -55,7 +55,7 @@ def permission_view(context: Context, user: str, namespace: Namespace) -> dict[s
     return view | {word: pattern_of(mine, vhost, word) for word in OPERATIONS}
 
 
-def _virtual_host(context: Context, namespace: Namespace) -> VirtualHost:
+def _virtual_host(context: CallContext, namespace: Namespace) -> VirtualHost:
     others = [each.name for each in context.broker.namespaces if each is not namespace]
     return VirtualHost(name=namespace.name, others=others)
 
@@ -64,7 +64,7 @@ def _is_of(acl: Acl, user: str) -> bool:
     return acl.kind is Kind.TOPIC and acl.allow and acl.principal == f"User:{user}"
 
 
-def permissions(context: Context) -> list[dict[str, Any]]:
+def permissions(context: CallContext) -> list[dict[str, Any]]:
     views = [
         permission_view(context, user, namespace)
         for user in user_names(context)
@@ -73,7 +73,7 @@ def permissions(context: Context) -> list[dict[str, Any]]:
     return [view for view in views if any(view[word] for word in OPERATIONS)]
 
 
-async def set_user(context: Context, name: str, body: Mapping[str, Any]) -> bool:
+async def set_user(context: CallContext, name: str, body: Mapping[str, Any]) -> bool:
     """Whether the user is new. Tags mean nothing here: superusers are a setting of the broker."""
     users = context.broker.access.users
     is_new = users.get(name) is None
@@ -87,7 +87,9 @@ async def set_user(context: Context, name: str, body: Mapping[str, Any]) -> bool
     return is_new
 
 
-async def set_permissions(context: Context, user: str, namespace: Namespace, body: Mapping[str, Any]) -> None:
+async def set_permissions(
+    context: CallContext, user: str, namespace: Namespace, body: Mapping[str, Any]
+) -> None:
     vhost = _virtual_host(context, namespace)
     wanted = [acl for word in OPERATIONS for acl in acls_of(user, vhost, word, text(body, word))]
     _check_changeable(context, user, vhost)
@@ -97,7 +99,7 @@ async def set_permissions(context: Context, user: str, namespace: Namespace, bod
     await _remove(context, user, vhost, keep=frozenset(wanted))
 
 
-def _check_changeable(context: Context, user: str, vhost: VirtualHost) -> None:
+def _check_changeable(context: CallContext, user: str, vhost: VirtualHost) -> None:
     """Raises Refusal where an ACL of the user reaches other virtual hosts, too: the change would not be what
     the client asked for, or would change the others."""
     for acl in context.broker.access.acls:
@@ -113,7 +115,7 @@ def _check_changeable(context: Context, user: str, vhost: VirtualHost) -> None:
             )
 
 
-async def _remove(context: Context, user: str, vhost: VirtualHost, keep: frozenset[Acl]) -> None:
+async def _remove(context: CallContext, user: str, vhost: VirtualHost, keep: frozenset[Acl]) -> None:
     """Remove the ACLs of the user for this virtual host that are not in `keep`."""
 
     def is_meant(acl: Acl) -> bool:
@@ -129,31 +131,31 @@ async def _remove(context: Context, user: str, vhost: VirtualHost, keep: frozens
         context.guard.note("delete-acl", acl.resource, acl.rule)
 
 
-def _known(context: Context, name: str) -> str:
+def _known(context: CallContext, name: str) -> str:
     if context.broker.access.users.get(name) is None:
         raise not_found()
     return name
 
 
-async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     return await listed(
         request, user_names(context), lambda name: user_view(context, name), lambda name: name
     )
 
 
-async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     return item(request, user_view(context, _known(context, parameters["user"])))
 
 
-async def _set(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _set(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     is_new = await set_user(context, parameters["user"], body_of(request))
     return CREATED if is_new else NO_CONTENT
 
 
-async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _delete(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     name = _known(context, parameters["user"])
     await context.broker.access.users.delete(name)
@@ -161,7 +163,7 @@ async def _delete(context: Context, request: Request, parameters: Parameters) ->
     return NO_CONTENT
 
 
-async def _permissions(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _permissions(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     views = permissions(context)
     if "user" in parameters:
@@ -172,13 +174,13 @@ async def _permissions(context: Context, request: Request, parameters: Parameter
     return await listed(request, views, lambda view: view, lambda view: str(view["user"]))
 
 
-async def _permission(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _permission(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
     namespace = namespace_of(context, parameters)
     return item(request, permission_view(context, _known(context, parameters["user"]), namespace))
 
 
-async def _permit(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _permit(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     namespace, body = namespace_of(context, parameters), body_of(request)
     require_keys(body, *OPERATIONS)
@@ -187,7 +189,7 @@ async def _permit(context: Context, request: Request, parameters: Parameters) ->
     return NO_CONTENT if any(before[word] for word in OPERATIONS) else CREATED
 
 
-async def _forbid(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _forbid(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     user, vhost = parameters["user"], _virtual_host(context, namespace_of(context, parameters))
     _check_changeable(context, _known(context, user), vhost)
@@ -195,7 +197,7 @@ async def _forbid(context: Context, request: Request, parameters: Parameters) ->
     return NO_CONTENT
 
 
-async def _who(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _who(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     name = context.guard.principal.name
     return json_response({"name": name, "tags": tags_of(context, name)})
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.namespaces import DEFAULT_NAMESPACE
-from posthouse.protocols.admin.context import Context
+from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import node_name
@@ -13,7 +13,7 @@ from posthouse.protocols.admin.management.requests import namespace_of
 from posthouse.protocols.admin.management.statistics import lengths, message_stats
 from posthouse.protocols.admin.rates import Counts, counts_of
 from posthouse.protocols.admin.reachable_namespaces import reachable_namespaces
-from posthouse.protocols.admin.request import Request
+from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
@@ -29,7 +29,7 @@ async def counted(namespace: Namespace) -> Counts:
     return total
 
 
-async def _view(context: Context, namespace: Namespace) -> dict[str, Any]:
+async def _view(context: CallContext, namespace: Namespace) -> dict[str, Any]:
     counts, rates = await counted(namespace), context.rates.of_namespace(namespace.name)
     return {
         "name": namespace.name,
@@ -43,23 +43,23 @@ async def _view(context: Context, namespace: Namespace) -> dict[str, Any]:
     } | lengths(counts, rates)
 
 
-async def _list(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     views = [await _view(context, each) for each in reachable_namespaces(context)]
     return await listed(request, views, lambda view: view, lambda view: str(view["name"]))
 
 
-async def _show(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     return item(request, await _view(context, namespace_of(context, parameters)))
 
 
-async def _declare(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _declare(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     if any(each.name == parameters["vhost"] for each in context.broker.namespaces):
         return NO_CONTENT
     raise bad_request(FIXED)
 
 
-async def _delete(context: Context, request: Request, parameters: Parameters) -> Response:
+async def _delete(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     namespace_of(context, parameters)
     raise bad_request(FIXED)

@@ -30,7 +30,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 """Every metric that there is."""
 
 
-class Collector:
+class MetricsCollector:
     """One for each that collects: it remembers which objects it shows by name."""
 
     def __init__(self, backend: Backend) -> None:

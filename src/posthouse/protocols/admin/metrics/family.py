@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -15,18 +15,18 @@ class Family:
     """Compared by identity: each is declared once."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     meaning: str
     labels: tuple[str, ...] = ()
 
 
 def counter(name: str, meaning: str, *labels: str) -> Family:
-    return Family(name=name, kind=Kind.COUNTER, meaning=meaning, labels=labels)
+    return Family(name=name, kind=MetricKind.COUNTER, meaning=meaning, labels=labels)
 
 
 def gauge(name: str, meaning: str, *labels: str) -> Family:
-    return Family(name=name, kind=Kind.GAUGE, meaning=meaning, labels=labels)
+    return Family(name=name, kind=MetricKind.GAUGE, meaning=meaning, labels=labels)
 
 
 def histogram(name: str, meaning: str, *labels: str) -> Family:
-    return Family(name=name, kind=Kind.HISTOGRAM, meaning=meaning, labels=labels)
+    return Family(name=name, kind=MetricKind.HISTOGRAM, meaning=meaning, labels=labels)

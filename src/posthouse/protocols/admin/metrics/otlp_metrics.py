@@ -18,8 +18,8 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
 from posthouse.model.histogram import Histogram
-from posthouse.protocols.admin.metrics.collector import FAMILIES, Collector
-from posthouse.protocols.admin.metrics.family import Family, Kind
+from posthouse.protocols.admin.metrics.collector import FAMILIES, MetricsCollector
+from posthouse.protocols.admin.metrics.family import Family, MetricKind
 from posthouse.protocols.admin.metrics.samples import Labels, Value
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _Observe = Callable[[CallbackOptions], Iterable[Observation]]
 class OtlpMetrics:
     def __init__(
         self,
-        collector: Collector,
+        collector: MetricsCollector,
         reader: MetricReader | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -85,9 +85,9 @@ class OtlpMetrics:
     def _declare(self) -> None:
         meter = self._provider.get_meter("posthouse")
         for family in FAMILIES:
-            if family.kind is Kind.GAUGE:
+            if family.kind is MetricKind.GAUGE:
                 meter.create_observable_gauge(family.name, [self._values(family)], description=family.meaning)
-            elif family.kind is Kind.COUNTER:
+            elif family.kind is MetricKind.COUNTER:
                 meter.create_observable_counter(
                     family.name, [self._values(family)], description=family.meaning
                 )
