@@ -19,7 +19,7 @@ from posthouse.storage.memory.engine import MemoryStorage
 from tests.storage.batches import make_batch
 from tests.storage.stores import file_storage
 
-NOBODY = MemberIdentity(member=MemberId(""))
+NO_PRODUCER = MemberIdentity(member=MemberId(""))
 SETTINGS = {"retention.local.ms": "1000", "retention.ms": "-1", "segment.bytes": "100"}
 
 
@@ -51,7 +51,7 @@ async def filled(broker: Broker, name: str, records: int) -> Topic:
 
 async def commit(broker: Broker, group: GroupId, topic: Topic, offset: int) -> None:
     new = NewOffset(partition=PartitionId(topic.id, 0), offset=offset)
-    assert await broker.groups.offsets.commit(group, NOBODY, [new]) == [None]
+    assert await broker.groups.offsets.commit(group, NO_PRODUCER, [new]) == [None]
 
 
 async def test_nothing_goes_before_the_commit(broker: Broker, clock: ManualClock) -> None:

@@ -11,7 +11,7 @@ They are in `posthouse/profiles.toml` under the user's directory for settings ($
     ca = "/etc/ssl/our-ca.pem"
 
 A password is never stored, only the name of the file that holds it. The file is replaced as a whole, and
-nobody but its owner may read it.
+only its owner may read it.
 """
 
 import json

@@ -126,7 +126,7 @@ class GroupReading:
         owned = {each.topic_id: sorted(each.partitions) for each in assignment.topic_partitions}
         if not owned.keys() <= self._infos.keys():
             self._infos = {info.id: info for info in self._cluster.topics()}
-        # A topic may have been deleted since it was assigned: its id is known to nobody then.
+        # A topic may have been deleted since it was assigned: its id is unknown then.
         self._owned = {topic: indexes for topic, indexes in owned.items() if topic in self._infos}
         infos = [self._infos[topic] for topic in self._owned]
         self._reading = Reading(self._cluster, infos, self._positions(infos), follow=True)

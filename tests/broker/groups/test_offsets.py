@@ -28,7 +28,7 @@ from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
 GROUP = GroupId("grüppe")
-NOBODY = MemberIdentity(member=MemberId(""))
+NO_PRODUCER = MemberIdentity(member=MemberId(""))
 DAY = 86_400.0
 
 Open = Callable[[], Broker]
@@ -72,7 +72,7 @@ async def commit(
     broker: Broker, topic: Topic, offset: int, group: GroupId = GROUP, metadata: str = ""
 ) -> None:
     new = [NewOffset(partition=each, offset=offset, metadata=metadata) for each in topic.partition_ids()]
-    assert await broker.groups.offsets.commit(group, NOBODY, new) == [None] * 3
+    assert await broker.groups.offsets.commit(group, NO_PRODUCER, new) == [None] * 3
 
 
 def found(broker: Broker, topic: Topic, group: GroupId = GROUP) -> list[int | None]:
@@ -99,7 +99,7 @@ async def test_a_restart_finds_everything(open_broker: Open, clock: ManualClock)
     topic = await made(broker)
     partition = topic.partition(1)
     wanted = NewOffset(partition=partition, offset=2**40, leader_epoch=7, metadata="Nötiz")
-    await broker.groups.offsets.commit(GROUP, NOBODY, [wanted])
+    await broker.groups.offsets.commit(GROUP, NO_PRODUCER, [wanted])
     await broker.stop()
     broker = open_broker()
     await broker.start()
@@ -113,7 +113,9 @@ async def test_a_restart_finds_everything(open_broker: Open, clock: ManualClock)
 
 async def test_the_last_commit_counts(broker: Broker, topic: Topic) -> None:
     first, second = (
-        broker.groups.offsets.commit(GROUP, NOBODY, [NewOffset(partition=topic.partition(0), offset=offset)])
+        broker.groups.offsets.commit(
+            GROUP, NO_PRODUCER, [NewOffset(partition=topic.partition(0), offset=offset)]
+        )
         for offset in (5, 3)
     )
     await asyncio.gather(first, second)
@@ -123,7 +125,7 @@ async def test_the_last_commit_counts(broker: Broker, topic: Topic) -> None:
 async def test_what_is_wrong_with_single_offsets(broker: Broker, topic: Topic) -> None:
     results = await broker.groups.offsets.commit(
         GROUP,
-        NOBODY,
+        NO_PRODUCER,
         [
             NewOffset(partition=topic.partition(0), offset=1),
             NewOffset(partition=topic.partition(9), offset=1),
@@ -193,11 +195,13 @@ async def test_deleting_a_group(open_broker: Open) -> None:
     await broker.start()
     topic = await made(broker)
     under_way = broker.groups.offsets.commit(
-        GROUP, NOBODY, [NewOffset(partition=topic.partition(0), offset=1)]
+        GROUP, NO_PRODUCER, [NewOffset(partition=topic.partition(0), offset=1)]
     )
     await asyncio.sleep(0)
     await commit(broker, topic, 2)
-    late = broker.groups.offsets.commit(GROUP, NOBODY, [NewOffset(partition=topic.partition(0), offset=3)])
+    late = broker.groups.offsets.commit(
+        GROUP, NO_PRODUCER, [NewOffset(partition=topic.partition(0), offset=3)]
+    )
     await broker.groups.delete(GROUP)
     await asyncio.gather(under_way, late)
     with pytest.raises(UnknownGroup):

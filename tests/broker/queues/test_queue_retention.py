@@ -26,7 +26,7 @@ from tests.storage.batches import make_batch
 from tests.storage.compacted import read_records
 
 DAY = 86_400
-NOBODY = MemberIdentity(member=MemberId(""))
+NO_PRODUCER = MemberIdentity(member=MemberId(""))
 
 
 @pytest.fixture(autouse=True)
@@ -211,7 +211,7 @@ async def test_the_topic_of_a_queue_goes_with_the_queue() -> None:
 
 async def commit_offset(rig: Rig, topic: str, offset: int) -> None:
     new = NewOffset(partition=rig.partition(topic), offset=offset)
-    assert await rig.broker.groups.offsets.commit(GroupId("readers"), NOBODY, [new]) == [None]
+    assert await rig.broker.groups.offsets.commit(GroupId("readers"), NO_PRODUCER, [new]) == [None]
 
 
 async def test_a_queue_that_is_read_as_a_stream_is_kept_as_long_as_any_topic() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from posthouse.broker.transactions.commit_sequences import CommitSequences
 from posthouse.broker.transactions.ending import Ending
 from posthouse.broker.transactions.transaction import (
-    NOBODY,
+    NO_PRODUCER,
     ProducerIdentity,
     Transaction,
     TransactionState,
@@ -158,7 +158,7 @@ def _fenced(transaction: Transaction) -> Ending:
     after = replace(
         transaction,
         producer=transaction.producer.next_epoch,
-        previous=NOBODY,
+        previous=NO_PRODUCER,
         outcome=TransactionState.ABORTED,
     )
     return Ending(transaction=transaction, after=after, commit=False)

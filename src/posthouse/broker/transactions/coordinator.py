@@ -22,7 +22,7 @@ from posthouse.broker.transactions.request_order import Arrival, RequestOrder, R
 from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import (
     MAX_EPOCH,
-    NOBODY,
+    NO_PRODUCER,
     ProducerIdentity,
     Transaction,
     TransactionState,
@@ -117,7 +117,7 @@ class Transactions:
             after = replace(
                 transaction,
                 producer=await self.transitions.successor(transaction.producer),
-                previous=NOBODY if expected is None else expected,
+                previous=NO_PRODUCER if expected is None else expected,
                 timeout_ms=timeout_ms,
                 outcome=TransactionState.EMPTY,
             )
@@ -126,7 +126,7 @@ class Transactions:
 
     async def _first_producer(self, id: str, timeout_ms: int) -> ProducerIdentity:
         transaction = Transaction(
-            id=id, producer=NOBODY, timeout_ms=timeout_ms, changed_ms=self._clock.now_ms()
+            id=id, producer=NO_PRODUCER, timeout_ms=timeout_ms, changed_ms=self._clock.now_ms()
         )
         # Added at once, so that a second caller does not create another.
         self.ids.keep(transaction)
@@ -309,7 +309,7 @@ class Transactions:
             after = replace(
                 transaction,
                 producer=producer,
-                previous=transaction.producer if resumable and producer.epoch <= MAX_EPOCH else NOBODY,
+                previous=transaction.producer if resumable and producer.epoch <= MAX_EPOCH else NO_PRODUCER,
                 outcome=TransactionState.ABORTED,
             )
             await self._conclude(transaction, after, commit=False)

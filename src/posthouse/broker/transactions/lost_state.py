@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from posthouse.broker.transactions.ending import end_marker
 from posthouse.broker.transactions.transaction import (
     MAX_EPOCH,
-    NOBODY,
+    NO_PRODUCER,
     ProducerIdentity,
     Transaction,
     Work,
@@ -64,7 +64,7 @@ async def restore(storage: Storage, ids: TransactionalIds, now_ms: int) -> None:
             doomed = unknown
             writer = ProducerIdentity(producer_id, min(latest + 1, MAX_EPOCH + 1))
             if owner is not None:
-                owner.producer, owner.previous = writer, NOBODY
+                owner.producer, owner.previous = writer, NO_PRODUCER
         markers += _aborts(doomed, writer, now_ms)
         if owner is not None:
             changed.append(owner)

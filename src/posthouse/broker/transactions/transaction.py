@@ -56,7 +56,7 @@ class ProducerIdentity:
         return ProducerIdentity(self.producer_id, self.epoch + 1)
 
 
-NOBODY = ProducerIdentity(-1, -1)
+NO_PRODUCER = ProducerIdentity(-1, -1)
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Work:
 class Transaction:
     id: str
     producer: ProducerIdentity
-    previous: ProducerIdentity = NOBODY
+    previous: ProducerIdentity = NO_PRODUCER
     """The producer's identity before its present epoch, to detect repeated requests."""
     timeout_ms: int
     changed_ms: int

@@ -46,7 +46,7 @@ _AT_ONCE: Final = 64
 
 
 class _Nowhere(asyncio.Transport):
-    """Answers are bytes for a client; here nobody reads them."""
+    """Drops the answers: there is no client to read them."""
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass

@@ -22,7 +22,7 @@ from tests.protocols.kafka.otlp_writer import gauge, metrics
 from tests.protocols.kafka.wire import Wire
 
 CLIENT_METRICS = 16
-NOBODY = bytes(16)
+NO_PRODUCER = bytes(16)
 DATA = metrics(gauge("org.apache.kafka.g", 2.5))
 
 
@@ -30,7 +30,7 @@ async def subscribe(wire: Wire, *settings: tuple[str, int, str | None], name: st
     return (await change(wire, *settings, kind=CLIENT_METRICS, name=name))[0]
 
 
-async def ask(wire: Wire, client: bytes = NOBODY) -> GetTelemetrySubscriptionsResponse:
+async def ask(wire: Wire, client: bytes = NO_PRODUCER) -> GetTelemetrySubscriptionsResponse:
     request = GetTelemetrySubscriptionsRequest(client_instance_id=client)
     return await wire.ask(request, GetTelemetrySubscriptionsResponse)
 
@@ -75,7 +75,7 @@ async def test_a_client_asks_and_pushes(tmp_path: Path) -> None:
             == 0
         )
         answer = await ask(wire)
-        assert answer.client_instance_id != NOBODY
+        assert answer.client_instance_id != NO_PRODUCER
         assert (answer.requested_metrics, answer.push_interval_ms) == (["*"], 100)
         assert answer.accepted_compression_types == [4, 3, 1, 2]
         assert answer.delta_temporality
@@ -101,7 +101,7 @@ async def test_what_is_refused(wire: Wire) -> None:
     assert await subscribe(wire, ("metrics", SET, "*")) == 0
     wanted = (await ask(wire, client)).subscription_id
     assert (await ask(wire, client)).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert await push(wire, NOBODY, wanted) == ErrorCode.INVALID_REQUEST
+    assert await push(wire, NO_PRODUCER, wanted) == ErrorCode.INVALID_REQUEST
     assert await push(wire, client, wanted, codec=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert await push(wire, client, wanted, bytes(300_000)) == ErrorCode.TELEMETRY_TOO_LARGE
     assert await push(wire, client, wanted + 1) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID

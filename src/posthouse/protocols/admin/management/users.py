@@ -27,7 +27,7 @@ _TRANSLATED: Final = frozenset(operation for each in OPERATIONS.values() for ope
 
 
 def user_view(context: CallContext, name: str) -> dict[str, Any]:
-    """Without the verifiers of the password, which nobody is shown."""
+    """Without the verifiers of the password, which are never shown."""
     return {
         "name": name,
         "password_hash": "",

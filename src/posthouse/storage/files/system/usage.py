@@ -46,7 +46,7 @@ class UsageProbe:
 
     def _run(self, loop: asyncio.AbstractEventLoop, looking: "asyncio.Future[DiskUsage]") -> None:
         usage = _usage(self._directory)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and its callers with it
             loop.call_soon_threadsafe(self._seen, looking, usage)
 
     def _seen(self, looking: "asyncio.Future[DiskUsage]", usage: DiskUsage) -> None:
