@@ -108,9 +108,9 @@ fast: $(BIN)/.dev
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
 	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)
 
-# Three workers for two cores: tests with Spark and with real clients wait most of the time.
+# Four workers for two cores: tests with Spark and with real clients wait most of the time.
 pytest: $(BIN)/.dev
-	$(BIN)/pytest -n 3 --dist loadgroup --durations 25
+	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
 test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time
 	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java

@@ -18,6 +18,7 @@ from tools.kafka_codec.schema import Field, Struct, load
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -51,8 +52,17 @@ NOT_COVERED = {
 
 @functools.cache
 def peer_class(name: str) -> Any:
-    """kafka-python's message straight from the JSON: its own subclasses patch some fields."""
-    return type(name, (ApiMessage,), {})
+    """kafka-python's message straight from the JSON: its own subclasses patch some fields.
+
+    A new class replaces theirs in their registry, and their clients in this process could no longer decode
+    responses: so the registry is put back.
+    """
+    registry = ResponseClassRegistry._response_class_registry
+    before = dict(registry)
+    created = type(name, (ApiMessage,), {})
+    registry.clear()
+    registry.update(before)
+    return created
 
 
 def covered(cases: list[Case]) -> list[Any]:
