@@ -54,7 +54,7 @@ class Entry:
         return self.make().name
 
 
-LOST = "lost write|unseen after drain|inconsistent offset|dirty visibility"
+LOST = "lost write|unseen after drain|inconsistent offset|dirty visibility|committed offset went back"
 """By chance the place of what is lost is empty, given to something else, or behind damage."""
 CONTROL_SEED = 3
 CHANCES = 3
