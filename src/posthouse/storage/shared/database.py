@@ -1,0 +1,95 @@
+"""Connections to PostgreSQL, each with timeouts, and what its errors mean to a broker."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import conninfo
+from psycopg.rows import tuple_row
+
+from posthouse.model.errors import InvalidConfig, StorageFenced, Unavailable
+from posthouse.storage.shared.migrations import SCHEMA
+
+DatabaseConnection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
+
+LEASE_LOST = "PH001"
+STALE_COMMIT = "PH002"
+UNKNOWN_LOG = "PH003"
+
+_CONNECT_SECONDS = 3
+
+
+class DatabaseAway(Unavailable):
+    """PostgreSQL cannot be reached or does not answer; whether the last statement counted is not known."""
+
+
+class LeaseLost(StorageFenced):
+    """Another broker holds the lease: this one must not write or answer any more."""
+
+
+class Database:
+    """Where the database is, and how connections to it are made."""
+
+    def __init__(self, url: str, *, statement_seconds: float = 5.0, lock_seconds: float = 2.0) -> None:
+        try:
+            given = conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise InvalidConfig(f"the database address is not one of PostgreSQL: {error}") from None
+        milliseconds = int(statement_seconds * 1000)
+        options = (
+            f"-c statement_timeout={milliseconds} -c lock_timeout={int(lock_seconds * 1000)} "
+            f"-c idle_in_transaction_session_timeout={milliseconds} -c search_path={SCHEMA} "
+            "-c synchronous_commit=on -c jit=off"
+        )
+        defaults: dict[str, Any] = {
+            "connect_timeout": _CONNECT_SECONDS,
+            "tcp_user_timeout": milliseconds,
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 2,
+            "target_session_attrs": "read-write",
+        }
+        given_options = f"{given.pop('options', '')} {options}".strip()
+        self._conninfo = conninfo.make_conninfo("", **(defaults | given | {"options": given_options}))
+
+    @property
+    def name(self) -> str:
+        """Host, port and database, without the password: for people."""
+        given = conninfo.conninfo_to_dict(self._conninfo)
+        host = given.get("host") or given.get("hostaddr") or "local socket"
+        return f"{host}:{given.get('port', 5432)}/{given.get('dbname', given.get('user', ''))}"
+
+    async def connect(self, purpose: str, *, statement_seconds: float | None = None) -> DatabaseConnection:
+        """A connection in autocommit mode; `purpose` is what pg_stat_activity shows. The caller closes it."""
+        try:
+            made = await psycopg.AsyncConnection.connect(
+                self._conninfo,
+                autocommit=True,
+                application_name=f"posthouse {purpose}",
+                row_factory=tuple_row,
+            )
+        except psycopg.Error as error:
+            raise DatabaseAway(f"PostgreSQL at {self.name} cannot be reached: {one_line(error)}") from error
+        if statement_seconds is not None:
+            await made.execute("SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"])
+        return made
+
+
+@asynccontextmanager
+async def meaning(doing: str) -> AsyncIterator[None]:
+    """Turn errors of PostgreSQL into those of a storage. `doing` says in words what was tried."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(error, doing) from error
+
+
+def translated(error: psycopg.Error, doing: str) -> Unavailable:
+    if error.sqlstate == LEASE_LOST:
+        return LeaseLost(f"{doing}: another broker has taken over the lease")
+    return DatabaseAway(f"{doing}: PostgreSQL did not do it: {one_line(error)}")
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
