@@ -34,6 +34,15 @@ class Durability(StrEnum):
     """Acknowledge when the operating system has the bytes: survives a broker crash, not a power cut."""
 
 
+class Latency(StrEnum):
+    """Where a shared storage puts the records of a topic first."""
+
+    INLINE = "inline"
+    """Into the database: milliseconds."""
+    OBJECT = "object"
+    """Into the object store: slower, and cheaper for many bytes."""
+
+
 class CleanupPolicy(StrEnum):
     DELETE = "delete"
     """Remove records that exceed the retention time or size."""
@@ -107,6 +116,12 @@ class TopicConfig:
         Durability.FSYNC,
         choice(Durability),
         "When a write is acknowledged: 'fsync' after it is on disk, 'os' when it is in the page cache.",
+    )
+    latency: Latency = _key(
+        Latency.INLINE,
+        choice(Latency),
+        "Where brokers that share a storage put new records first: 'inline' into PostgreSQL (milliseconds), "
+        "'object' into the object store (slower, cheaper for large volumes). No effect on local disks.",
     )
     retention_ms: int = _key(
         7 * DAY_MS,

@@ -58,14 +58,19 @@ class Reference(NamedTuple):
     size: int
 
 
-def build_references(references: Sequence[Reference]) -> bytearray:
-    """One batch with an offset for each referenced record."""
-    value = b"".join(
+def pack_references(references: Sequence[Reference]) -> bytes:
+    """The value of the record of a batch of references."""
+    return b"".join(
         _RUN.pack(
             each.partition.topic, each.partition.index, each.first, each.count, each.expires_ms, each.size
         )
         for each in references
     )
+
+
+def build_references(references: Sequence[Reference]) -> bytearray:
+    """One batch with an offset for each referenced record."""
+    value = pack_references(references)
     record = encode_record(0, 0, None, value, ())
     batch = bytearray(HEADER_SIZE)
     batch += write_varint(len(record))

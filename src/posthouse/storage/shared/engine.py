@@ -1,0 +1,225 @@
+"""The log on PostgreSQL and an object store, behind the storage interface: for a broker that holds the lease.
+
+The database decides on offsets, producers and order; this broker's memory follows the outcomes. This module
+builds, opens and closes the parts, and checks that the storage is open and not fenced.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import Latency, TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.storage.arrivals import Arrived
+from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.condition import StorageCondition
+from posthouse.storage.metrics import StorageMetrics
+from posthouse.storage.operations import Operation, Put
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
+from posthouse.storage.shared.commit_call import CommitCall
+from posthouse.storage.shared.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.definitions import Definitions
+from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.loading import load
+from posthouse.storage.shared.payloads import Uploads
+from posthouse.storage.shared.shared_log import Tails
+from posthouse.storage.shared.shared_logs import SharedLogs
+from posthouse.storage.spaces import Space
+from posthouse.storage.stored_state import StoredState
+
+INLINE_BYTES = 512 * 1024
+TAIL_BYTES = 256 * 1024 * 1024
+_ANSWER_SECONDS = 10.0
+
+
+class SharedStorage:
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        lease: HeldLease,
+        *,
+        clock: Clock,
+        defaults: TopicConfig | None = None,
+        inline_bytes: int = INLINE_BYTES,
+        tail_bytes: int = TAIL_BYTES,
+        on_fenced: Callable[[StorageFenced], None] = lambda error: None,
+    ) -> None:
+        self._database = database
+        self._objects = objects
+        self._lease = lease
+        self._clock = clock
+        self._defaults = defaults or TopicConfig()
+        self._report_fenced = on_fenced
+        self.metrics = StorageMetrics()
+        self._logs = SharedLogs()
+        self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
+        self._tails = Tails(tail_bytes)
+        self._uploads = Uploads(objects, ObjectNames(lease.incarnation, clock).new, clock)
+        self._committer = Committer(
+            clock=clock,
+            logs=self._logs,
+            tails=self._tails,
+            inline=self._call(INLINE_PATH),
+            objects=self._call(OBJECT_PATH),
+            uploads=self._uploads,
+            metrics=self.metrics,
+            is_object_topic=self._is_object_topic,
+            slot=lambda: self._slot,
+            inline_bytes=inline_bytes,
+            on_fenced=self._on_fenced,
+        )
+        self._stored_state = StoredState()
+        self._state: PosthouseError | None = StorageClosed("the storage is not open")
+        self._cluster_id = ""
+        self._slot = 0
+
+    def _call(self, path: int) -> CommitCall:
+        return CommitCall(
+            self._database,
+            holder=self._lease.incarnation,
+            epoch=self._lease.epoch,
+            path=path,
+            seconds=_ANSWER_SECONDS,
+            is_lease_valid=lambda: self._lease.is_valid,
+        )
+
+    def _is_object_topic(self, partition: PartitionId) -> bool:
+        topic = self._definitions.topics.get(partition.topic)
+        return topic is not None and topic.config.latency is Latency.OBJECT
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def has_lost_commits(self) -> bool:
+        """False: a database that lost commits is not served from."""
+        return False
+
+    async def forget_lost_commits(self) -> None:
+        """No-op: see `has_lost_commits`."""
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]:
+        return self._definitions.topics
+
+    async def open(self) -> None:
+        connection = await self._database.connect("loading")
+        try:
+            loaded = await load(connection, self._defaults)
+        finally:
+            await connection.close()
+        self._cluster_id = loaded.cluster_id
+        self._definitions.topics = loaded.topics
+        self._logs.update(loaded.logs)
+        self._stored_state = loaded.state
+        self._slot = loaded.slot
+        await self._committer.open()
+        self._state = None
+
+    async def close(self) -> None:
+        if isinstance(self._state, StorageClosed):
+            return
+        self._state = StorageClosed("the storage is closed")
+        await self._committer.close(self._state)
+        await self._reads.close()
+
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        self._check_writable()
+        await self._definitions.put(topics, state)
+
+    def adopt_topics(self, topics: Sequence[Topic]) -> None:
+        self._definitions.adopt(topics)
+
+    async def update_topic(self, topic: Topic) -> None:
+        self._check_writable()
+        await self._definitions.put([topic])
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        self._check_writable()
+        await self._committer.barrier()
+        await self._definitions.delete(topics)
+
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        if self._state is not None:
+            raise self._state
+        return self._committer.add(operations)
+
+    def subscribe(self, arrived: Arrived) -> None:
+        self._committer.subscribe(arrived)
+
+    async def barrier(self) -> None:
+        self._check_writable()
+        await self._committer.barrier()
+
+    def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
+        return self._stored_state.take(space, owner)
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        return self._logs[partition].bounds
+
+    async def condition(self) -> StorageCondition:
+        refusal = self._state or self._committer.away
+        return StorageCondition(refusal=None if refusal is None else str(refusal))
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return self._committer.unwritten_bytes
+
+    def size(self, partition: PartitionId) -> int:
+        return self._logs[partition].size
+
+    async def read(
+        self,
+        partition: PartitionId,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        stable_only: bool = False,
+    ) -> Slice:
+        self._check_open()
+        return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        return self._logs[partition].producers.aborted_between(start, end)
+
+    def producers(self, partition: PartitionId) -> dict[int, Producer]:
+        return self._logs[partition].producers.active()
+
+    async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
+        self._check_open()
+        return await self._reads.find_timestamp(self._logs[partition], timestamp)
+
+    async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
+        self._check_open()
+        return await self._reads.find_max_timestamp(self._logs[partition])
+
+    async def enforce_retention(
+        self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
+    ) -> dict[PartitionId, int]:
+        self._check_writable()
+        raise NotImplementedError
+
+    async def compact(self, needed: Needed = nothing_needed) -> None:
+        self._check_writable()
+        raise NotImplementedError
+
+    def _on_fenced(self, error: StorageFenced) -> None:
+        if self._state is None:
+            self._state = error
+            self._report_fenced(error)
+
+    def _check_open(self) -> None:
+        if isinstance(self._state, StorageClosed):
+            raise self._state
+
+    def _check_writable(self) -> None:
+        if self._state is not None:
+            raise self._state

@@ -1,0 +1,94 @@
+"""The bytes of a group of commits: inline in the database, or in objects that are uploaded before the commit."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from posthouse.model.clock import Clock
+from posthouse.storage.operations import Append
+
+OBJECT_BYTES = 8 * 1024 * 1024
+GROUP_BYTES = 4 * OBJECT_BYTES
+_INLINE = 0
+_GATHER_SECONDS = 0.05
+_GATHER_BYTES = 1024 * 1024
+_REST_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    places: Mapping[int, tuple[int, int]]
+    """Object number (0 is inline) and position of each batch, by the `id` of its Append."""
+    inline: bytes | None = None
+    keys: Sequence[str] = field(default_factory=list)
+    sizes: Sequence[int] = field(default_factory=list)
+
+
+class PutObject(Protocol):
+    async def put(self, key: str, data: bytes | bytearray | memoryview) -> None: ...
+
+
+def inline_payload(batches: Sequence[Append]) -> Payload:
+    places: dict[int, tuple[int, int]] = {}
+    position = 0
+    for each in batches:
+        places[id(each)] = (_INLINE, position)
+        position += each.header.length
+    data = b"".join(each.batch for each in batches) if batches else None
+    return Payload(places=places, inline=data)
+
+
+class Uploads:
+    """Cuts groups into objects and uploads them, all of a group at the same time."""
+
+    def __init__(self, store: PutObject, new_key: Callable[[], str], clock: Clock) -> None:
+        self._store = store
+        self._new_key = new_key
+        self._clock = clock
+        self._failed_at: float | None = None
+        self.group_bytes = GROUP_BYTES
+        self.pending: set[str] = set()
+        """Keys that are uploaded and not committed yet: garbage collection must not take them for orphans."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the store answered lately; groups that can do without it do not try again at once."""
+        return self._failed_at is None or self._clock.monotonic() - self._failed_at > _REST_SECONDS
+
+    async def gather(self, waiting_bytes: Callable[[], int]) -> None:
+        """Wait for more commits while there are few: every object costs a request."""
+        if waiting_bytes() < _GATHER_BYTES:
+            await asyncio.sleep(_GATHER_SECONDS)
+
+    async def upload(self, batches: Sequence[Append]) -> Payload:
+        """Raises Unavailable. Objects of a failed upload become orphans."""
+        if not batches:
+            return Payload(places={})
+        places: dict[int, tuple[int, int]] = {}
+        parts: list[list[Append]] = []
+        sizes: list[int] = []
+        for each in batches:
+            if not parts or sizes[-1] + each.header.length > OBJECT_BYTES:
+                parts.append([])
+                sizes.append(0)
+            places[id(each)] = (len(parts), sizes[-1])
+            parts[-1].append(each)
+            sizes[-1] += each.header.length
+        keys = [self._new_key() for _ in parts]
+        self.pending.update(keys)
+        puts = [
+            self._store.put(key, b"".join(each.batch for each in part))
+            for key, part in zip(keys, parts, strict=True)
+        ]
+        for result in await asyncio.gather(*puts, return_exceptions=True):
+            if isinstance(result, BaseException):
+                self._failed_at = self._clock.monotonic()
+                self.pending.difference_update(keys)
+                raise result
+        self._failed_at = None
+        return Payload(places=places, keys=keys, sizes=sizes)
+
+    def settled(self, payload: Payload) -> None:
+        """The commit is decided: its objects are known to the database, or garbage."""
+        self.pending.difference_update(payload.keys)

@@ -1,0 +1,352 @@
+-- One call of commit_group is one group of commits: it checks the lease and the commit's number, gives out offsets,
+-- applies the rules for producers (storage/producers.py: a property test holds the two together), resolves references,
+-- and writes runs, producers, aborted transactions and state. Either all of it counts or nothing.
+--
+-- It reads what it needs in two queries, decides in memory, batch by batch, and writes in a few statements for all.
+
+-- A producer of one log while a call decides; `epoch` is NULL for one that is not known.
+CREATE TYPE producer_state AS (epoch integer, batches bigint[], open_since bigint, changed boolean);
+
+-- Bytes of a signed varint (zigzag) of a size.
+CREATE FUNCTION varint_size(value bigint) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN value < 64 THEN 1 WHEN value < 8192 THEN 2 WHEN value < 1048576 THEN 3
+                WHEN value < 134217728 THEN 4 ELSE 5 END
+$$;
+
+-- Bytes of a batch of references (records/references.py) with a value of this size.
+CREATE FUNCTION references_size(value bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT 61 + varint_size(record) + record FROM (SELECT 5 + varint_size(value) + value AS record) AS encoded
+$$;
+
+-- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
+-- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused.
+-- Details: the epoch that is known (2), or the sequence that was expected (3).
+--
+-- Operations are parallel arrays, in order; `o_log` and `o_producer` are positions in the arrays of logs and producers
+-- (0: no producer), `o_object` one in the arrays of objects (0: inline). Kinds: 0 append, 1 refer, 2 trim.
+-- Flags: 1 required, 2 transactional, 4 control batch, 8 marker of a committed transaction.
+CREATE FUNCTION commit_group(
+    p_holder uuid, p_epoch bigint, p_path smallint, p_number bigint, p_now bigint, p_slot smallint,
+    p_payload bytea, p_objects text[], p_object_sizes bigint[],
+    p_logs integer[], p_producer_logs integer[], p_producer_ids bigint[],
+    o_commit integer[], o_kind smallint[], o_log integer[], o_count integer[], o_object integer[], o_pos integer[],
+    o_size integer[], o_time bigint[], o_producer integer[], o_epoch integer[], o_first bigint[], o_last bigint[],
+    o_flags integer[], o_offset bigint[], o_refs bytea[],
+    r_op integer[], r_append integer[], r_first bigint[], r_count integer[], r_expires bigint[],
+    s_commit integer[], s_space smallint[], s_owner bytea[], s_key bytea[], s_value bytea[],
+    OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    known bigint;
+    data bigint;
+    objects bigint[];
+    log_start bigint[];
+    log_next bigint[];
+    log_bytes bigint[];
+    log_run integer[];
+    log_trimmed boolean[];
+    producers producer_state[];
+    producer producer_state;
+    voided boolean[];
+    ops integer := coalesce(cardinality(o_commit), 0);
+    -- Runs, references and aborted transactions to insert.
+    n integer := 0;
+    n_log integer[] := '{}'; n_base bigint[] := '{}'; n_last bigint[] := '{}'; n_object integer[] := '{}';
+    n_pos integer[] := '{}'; n_size integer[] := '{}'; n_time bigint[] := '{}'; n_refs bytea[] := '{}';
+    a integer := 0;
+    a_log integer[] := '{}'; a_last bigint[] := '{}'; a_first bigint[] := '{}'; a_producer bigint[] := '{}';
+    i integer := 1;
+    first_op integer;
+    last_op integer;
+    r integer := 1;
+    l integer;
+    k integer;
+    run integer;
+    verdict integer;
+    base bigint;
+    expected bigint;
+    total bigint;
+    earliest bigint;
+    refs bytea;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT number INTO known FROM committer WHERE incarnation = p_holder AND path = p_path FOR UPDATE;
+    IF known IS NULL OR known >= p_number THEN
+        RAISE EXCEPTION 'commit % of path % came too late', p_number, p_path USING ERRCODE = 'PH002';
+    END IF;
+
+    verdicts := array_fill(0::smallint, ARRAY[ops]);
+    bases := array_fill(-1::bigint, ARRAY[ops]);
+    starts := array_fill(-1::bigint, ARRAY[ops]);
+    details := array_fill(-1::bigint, ARRAY[ops]);
+
+    -- Logs come in the order of their ids, which is the order in which all callers lock them.
+    IF cardinality(p_logs) > 0 THEN
+        SELECT array_agg(found.start ORDER BY found.id), array_agg(found.next ORDER BY found.id),
+               array_agg(found.bytes ORDER BY found.id)
+          INTO log_start, log_next, log_bytes
+          FROM (SELECT id, start, next, bytes FROM log WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
+        IF coalesce(cardinality(log_start), 0) <> cardinality(p_logs) THEN
+            RAISE EXCEPTION 'a log does not exist' USING ERRCODE = 'PH003';
+        END IF;
+        log_run := array_fill(0, ARRAY[cardinality(p_logs)]);
+        log_trimmed := array_fill(false, ARRAY[cardinality(p_logs)]);
+    END IF;
+    IF cardinality(p_producer_ids) > 0 THEN
+        SELECT array_agg(ROW(found.epoch, found.batches, found.open_since, false)::producer_state ORDER BY wanted.place)
+          INTO producers
+          FROM unnest(p_producer_logs, p_producer_ids) WITH ORDINALITY AS wanted (log, id, place)
+          LEFT JOIN producer AS found ON found.log = wanted.log AND found.id = wanted.id;
+    END IF;
+
+    WHILE i <= ops LOOP
+        first_op := i;
+        last_op := i;
+        WHILE last_op < ops AND o_commit[last_op + 1] = o_commit[first_op] LOOP
+            last_op := last_op + 1;
+        END LOOP;
+
+        -- First what is refused, because that may void the commit.
+        FOR i IN first_op .. last_op LOOP
+            k := o_producer[i];
+            IF k > 0 THEN
+                producer := producers[k];
+                IF producer.epoch IS NULL THEN
+                    verdict := 0;
+                ELSIF o_epoch[i] < producer.epoch THEN
+                    verdict := 2;
+                    details[i] := producer.epoch;
+                ELSIF o_flags[i] & 4 <> 0 THEN
+                    verdict := 0;
+                ELSIF o_epoch[i] > producer.epoch THEN
+                    verdict := CASE WHEN o_first[i] = 0 THEN 0 ELSE 4 END;
+                ELSE
+                    verdict := -1;
+                    FOR run IN 1 .. cardinality(producer.batches) / 3 LOOP
+                        IF producer.batches[3 * run - 2] = o_first[i] AND producer.batches[3 * run - 1] = o_last[i] THEN
+                            verdict := 1;
+                            bases[i] := producer.batches[3 * run];
+                            EXIT;
+                        END IF;
+                    END LOOP;
+                    IF verdict < 0 THEN
+                        expected := CASE WHEN cardinality(producer.batches) = 0 THEN 0
+                            ELSE (producer.batches[cardinality(producer.batches) - 1] + 1) % 2147483648 END;
+                        IF o_first[i] = expected THEN
+                            verdict := 0;
+                        ELSE
+                            verdict := 3;
+                            details[i] := expected;
+                        END IF;
+                    END IF;
+                END IF;
+                verdicts[i] := verdict;
+                IF verdict >= 2 AND o_flags[i] & 1 <> 0 THEN
+                    voided[o_commit[first_op]] := true;
+                END IF;
+            END IF;
+        END LOOP;
+        IF voided[o_commit[first_op]] THEN
+            FOR i IN first_op .. last_op LOOP
+                IF verdicts[i] < 2 THEN
+                    verdicts[i] := 5;
+                END IF;
+                bases[i] := -1;
+            END LOOP;
+            WHILE r_op[r] <= last_op LOOP
+                r := r + 1;
+            END LOOP;
+            i := last_op + 1;
+            CONTINUE;
+        END IF;
+
+        FOR i IN first_op .. last_op LOOP
+            l := o_log[i];
+            IF o_kind[i] = 0 THEN
+                IF verdicts[i] = 0 THEN
+                    base := log_next[l];
+                    bases[i] := base;
+                    log_next[l] := base + o_count[i];
+                    log_bytes[l] := log_bytes[l] + o_size[i];
+                    run := log_run[l];
+                    IF run > 0 AND n_refs[run] IS NULL AND n_object[run] = o_object[i]
+                        AND n_pos[run] + n_size[run] = o_pos[i] THEN
+                        n_last[run] := log_next[l] - 1;
+                        n_size[run] := n_size[run] + o_size[i];
+                        n_time[run] := greatest(n_time[run], o_time[i]);
+                    ELSE
+                        n := n + 1;
+                        log_run[l] := n;
+                        n_log[n] := p_logs[l]; n_base[n] := base; n_last[n] := log_next[l] - 1;
+                        n_object[n] := o_object[i]; n_pos[n] := o_pos[i]; n_size[n] := o_size[i];
+                        n_time[n] := o_time[i]; n_refs[n] := NULL;
+                    END IF;
+                    k := o_producer[i];
+                    IF k > 0 THEN
+                        producer := producers[k];
+                        IF o_flags[i] & 4 <> 0 THEN
+                            IF o_flags[i] & 8 = 0 AND producer.open_since >= 0 THEN
+                                a := a + 1;
+                                a_log[a] := p_logs[l]; a_last[a] := base; a_first[a] := producer.open_since;
+                                a_producer[a] := p_producer_ids[k];
+                            END IF;
+                            IF producer.epoch IS DISTINCT FROM o_epoch[i] THEN
+                                producer.batches := '{}';
+                            END IF;
+                            producer.open_since := -1;
+                        ELSE
+                            producer.open_since := coalesce(producer.open_since, -1);
+                            IF o_flags[i] & 2 <> 0 AND producer.open_since < 0 THEN
+                                producer.open_since := base;
+                            END IF;
+                            IF producer.epoch IS DISTINCT FROM o_epoch[i] THEN
+                                producer.batches := '{}';
+                            ELSIF cardinality(producer.batches) >= 15 THEN
+                                producer.batches := producer.batches[4:15];
+                            END IF;
+                            producer.batches := producer.batches || ARRAY[o_first[i], o_last[i], base];
+                        END IF;
+                        producer.epoch := o_epoch[i];
+                        producer.changed := true;
+                        producers[k] := producer;
+                    END IF;
+                END IF;
+                starts[i] := log_start[l];
+            ELSIF o_kind[i] = 1 THEN
+                total := 0;
+                earliest := NULL;
+                refs := '';
+                k := 0;
+                WHILE r_op[r] = i LOOP
+                    -- References to a batch that is a duplicate or refused (-1: before this call) are left out.
+                    IF r_append[r] = 0 OR verdicts[r_append[r]] = 0 THEN
+                        base := r_first[r] + CASE WHEN r_append[r] = 0 THEN 0 ELSE bases[r_append[r]] END;
+                        refs := refs || overlay(substring(o_refs[i] FROM 48 * k + 1 FOR 48)
+                                                PLACING int8send(base) FROM 21 FOR 8);
+                        total := total + r_count[r];
+                        IF r_expires[r] <> 0 THEN
+                            earliest := least(earliest, r_expires[r]);
+                        END IF;
+                    END IF;
+                    k := k + 1;
+                    r := r + 1;
+                END LOOP;
+                base := log_next[l];
+                bases[i] := base;
+                starts[i] := log_start[l];
+                IF total > 0 THEN
+                    n := n + 1;
+                    log_run[l] := n;
+                    log_next[l] := base + total;
+                    n_log[n] := p_logs[l]; n_base[n] := base; n_last[n] := log_next[l] - 1; n_object[n] := 0;
+                    n_pos[n] := 0; n_size[n] := references_size(length(refs)); n_time[n] := coalesce(earliest, -1);
+                    n_refs[n] := refs;
+                    log_bytes[l] := log_bytes[l] + n_size[n];
+                ELSE
+                    verdicts[i] := 1;
+                END IF;
+            ELSE
+                base := greatest(log_start[l], least(o_offset[i], log_next[l]));
+                IF base > log_start[l] THEN
+                    log_start[l] := base;
+                    log_trimmed[l] := true;
+                END IF;
+                bases[i] := base;
+                starts[i] := base;
+            END IF;
+        END LOOP;
+        i := last_op + 1;
+    END LOOP;
+
+    IF n > 0 THEN
+        IF p_payload IS NOT NULL THEN
+            data := nextval('inline_id');
+            INSERT INTO inline_data (slot, id, data) VALUES (p_slot, data, p_payload);
+        END IF;
+        IF cardinality(p_objects) > 0 THEN
+            WITH made AS (
+                INSERT INTO object (key, size, live, doomed_at)
+                SELECT each.key, each.size, used.runs, CASE used.runs WHEN 0 THEN now() END
+                  FROM unnest(p_objects, p_object_sizes) WITH ORDINALITY AS each (key, size, place),
+                       LATERAL (SELECT count(*)::integer AS runs FROM unnest(n_object) AS place
+                                 WHERE place = each.place) AS used
+                RETURNING id, key)
+            SELECT array_agg(made.id ORDER BY each.place) INTO objects
+              FROM unnest(p_objects) WITH ORDINALITY AS each (key, place) JOIN made USING (key);
+        END IF;
+        INSERT INTO run (slot, log, base, last, inline, object, pos, size, max_time, created_ms, refs)
+        SELECT p_slot, new.log, new.base, new.last,
+               CASE WHEN new.refs IS NULL AND new.object = 0 THEN data END,
+               CASE WHEN new.object > 0 THEN objects[new.object] END,
+               new.pos, new.size, new.max_time, p_now, new.refs
+          FROM unnest(n_log, n_base, n_last, n_object, n_pos, n_size, n_time, n_refs)
+               AS new (log, base, last, object, pos, size, max_time, refs);
+    ELSIF cardinality(p_objects) > 0 THEN
+        INSERT INTO object (key, size, live, doomed_at)
+        SELECT each.key, each.size, 0, now() FROM unnest(p_objects, p_object_sizes) AS each (key, size);
+    END IF;
+    IF cardinality(p_logs) > 0 THEN
+        UPDATE log SET start = new.start, next = new.next, bytes = new.bytes
+          FROM unnest(p_logs, log_start, log_next, log_bytes) AS new (id, start, next, bytes)
+         WHERE log.id = new.id AND (log.next, log.start) IS DISTINCT FROM (new.next, new.start);
+        IF true = ANY (log_trimmed) THEN
+            DELETE FROM aborted USING unnest(p_logs, log_start, log_trimmed) AS new (id, start, trimmed)
+             WHERE aborted.log = new.id AND new.trimmed AND aborted.last < new.start;
+        END IF;
+    END IF;
+    IF cardinality(producers) > 0 THEN
+        INSERT INTO producer (log, id, epoch, batches, last_time, open_since)
+        SELECT p_producer_logs[new.place], p_producer_ids[new.place], new.epoch, new.batches, p_now, new.open_since
+          FROM unnest(producers) WITH ORDINALITY AS new (epoch, batches, open_since, changed, place)
+         WHERE new.changed
+            ON CONFLICT (log, id) DO UPDATE SET epoch = excluded.epoch, batches = excluded.batches,
+               last_time = excluded.last_time, open_since = excluded.open_since;
+    END IF;
+    IF a > 0 THEN
+        INSERT INTO aborted (log, last, first, producer)
+        SELECT * FROM unnest(a_log, a_last, a_first, a_producer);
+    END IF;
+    IF cardinality(s_commit) > 0 THEN
+        -- The last value of a key counts.
+        WITH put AS (
+            SELECT DISTINCT ON (space, key) space, owner, key, value
+              FROM unnest(s_commit, s_space, s_owner, s_key, s_value) WITH ORDINALITY
+                   AS each (commit, space, owner, key, value, place)
+             WHERE voided[commit] IS NOT TRUE
+             ORDER BY space, key, place DESC),
+        removed AS (
+            DELETE FROM state USING put
+             WHERE put.value IS NULL AND state.space = put.space AND state.key_hash = sha256(put.key))
+        INSERT INTO state (space, owner, key, value)
+        SELECT space, owner, key, value FROM put WHERE value IS NOT NULL
+            ON CONFLICT (space, key_hash) DO UPDATE SET value = excluded.value;
+    END IF;
+    UPDATE committer SET number = p_number, verdicts = commit_group.verdicts, bases = commit_group.bases,
+           starts = commit_group.starts, details = commit_group.details
+     WHERE incarnation = p_holder AND path = p_path;
+END $$;
+
+-- What became of a commit whose answer was lost. The row lock waits for a call that still runs; a call that has not
+-- arrived yet is refused by its number afterwards. `last` is the number of the last commit that counts or was retired:
+-- if it is below what was acknowledged, or NULL, the database has lost commits.
+CREATE FUNCTION resolve_commit(
+    p_holder uuid, p_path smallint, p_number bigint,
+    OUT last bigint, OUT counted boolean,
+    OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    known committer;
+BEGIN
+    SELECT * INTO known FROM committer WHERE incarnation = p_holder AND path = p_path FOR UPDATE;
+    last := known.number;
+    counted := known.number = p_number AND known.verdicts IS NOT NULL;
+    IF counted THEN
+        verdicts := known.verdicts;
+        bases := known.bases;
+        starts := known.starts;
+        details := known.details;
+    ELSIF known.number < p_number THEN
+        UPDATE committer SET number = p_number, verdicts = NULL, bases = NULL, starts = NULL, details = NULL
+         WHERE incarnation = p_holder AND path = p_path;
+    END IF;
+END $$;

@@ -1,0 +1,96 @@
+"""One log as this broker knows it: its bounds, its producers, and its newest batches in memory.
+
+The database decides; this is updated by the outcomes of commits, in the order in which they took effect.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from posthouse.model.ids import PartitionId
+from posthouse.records.batch import BatchHeader
+from posthouse.storage.bounds import Bounds
+from posthouse.storage.producers import ProducerTable
+
+
+class TailBatch:
+    """A durable batch, with its offset."""
+
+    __slots__ = ("data", "header")
+
+    def __init__(self, data: bytes, header: BatchHeader) -> None:
+        self.data = data
+        self.header = header
+
+
+class SharedLog:
+    __slots__ = ("_bases", "_batches", "end", "id", "name", "partition", "producers", "size", "start")
+
+    def __init__(self, id: int, partition: PartitionId, name: str) -> None:
+        self.id = id
+        """Its number in the database."""
+        self.partition = partition
+        self.name = name
+        """Topic and partition, for people."""
+        self.start = 0
+        self.end = 0
+        self.size = 0
+        self.producers = ProducerTable()
+        self._bases: deque[int] = deque()
+        self._batches: deque[TailBatch] = deque()
+        """The newest batches, up to the end of the log; empty if they were dropped for room."""
+
+    @property
+    def bounds(self) -> Bounds:
+        first_open = self.producers.first_open()
+        return Bounds(self.start, self.end, self.end if first_open is None else first_open)
+
+    @property
+    def tail_start(self) -> int:
+        """Batches from this offset on are in memory."""
+        return self._bases[0] if self._bases else self.end
+
+    def append(self, batch: TailBatch) -> None:
+        header = batch.header
+        self._bases.append(header.base_offset)
+        self._batches.append(batch)
+        self.end = header.next_offset
+        self.size += header.length
+
+    def trim(self, offset: int) -> None:
+        if offset > self.start:
+            self.start = offset
+            self.producers.trim(offset)
+
+    def drop_oldest(self) -> None:
+        self._bases.popleft()
+        self._batches.popleft()
+
+    def tail_from(self, offset: int) -> Iterator[TailBatch]:
+        """Batches in memory from the one that holds `offset` on; `offset` is not below `tail_start`."""
+        first = bisect_right(self._bases, offset) - 1
+        for number in range(max(first, 0), len(self._batches)):
+            yield self._batches[number]
+
+
+class Tails:
+    """The memory for the newest batches of all logs: the oldest are dropped first."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._order: deque[tuple[SharedLog, int]] = deque()
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def add(self, log: SharedLog, batch: TailBatch) -> None:
+        log.append(batch)
+        size = batch.header.length
+        self._order.append((log, size))
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            oldest, dropped = self._order.popleft()
+            oldest.drop_oldest()
+            self._bytes -= dropped
