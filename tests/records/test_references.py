@@ -6,9 +6,16 @@ from hypothesis import strategies as st
 
 from posthouse.model.errors import CorruptBatch
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.records.batch import NO_TIMESTAMP, parse_header, stamp, validate_produced
+from posthouse.records.batch import LEADER_EPOCH, NO_TIMESTAMP, parse_header, stamp, validate_produced
 from posthouse.records.builder import BatchBuilder
-from posthouse.records.references import NEVER, Reference, build_references, iter_references
+from posthouse.records.record import iter_records
+from posthouse.records.references import (
+    NEVER,
+    Reference,
+    build_references,
+    iter_references,
+    references_batch,
+)
 
 references = st.builds(
     Reference,
@@ -36,6 +43,20 @@ def test_references_come_back_with_their_positions(made: list[Reference], base: 
     for at, each in found:
         assert at == position
         position += each.count
+
+
+@given(st.lists(references, min_size=1, max_size=50), st.integers(0, 2**50))
+def test_a_stored_value_makes_the_same_batch(made: list[Reference], base: int) -> None:
+    data = build_references(made)
+    [record] = iter_records(data)
+    stamp(data, base, LEADER_EPOCH)
+    assert references_batch(record.value or b"", base) == data
+
+
+@pytest.mark.parametrize("value", [b"", bytes(47), bytes(49), bytes(48)])
+def test_a_value_that_is_not_one_of_references_is_refused(value: bytes) -> None:
+    with pytest.raises(CorruptBatch, match="at 7 are not references"):
+        references_batch(value, 7)
 
 
 def test_the_checksum_is_right() -> None:

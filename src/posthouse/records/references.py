@@ -29,6 +29,7 @@ from posthouse.records.batch import (
     CRC_AT,
     HEADER,
     HEADER_SIZE,
+    LEADER_EPOCH,
     LOG_OVERHEAD,
     MAGIC,
     NO_LEADER_EPOCH,
@@ -38,6 +39,7 @@ from posthouse.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     Readable,
+    stamp,
 )
 from posthouse.records.builder import encode_record
 from posthouse.records.record import iter_records
@@ -71,12 +73,35 @@ def pack_references(references: Sequence[Reference]) -> bytes:
 def build_references(references: Sequence[Reference]) -> bytearray:
     """One batch with an offset for each referenced record."""
     value = pack_references(references)
+    expiring = [each.expires_ms for each in references if each.expires_ms != NEVER]
+    return _batch(value, sum(each.count for each in references), min(expiring, default=NO_TIMESTAMP))
+
+
+def references_batch(value: Readable, base_offset: int) -> bytearray:
+    """The batch whose record has this value, with its offset: what `build_references` makes, and `stamp`.
+
+    Raises CorruptBatch if the value is not one of references.
+    """
+    count, earliest = 0, NO_TIMESTAMP
+    try:
+        for _, _, _, records, expires, _ in _RUN.iter_unpack(value):
+            count += records
+            if expires != NEVER and (earliest == NO_TIMESTAMP or expires < earliest):
+                earliest = expires
+    except StructError:
+        count = 0
+    if not count:
+        raise CorruptBatch(f"{len(value)} bytes at {base_offset} are not references")
+    batch = _batch(value, count, earliest)
+    stamp(batch, base_offset, LEADER_EPOCH)
+    return batch
+
+
+def _batch(value: Readable, count: int, earliest: int) -> bytearray:
     record = encode_record(0, 0, None, value, ())
     batch = bytearray(HEADER_SIZE)
     batch += write_varint(len(record))
     batch += record
-    expiring = [each.expires_ms for each in references if each.expires_ms != NEVER]
-    earliest = min(expiring) if expiring else NO_TIMESTAMP
     HEADER.pack_into(
         batch,
         0,
@@ -86,7 +111,7 @@ def build_references(references: Sequence[Reference]) -> bytearray:
         MAGIC,
         0,
         0,
-        sum(each.count for each in references) - 1,
+        count - 1,
         earliest,
         earliest,
         NO_PRODUCER_ID,

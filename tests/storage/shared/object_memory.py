@@ -1,0 +1,39 @@
+"""Objects in memory, with a clock and with steps at which a test may stop the work."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from posthouse.model.clock import Clock
+
+
+class MemoryObjects:
+    """The object store as housekeeping sees it. `step` is called before and after every change."""
+
+    def __init__(self, clock: Clock, step: Callable[[str], None] = lambda name: None) -> None:
+        self._clock = clock
+        self.step = step
+        self.stored: dict[str, tuple[bytes, int]] = {}
+        self.reads = 0
+
+    async def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self.step(f"before put {key}")
+        assert key not in self.stored, "keys are never used twice"
+        self.stored[key] = (bytes(data), self._clock.now_ms())
+        self.step(f"after put {key}")
+
+    async def read(self, key: str, start: int, size: int) -> bytes:
+        self.reads += 1
+        return self.stored[key][0][start : start + size]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self.step("before delete")
+        for number, key in enumerate(keys):
+            self.stored.pop(key, None)  # as in S3: what is not there is deleted already
+            if number == 0:
+                self.step("within delete")
+        self.step("after delete")
+
+    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int, int]]:
+        for key in sorted(self.stored):
+            if key.startswith(prefix):
+                data, modified = self.stored[key]
+                yield key, len(data), modified

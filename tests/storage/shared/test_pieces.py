@@ -1,0 +1,128 @@
+"""What a log is made of, and the batches of its runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from posthouse.model.errors import DataDamaged
+from posthouse.model.ids import PartitionId, new_topic_id
+from posthouse.records.batch import parse_header
+from posthouse.records.references import NEVER, Reference, iter_references
+from posthouse.storage.shared.pieces import find_pieces, read_inline
+from posthouse.storage.shared.runs import RunRow, batches_of
+from tests.storage.batches import make_batch, values_in
+from tests.storage.shared.shared_logs import SharedLogs
+
+
+async def test_runs_are_found_from_every_offset(logs: SharedLogs) -> None:
+    [other, log] = await logs.create(partitions=2)
+    await logs.append(other, make_batch(b"other"))
+    await logs.append(log, make_batch(b"0", b"1"), make_batch(b"2"))
+    await logs.append(log, make_batch(b"3", b"4", b"5"), key="objects/1")
+    await logs.append(log, make_batch(b"6"))
+    assert await logs.values(log) == {n: b"%d" % n for n in range(7)}
+    for offset, base in ((0, 0), (1, 0), (2, 0), (3, 3), (5, 3), (6, 6)):
+        found = await find_pieces(logs.connection, log, offset, max_bytes=1)
+        assert found is not None
+        assert [piece.base for piece in found.pieces] == [base]
+    found = await find_pieces(logs.connection, log, 7, max_bytes=1)
+    assert found is not None
+    assert (found.start, found.next, found.pieces) == (0, 7, [])
+    assert await find_pieces(logs.connection, 10**6, 0, max_bytes=1) is None
+
+
+async def test_limits_of_bytes_and_rows(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    size = len(make_batch(b"0"))
+    for number in range(10):
+        await logs.append(log, make_batch(b"%d" % number))
+    found = await find_pieces(logs.connection, log, 2, max_bytes=3 * size)
+    assert found is not None
+    assert [piece.base for piece in found.pieces] == [2, 3, 4]
+    found = await find_pieces(logs.connection, log, 2, max_bytes=10**6, max_rows=4)
+    assert found is not None
+    assert [piece.base for piece in found.pieces] == [2, 3, 4, 5]
+
+
+async def test_references_become_batches(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    target = PartitionId(new_topic_id(), 3)
+    made = [Reference(target, 7, 2, NEVER, 50), Reference(target, 90, 1, 1234, 5)]
+    await logs.append(log, make_batch(b"before"))
+    assert await logs.refer(log, made) == 1
+    data = await logs.read(log, 1)
+    header = parse_header(data)
+    assert list(iter_references(data, header)) == [(1, made[0]), (3, made[1])]
+    assert (header.last_offset, header.leader_epoch) == (3, 0)
+
+
+async def test_a_missing_run_is_damage(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    for number in range(3):
+        await logs.append(log, make_batch(b"%d" % number))
+    await logs.connection.execute("DELETE FROM run WHERE base = 1")
+    found = await find_pieces(logs.connection, log, 0, max_bytes=10**6)
+    assert found is not None
+    assert [piece.base for piece in found.pieces] == [0]
+    with pytest.raises(DataDamaged, match="no run or segment holds offset 1"):
+        await find_pieces(logs.connection, log, 1, max_bytes=10**6)
+
+
+async def test_truncated_inline_data_is_none(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    await logs.append(log, make_batch(b"0"))
+    found = await find_pieces(logs.connection, log, 0, max_bytes=10**6)
+    assert found is not None
+    [piece] = found.pieces
+    assert isinstance(piece, RunRow)
+    assert await read_inline(logs.connection, piece) is not None
+    await logs.connection.execute("TRUNCATE inline_data_0")
+    assert await read_inline(logs.connection, piece) is None
+
+
+def _run(data: bytes, **changes: object) -> RunRow:
+    made = RunRow(
+        log=1,
+        base=100,
+        last=102,
+        slot=0,
+        inline=5,
+        object=None,
+        key=None,
+        pos=10,
+        size=len(data),
+        max_time=0,
+        created_ms=0,
+        refs=None,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_stamping_leaves_the_source_alone() -> None:
+    data = bytes(make_batch(b"a", b"b") + make_batch(b"c"))
+    before = bytes(data)
+    assert values_in(batches_of(_run(data), data)) == {100: b"a", 101: b"b", 102: b"c"}
+    assert data == before
+
+
+def test_what_does_not_fit_is_damage() -> None:
+    data = bytes(make_batch(b"a", b"b") + make_batch(b"c"))
+    flipped = bytearray(data)
+    flipped[-1] ^= 1
+    message = "log 1, offsets 100 to 102, bytes 10 to .* of inline data 5 in slot 0: "
+    with pytest.raises(DataDamaged, match=message + ".* checksum") as caught:
+        batches_of(_run(data), flipped)
+    assert caught.value.next_offset == 103
+    assert batches_of(_run(data), flipped, verify=False)
+    with pytest.raises(DataDamaged, match="bytes instead of"):
+        batches_of(_run(data), data[:-1])
+    with pytest.raises(DataDamaged, match="does not fit"):
+        batches_of(_run(data, size=len(data) - 1), data[:-1])
+    with pytest.raises(DataDamaged, match="too few"):
+        batches_of(_run(data, size=len(data) + 5), data + bytes(5))
+    with pytest.raises(DataDamaged, match="end at offset 102"):
+        batches_of(_run(data, last=103), data)
+    with pytest.raises(DataDamaged, match="other offsets"):
+        batches_of(_run(b"", refs=bytes(28) + b"\0\0\0\1" + bytes(16)))
+    with pytest.raises(DataDamaged, match="not references"):
+        batches_of(_run(b"", refs=b"?"))
