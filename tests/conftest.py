@@ -7,10 +7,12 @@ import itertools
 import os
 import signal
 import uuid
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.postgres import PostgresServer, migrated_server
 from tests.surroundings import isolate
 
 isolate(os.environ)
@@ -36,3 +38,10 @@ def name() -> str:
 def topic() -> str:
     """Unique in this process, and short."""
     return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests of a process."""
+    with migrated_server() as server:
+        yield server

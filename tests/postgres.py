@@ -1,5 +1,6 @@
 """A PostgreSQL server for tests: a real one, in a directory of its own, from the packages of the system."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from posthouse.storage.shared.migrations import migrate
 from tests.directories import IN_MEMORY
 
 _USER = "postgres"
@@ -171,3 +174,22 @@ def new_database(server: PostgresServer, template: str = "template1") -> Iterato
         yield server.url(name)
     finally:
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+MIGRATED = "migrated"
+"""A database with all tables, to be copied."""
+
+
+@contextlib.contextmanager
+def migrated_server() -> Iterator[PostgresServer]:
+    """A server with an empty migrated database as a template."""
+    with running_server() as server:
+        server.execute(f"CREATE DATABASE {MIGRATED}")
+        with ThreadPoolExecutor(1) as elsewhere:  # a fixture may be made while an event loop runs
+            elsewhere.submit(asyncio.run, _migrate(server.url(MIGRATED))).result()
+        yield server
+
+
+async def _migrate(url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await migrate(connection)

@@ -11,6 +11,7 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.memory.engine import MemoryStorage
 from tests.directories import IN_MEMORY
+from tests.storage.shared.opened import shared_storage
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def memory_path() -> Iterator[Path]:
         yield Path(place)
 
 
-@pytest.fixture(params=["file", "file-tiny", "memory"])
+@pytest.fixture(params=["file", "file-tiny", "memory", "shared", "shared-tiny"])
 async def storage(
     request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
 ) -> AsyncIterator[Storage]:
@@ -35,8 +36,14 @@ async def storage(
         made = MemoryStorage(clock)
     elif request.param == "file":
         made = FileStorage(tmp_path / "data", clock=clock, journal_bytes=64 * 1024, open_files=16)
-    else:
+    elif request.param == "file-tiny":
         made = FileStorage(tmp_path / "data", clock=clock, journal_bytes=1024, open_files=2)
+    else:
+        async with shared_storage(
+            request.getfixturevalue("postgres"), clock, is_tiny=request.param == "shared-tiny"
+        ) as shared:
+            yield shared
+        return
     await made.open()
     yield made
     await made.close()

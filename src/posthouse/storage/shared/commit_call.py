@@ -1,8 +1,8 @@
 """The call of `commit_group`, and what happens when its answer is lost.
 
-If the connection breaks during a call, only the database knows whether the commit counts. So every call has a
-number, and the database keeps the last number of each path with its answer: `resolve` asks for it. A commit is
-repeated only after a definite no.
+If the connection breaks during a call, only the database knows whether the commit counts. So every call has
+a number, and the database keeps the last number of each path with its answer. `_resolve` asks for it. A
+commit is repeated only after a definite no.
 """
 
 import asyncio
@@ -77,9 +77,9 @@ class CommitCall:
     async def commit(
         self, now_ms: int, slot: int, arguments: Sequence[Any], on_away: Callable[[Unavailable], None]
     ) -> Answer:
-        """Raises Unavailable if the commit certainly does not count, LeaseLost and StorageFenced if this broker
-        must not write any more. Calls `on_away` when the database does not answer: commits that wait for this
-        one would wait for long."""
+        """Raises Unavailable if the commit certainly does not count, LeaseLost and StorageFenced if this
+        broker must not write any more. Calls `on_away` when the database does not answer: commits that wait
+        for this one would wait for long."""
         while True:
             self._number += 1
             values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
@@ -100,13 +100,14 @@ class CommitCall:
         """Whether the last call counts: its answer, None if it certainly does not."""
         if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_LOST:
             raise LeaseLost("another broker has taken over the lease") from error
-        log.warning("commit %d of path %d: %s; asking whether it counts", self._number, self._path, one_line(error))
+        call = f"commit {self._number} of path {self._path}"
+        log.warning("%s: %s; asking whether it counts", call, one_line(error))
         attempt = 0
         while True:
             if not self._is_lease_valid():
                 raise LeaseLost(
-                    f"PostgreSQL at {self._database.name} did not answer until the lease ended; whether commit "
-                    f"{self._number} of path {self._path} counts is not known"
+                    f"PostgreSQL at {self._database.name} did not answer until the lease ended; whether "
+                    f"{call} counts is not known"
                 ) from error
             await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
             attempt += 1
@@ -114,18 +115,20 @@ class CommitCall:
                 last, counted, *answer = await self._ask(_RESOLVE, [self._holder, self._path, self._number])
             except (psycopg.Error, DatabaseAway, TimeoutError) as again:
                 self.is_away = True
-                on_away(DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}"))
+                on_away(
+                    DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
+                )
                 log.debug("path %d: %s", self._path, one_line(again))
                 continue
             if last is None or last < self._acknowledged:
                 raise StorageFenced(
                     f"PostgreSQL at {self._database.name} has lost acknowledged commits: commit "
-                    f"{self._acknowledged} was answered, {last} is the last it knows. It was probably replaced by "
-                    "an asynchronous standby. Restore the database that has them, or accept the loss with "
-                    "'posthouse storage accept-loss'"
+                    f"{self._acknowledged} was answered, {last} is the last it knows. It was probably "
+                    "replaced by an asynchronous standby. Restore the database that has them, or accept the "
+                    "loss with 'posthouse storage accept-loss'"
                 )
             self.is_away = False
-            log.info("commit %d of path %d %s", self._number, self._path, "counts" if counted else "does not count")
+            log.info("%s %s", call, "counts" if counted else "does not count")
             return Answer(*answer) if counted else None
 
     async def _ask(self, statement: str, values: Sequence[Any]) -> Sequence[Any]:

@@ -253,9 +253,7 @@ def _refusal(append: Append, verdict: int, detail: int) -> PosthouseError:
         return OutOfOrderSequence(
             f"producer {producer} sent sequence {header.base_sequence} instead of {detail}"
         )
-    return OutOfOrderSequence(
-        f"a new epoch of producer {producer} starts at 0, not {header.base_sequence}"
-    )
+    return OutOfOrderSequence(f"a new epoch of producer {producer} starts at 0, not {header.base_sequence}")
 
 
 def _array(items: Iterable[int]) -> str:

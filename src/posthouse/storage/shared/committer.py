@@ -1,11 +1,12 @@
 """Commits to the database and back: what waits becomes a group, one call at a time.
 
-There are two paths. The inline path stores batches in the database. The object path uploads them to the object
-store first; topics with `latency=object` take it. A group of the inline path that is too large for the database is
-uploaded, too, but goes inline in pieces if the object store does not answer.
+There are two paths. The inline path stores batches in the database. The object path uploads them to the
+object store first; topics with `latency=object` take it. A group of the inline path that is too large for the
+database is uploaded, too, but goes into the database if the object store does not answer.
 
-Commits take effect in the order of the calls wherever that can be noticed: a commit that touches a partition or
-a key of a commit on the object path follows it there, and the object path waits for earlier inline commits.
+Commits take effect in the order of the calls wherever that can be noticed: a commit that touches a partition
+or a key of a commit on the object path follows it there, and the object path waits for earlier inline
+commits.
 """
 
 import asyncio
@@ -95,8 +96,8 @@ class Committer:
         self._on_object_path: Counter[Hashable] = Counter()
         """Partitions and keys that commits on the object path touch."""
         self._awaited: dict[tuple[PartitionId, int], tuple[int, int]] = {}
-        """Epoch and sequence of the first batch of producers whose first batch failed: they repeat it, and until
-        then their later batches are refused."""
+        """Epoch and sequence of the first batch of producers whose first batch failed: they repeat it, and
+        until then their later batches are refused."""
         self._subscribers: list[Arrived] = []
         self._stopped: PosthouseError | None = None
         self.unwritten_bytes = 0
@@ -175,8 +176,8 @@ class Committer:
             self._fail_waiting(path, error)
 
     async def _work(self, path: CommitPath) -> None:
-        """While there are commits. The first turn waits for the end of this iteration of the event loop, so that
-        its commits become one group."""
+        """While there are commits. It begins after this iteration of the event loop, so that its commits
+        become one group."""
         try:
             await asyncio.sleep(0)
             while path.waiting:
@@ -208,7 +209,9 @@ class Committer:
                 await asyncio.wait([self._inline.last])
             return CommitGroup(path.take(self._uploads.group_bytes), self._logs)
         is_large = path.waiting_bytes > self._inline_bytes and self._uploads.is_well
-        return CommitGroup(path.take(self._uploads.group_bytes if is_large else self._inline_bytes), self._logs)
+        return CommitGroup(
+            path.take(self._uploads.group_bytes if is_large else self._inline_bytes), self._logs
+        )
 
     async def _write(self, path: CommitPath, group: CommitGroup) -> None:
         started = self._clock.monotonic()

@@ -6,6 +6,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from uuid import uuid4
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
@@ -26,7 +27,11 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.definitions import Definitions
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.loading import load
+from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.payloads import Uploads
+from posthouse.storage.shared.piece_reader import PieceReader, ReadBlocks
+from posthouse.storage.shared.readers import Readers
+from posthouse.storage.shared.reads import Reads
 from posthouse.storage.shared.shared_log import Tails
 from posthouse.storage.shared.shared_logs import SharedLogs
 from posthouse.storage.spaces import Space
@@ -34,6 +39,7 @@ from posthouse.storage.stored_state import StoredState
 
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
+CACHE_BYTES = 128 * 1024 * 1024
 _ANSWER_SECONDS = 10.0
 
 
@@ -42,12 +48,14 @@ class SharedStorage:
         self,
         database: Database,
         objects: ObjectStore,
+        blocks: ReadBlocks,
         lease: HeldLease,
         *,
         clock: Clock,
         defaults: TopicConfig | None = None,
         inline_bytes: int = INLINE_BYTES,
         tail_bytes: int = TAIL_BYTES,
+        cache_bytes: int = CACHE_BYTES,
         on_fenced: Callable[[StorageFenced], None] = lambda error: None,
     ) -> None:
         self._database = database
@@ -60,7 +68,7 @@ class SharedStorage:
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
         self._tails = Tails(tail_bytes)
-        self._uploads = Uploads(objects, ObjectNames(lease.incarnation, clock).new, clock)
+        self._uploads = Uploads(objects, lambda: f"tmp/{uuid4()}", clock)
         self._committer = Committer(
             clock=clock,
             logs=self._logs,
@@ -74,6 +82,8 @@ class SharedStorage:
             inline_bytes=inline_bytes,
             on_fenced=self._on_fenced,
         )
+        readers = Readers(database)
+        self._reads = Reads(readers, PieceReader(readers, blocks, cache_bytes=cache_bytes))
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""

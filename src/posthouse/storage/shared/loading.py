@@ -82,7 +82,9 @@ async def _producers(connection: DatabaseConnection, logs: dict[int, SharedLog])
             if log in logs:
                 memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
                 logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
-    for log, last, first, producer in await _all(connection, "SELECT log, last, first, producer FROM aborted"):
+    for log, last, first, producer in await _all(
+        connection, "SELECT log, last, first, producer FROM aborted"
+    ):
         if log in logs:
             logs[log].producers.load_aborted(AbortedTransaction(producer, first, last))
 

@@ -1,4 +1,4 @@
-"""The bytes of a group of commits: inline in the database, or in objects that are uploaded before the commit."""
+"""The bytes of a group of commits: inline in the database, or in objects that are uploaded before."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,0 +1,41 @@
+"""Connections for reads of the database: a few, made when they are needed, each for one read at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+
+from posthouse.storage.shared.database import Database, DatabaseConnection, translated
+
+_CONNECTIONS = 4
+
+
+class Readers:
+    def __init__(self, database: Database, connections: int = _CONNECTIONS) -> None:
+        self._database = database
+        self._turn = asyncio.Semaphore(connections)
+        self._idle: list[DatabaseConnection] = []
+
+    @asynccontextmanager
+    async def connection(self, doing: str) -> AsyncIterator[DatabaseConnection]:
+        """Raises DatabaseAway; `doing` says in words what was tried."""
+        async with self._turn:
+            made = self._idle.pop() if self._idle else await self._database.connect("reads")
+            try:
+                yield made
+            except psycopg.Error as error:
+                await made.close()
+                # The server may have restarted: the others are most likely broken, too.
+                await self.close()
+                raise translated(error, doing) from error
+            except BaseException:
+                await made.close()
+                raise
+            if not made.closed:
+                self._idle.append(made)
+
+    async def close(self) -> None:
+        idle, self._idle = self._idle, []
+        for each in idle:
+            await each.close()

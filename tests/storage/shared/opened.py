@@ -1,0 +1,83 @@
+"""Shared storages for tests, on a real database."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from posthouse.model.clock import Clock
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.objects.memory import MemoryObjectStore
+from posthouse.storage.shared.objects.store import ObjectStore
+from tests.postgres import MIGRATED, PostgresServer, new_database
+
+
+@dataclass(slots=True)
+class TestLease:
+    incarnation: UUID = field(default_factory=uuid4)
+    epoch: int = 1
+    is_valid: bool = True
+
+    __test__ = False
+
+
+async def take_lease(database: Database) -> TestLease:
+    """By force: whoever held it is fenced."""
+    lease = TestLease()
+    connection = await database.connect("tests")
+    try:
+        found = await connection.execute(
+            "UPDATE scope SET holder = %s, epoch = epoch + 1, until = now() + '1 hour' RETURNING epoch",
+            [lease.incarnation],
+        )
+        row = await found.fetchone()
+        assert row is not None
+        lease.epoch = row[0]
+        await connection.execute(
+            "INSERT INTO cluster (id, secret) VALUES ('test-cluster', 'secret') ON CONFLICT DO NOTHING"
+        )
+    finally:
+        await connection.close()
+    return lease
+
+
+class PlainBlocks:
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def read(self, key: str, object_size: int, start: int, size: int, ahead: int = 0) -> bytes:
+        return await self._store.read(key, start, size)
+
+
+async def make_shared(
+    database: Database,
+    objects: ObjectStore,
+    clock: Clock,
+    *,
+    tail_bytes: int = 2**20,
+    inline_bytes: int = 2**19,
+) -> SharedStorage:
+    lease = await take_lease(database)
+    return SharedStorage(
+        database,
+        objects,
+        PlainBlocks(objects),
+        lease,
+        clock=clock,
+        tail_bytes=tail_bytes,
+        inline_bytes=inline_bytes,
+    )
+
+
+@asynccontextmanager
+async def shared_storage(
+    server: PostgresServer, clock: Clock, *, is_tiny: bool = False
+) -> AsyncIterator[SharedStorage]:
+    """Open and empty. A tiny one keeps no tail in memory and uploads all but the smallest groups."""
+    with new_database(server, MIGRATED) as url:
+        limits = {"tail_bytes": 0, "inline_bytes": 200} if is_tiny else {}
+        made = await make_shared(Database(url), MemoryObjectStore(clock), clock, **limits)
+        await made.open()
+        yield made
+        await made.close()
