@@ -114,8 +114,12 @@ class Reads:
             base = await self._one(_LATER, log, {"from": offset, "time": timestamp})
             if base is None:
                 return None
-            [piece, *_] = await self._find(log, max(base, offset), 1)
-            found = await self._first_in(log, piece, timestamp)
+            try:
+                [piece, *_] = await self._find(log, max(base, offset), 1)
+                found = await self._first_in(log, piece, timestamp)
+            except OffsetOutOfRange:
+                offset = log.start  # it moved meanwhile
+                continue
             if found is not None:
                 return found
             offset = piece.last + 1

@@ -59,6 +59,8 @@ class SharedLog:
 
     def trim(self, offset: int) -> None:
         if offset > self.start:
+            # An estimate, as in the database.
+            self.size = self.size * (self.end - offset) // (self.end - self.start)
             self.start = offset
             self.producers.trim(offset)
 

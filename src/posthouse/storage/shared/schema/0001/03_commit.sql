@@ -248,6 +248,8 @@ BEGIN
             ELSE
                 base := greatest(log_start[l], least(o_offset[i], log_next[l]));
                 IF base > log_start[l] THEN
+                    -- An estimate, until housekeeping adds up what is left.
+                    log_bytes[l] := log_bytes[l] * (log_next[l] - base) / (log_next[l] - log_start[l]);
                     log_start[l] := base;
                     log_trimmed[l] := true;
                 END IF;
@@ -285,6 +287,10 @@ BEGIN
         INSERT INTO object (key, size, live, doomed_at)
         SELECT each.key, each.size, 0, now() FROM unnest(p_objects, p_object_sizes) AS each (key, size);
     END IF;
+    IF a > 0 THEN
+        INSERT INTO aborted (log, last, first, producer)
+        SELECT * FROM unnest(a_log, a_last, a_first, a_producer);
+    END IF;
     IF cardinality(p_logs) > 0 THEN
         UPDATE log SET start = new.start, next = new.next, bytes = new.bytes
           FROM unnest(p_logs, log_start, log_next, log_bytes) AS new (id, start, next, bytes)
@@ -301,10 +307,6 @@ BEGIN
          WHERE new.changed
             ON CONFLICT (log, id) DO UPDATE SET epoch = excluded.epoch, batches = excluded.batches,
                last_time = excluded.last_time, open_since = excluded.open_since;
-    END IF;
-    IF a > 0 THEN
-        INSERT INTO aborted (log, last, first, producer)
-        SELECT * FROM unnest(a_log, a_last, a_first, a_producer);
     END IF;
     IF cardinality(s_commit) > 0 THEN
         -- The last value of a key counts.
