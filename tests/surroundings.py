@@ -25,11 +25,12 @@ _DROPPED = frozenset(
         "PYTHONWARNINGS",
     }
 )
-_DROPPED_PREFIXES = ("HADOOP_", "HIVE_", "MAVEN_", "OTEL_", "POSTHOUSE_", "XDG_", "YARN_")
+_DROPPED_PREFIXES = ("AWS_", "HADOOP_", "HIVE_", "MAVEN_", "OTEL_", "POSTHOUSE_", "XDG_", "YARN_")
 _SPARK_PREFIXES = ("PYSPARK_", "SPARK_")
 # What a test run may be told.
 _KEPT = frozenset(
     {
+        "POSTHOUSE_CLUSTER",
         "POSTHOUSE_FRAMEWORKS",
         "POSTHOUSE_JAVA",
         "POSTHOUSE_KILLS",

@@ -32,6 +32,7 @@ OTHERS = frozenset(
         "DEMO_SECONDS",
         "ONLY",
         # of the tests; "PURE" also of the build
+        "CLUSTER",
         "FRAMEWORKS",
         "JAVA",
         "KILLS",

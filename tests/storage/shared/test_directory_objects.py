@@ -112,6 +112,14 @@ async def test_puts_and_deletes_in_one_directory(store: DirectoryObjectStore) ->
     assert await keys(store) == set()
 
 
+async def test_first_calls_at_once_create_one_directory(memory_path: Path) -> None:
+    for number in range(30):
+        store = DirectoryObjectStore(memory_path / str(number), timeout=10)
+        await asyncio.gather(*(store.put(f"a/{key}", b"x") for key in range(8)))
+        assert len(await keys(store)) == 8
+        await store.close()
+
+
 async def test_two_brokers_use_one_directory(root: Path) -> None:
     stores = [DirectoryObjectStore(root, timeout=10) for _ in range(4)]
     await asyncio.gather(*(store.put(f"a/{n}", b"x") for n, store in enumerate(stores)))

@@ -10,6 +10,7 @@ import pytest
 from posthouse.model.clock import SystemClock
 from posthouse.storage.shared.objects.directory import DirectoryObjectStore
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
+from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.objects.store import (
     Buffer,
     ObjectDamaged,
@@ -19,13 +20,15 @@ from posthouse.storage.shared.objects.store import (
 )
 
 
-@pytest.fixture(params=["memory", "directory"])
-async def store(request: pytest.FixtureRequest, memory_path: Path) -> AsyncIterator[ObjectStore]:
+@pytest.fixture(params=["memory", "directory", "s3"])
+async def store(request: pytest.FixtureRequest, memory_path: Path, name: str) -> AsyncIterator[ObjectStore]:
     made: ObjectStore
     if request.param == "memory":
         made = MemoryObjectStore(SystemClock())
-    else:
+    elif request.param == "directory":
         made = DirectoryObjectStore(memory_path / "objects", timeout=10)
+    else:
+        made = open_object_store(request.getfixturevalue("s3_server").url(name), timeout=10)
     yield made
     await made.close()
 

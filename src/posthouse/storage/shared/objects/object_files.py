@@ -10,6 +10,7 @@ with a random id, which is read before each put, listing and delete, and when a 
 import contextlib
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ _INCOMING = ".incoming"
 _ABANDONED_SECONDS = 24 * 3600
 """A file in `.incoming` that is older was left by a broker that died."""
 _RENAMES = 5
-"""Tries of a rename whose directory is removed by a delete at the same time."""
+"""Tries of a rename whose directory another broker removes at the same time, because it is empty."""
 _REMEMBERED = 1000
 
 
@@ -42,6 +43,8 @@ class ObjectFiles:
         self._root = root
         self._incoming = root / _INCOMING
         self._id: str | None = None
+        self._directories = threading.Lock()
+        """Held while directories are created or removed."""
         self._durable: dict[Path, tuple[int, int]] = {}
         """Directories whose own names are known to be on the device, with device and inode."""
 
@@ -82,8 +85,9 @@ class ObjectFiles:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
                 emptied.add(path.parent)
-        for directory in emptied:
-            self._remove_empty(directory)
+        with self._directories:
+            for directory in emptied:
+                self._remove_empty(directory)
 
     def walk(self, prefix: str) -> Iterator[StoredObject]:
         check_prefix(prefix)
@@ -122,11 +126,12 @@ class ObjectFiles:
 
     def _rename(self, part: Path, path: Path) -> None:
         for left in reversed(range(_RENAMES)):
-            path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
             try:
-                part.replace(path)
+                with self._directories:
+                    path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+                    part.replace(path)
                 break
-            except FileNotFoundError:
+            except (FileExistsError, FileNotFoundError):
                 if not left:
                     raise
         self._make_durable(path.parent)
@@ -155,19 +160,20 @@ class ObjectFiles:
 
     def _check_place(self) -> None:
         """Raise ObjectsAway unless the directory is the one that was there at the first call."""
+        known = self._id  # before the read: another thread may be creating the directory
         try:
             found = (self._root / _ID_FILE).read_text()
         except (FileNotFoundError, NotADirectoryError):
-            if self._id is not None:
+            if known is not None:
                 raise ObjectsAway(
                     f"{self._root} does not have its objects any more; mount its file system again"
                 ) from None
             self._create()
             found = (self._root / _ID_FILE).read_text()
-        if self._id is None:
+        if known is None:
             self._remove_abandoned()
             self._id = found
-        elif self._id != found:
+        elif known != found:
             raise ObjectsAway(f"{self._root} was replaced by another directory; mount the right file system")
 
     def _create(self) -> None:

@@ -1,0 +1,121 @@
+"""A real S3 server for tests: versitygw, with its objects in a directory of its own.
+
+`make test-cluster` puts it into `build/`; it may also be on the PATH.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.directories import IN_MEMORY
+from tests.postgres import free_port
+
+ACCESS_KEY = "posthouse"
+SECRET_KEY = "posthouse-secret"
+BUCKET = "posthouse"
+
+_BUILT = Path(__file__).parent.parent / "build" / "versitygw"
+_START_SECONDS = 30
+
+
+def need_s3() -> Path:
+    """The server's program. Skips the test unless it runs with POSTHOUSE_CLUSTER=1."""
+    if os.environ.get("POSTHOUSE_CLUSTER") != "1":
+        pytest.skip("a real S3 server is used by make test-cluster only (POSTHOUSE_CLUSTER=1)")
+    found = shutil.which("versitygw", path=f"{_BUILT.parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        pytest.skip(
+            "versitygw is not there: "
+            "GOBIN=$PWD/build go install github.com/versity/versitygw/cmd/versitygw@latest"
+        )
+    return Path(found)
+
+
+@dataclass(slots=True)
+class S3Server:
+    """One server process. `kill`, `pause` and `resume` are faults; `start` brings it back with its data."""
+
+    directory: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        program = need_s3()
+        buckets, metadata = self.directory / "buckets", self.directory / "metadata"
+        (buckets / BUCKET).mkdir(parents=True, exist_ok=True)
+        metadata.mkdir(exist_ok=True)
+        command: list[str | Path] = [
+            *(program, "--port", f"127.0.0.1:{self.port}", "--keep-alive", "--quiet"),
+            *("posix", "--sidecar", metadata, buckets),
+        ]
+        keys = {"ROOT_ACCESS_KEY_ID": ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": SECRET_KEY}
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=os.environ | keys, stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError((self.directory / "server.log").read_text()[-2000:])
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def url(self, prefix: str = "", bucket: str = BUCKET) -> str:
+        return (
+            f"s3://{bucket}/{prefix}?endpoint=http://127.0.0.1:{self.port}&region=us-east-1&path_style=true"
+        )
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        status = Path(f"/proc/{self.process.pid}/stat")
+        while status.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def running_s3() -> Iterator[S3Server]:
+    """A new server with an empty bucket, and its credentials in this process's environment."""
+    need_s3()
+    with (
+        tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-s3-") as place,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        server = S3Server(Path(place), free_port())
+        server.start()
+        try:
+            yield server
+        finally:
+            if server.process is not None:
+                server.kill()
