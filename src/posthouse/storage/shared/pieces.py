@@ -30,7 +30,7 @@ class Pieces:
 
 
 _PIECES = """
-SELECT l.start, l.next, p.slot, p.base, p.last, p.inline, p.object, o.key, p.pos, p.size,
+SELECT l.start, l.next, p.slot, p.base, p.last, p.inline, p.object, o.key, o.size, p.pos, p.size,
        p.max_time, p.created_ms, p.refs, p.generation
 FROM log l
 LEFT JOIN LATERAL (
@@ -86,7 +86,21 @@ async def find_pieces(
 
 
 def _piece(log: int, row: tuple[Any, ...]) -> SegmentRow | RunRow:
-    slot, base, last, inline, object_id, key, pos, size, max_time, created_ms, refs, generation = row
+    (
+        slot,
+        base,
+        last,
+        inline,
+        object_id,
+        key,
+        object_size,
+        pos,
+        size,
+        max_time,
+        created_ms,
+        refs,
+        generation,
+    ) = row
     if slot is None:
         return SegmentRow(
             log=log,
@@ -94,6 +108,7 @@ def _piece(log: int, row: tuple[Any, ...]) -> SegmentRow | RunRow:
             last=last,
             object=object_id,
             key=key,
+            object_size=object_size,
             pos=pos,
             size=size,
             max_time=max_time,
@@ -108,6 +123,7 @@ def _piece(log: int, row: tuple[Any, ...]) -> SegmentRow | RunRow:
         inline=inline,
         object=object_id,
         key=key,
+        object_size=object_size,
         pos=pos,
         size=size,
         max_time=max_time,

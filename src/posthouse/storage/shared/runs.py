@@ -26,6 +26,7 @@ class RunRow:
     object: int | None
     key: str | None
     """The key of `object`."""
+    object_size: int | None
     pos: int
     size: int
     max_time: int
@@ -50,6 +51,7 @@ class SegmentRow:
     last: int
     object: int
     key: str
+    object_size: int
     pos: int
     size: int
     max_time: int
