@@ -1,8 +1,17 @@
 """Objects in memory, with a clock and with steps at which a test may stop the work."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 from posthouse.model.clock import Clock
+from posthouse.model.errors import DataDamaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedObject:
+    key: str
+    size: int
+    modified_ms: int
 
 
 class MemoryObjects:
@@ -22,6 +31,8 @@ class MemoryObjects:
 
     async def read(self, key: str, start: int, size: int) -> bytes:
         self.reads += 1
+        if key not in self.stored:
+            raise DataDamaged(f"object {key} is missing")
         return self.stored[key][0][start : start + size]
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -32,8 +43,8 @@ class MemoryObjects:
                 self.step("within delete")
         self.step("after delete")
 
-    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int, int]]:
+    async def list(self, prefix: str) -> AsyncIterator[ListedObject]:
         for key in sorted(self.stored):
-            if key.startswith(prefix):
+            if key.startswith(f"{prefix}/"):
                 data, modified = self.stored[key]
-                yield key, len(data), modified
+                yield ListedObject(key=key, size=len(data), modified_ms=modified)

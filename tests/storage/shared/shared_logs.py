@@ -1,20 +1,48 @@
 """Logs on a real PostgreSQL, filled as a commit would fill them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
+
+import psycopg
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.records.batch import parse_header
+from posthouse.records.batch import iter_headers, parse_header
 from posthouse.records.record import iter_records
 from posthouse.records.references import Reference, build_references
+from posthouse.storage.files.segments.segment import HEADER_BYTES
 from posthouse.storage.shared.database import Database, DatabaseConnection
+from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.pieces import find_pieces, read_inline
-from posthouse.storage.shared.runs import RunRow, batches_of
+from posthouse.storage.shared.runs import RunRow, SegmentRow, batches_of
+from posthouse.storage.shared.verify import SharedTally, SharedVerification
 from tests.storage.batches import make_topic, values_in
 from tests.storage.shared.object_memory import MemoryObjects
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    incarnation: UUID = field(default_factory=uuid4)
+    epoch: int = 1
+    is_valid: bool = True
+
+
+class SteppedConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
+    """`step` is called before and after every statement."""
+
+    step: Step
+
+    async def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        name = " ".join(str(query).split())[:40]
+        self.step(f"before {name}")
+        found = await super().execute(query, params, **options)
+        self.step(f"after {name}")
+        return found
 
 
 class SharedLogs:
@@ -25,16 +53,24 @@ class SharedLogs:
         self.connection = connection
         self.clock = clock
         self.objects = MemoryObjects(clock)
-        self.holder: UUID = uuid4()
-        self.epoch = 1
+        self.lease = Lease()
+        self.names = ObjectNames(self.lease.incarnation)
+        self.step: Step = lambda name: None
         self.topics: dict[TopicId, Topic] = {}
 
     async def take_lease(self) -> None:
-        self.holder, self.epoch = uuid4(), self.epoch + 1
+        self.lease = Lease(epoch=self.lease.epoch + 1)
+        self.names = ObjectNames(self.lease.incarnation)
         await self.connection.execute(
             "UPDATE scope SET holder = %s, epoch = %s, until = now() + interval '1 hour'",
-            [self.holder, self.epoch],
+            [self.lease.incarnation, self.lease.epoch],
         )
+
+    async def connect(self) -> DatabaseConnection:
+        """A connection for housekeeping, which stops where `step` says so."""
+        made = await SteppedConnection.connect(self.database._conninfo, autocommit=True)
+        made.step = lambda name: self.step(name)
+        return made
 
     async def create(self, name: str = "orders", partitions: int = 1, **overrides: str) -> list[int]:
         """A topic; returns the ids of its logs."""
@@ -54,7 +90,7 @@ class SharedLogs:
         row = await self.one("SELECT topic, partition FROM log WHERE id = %s", log)
         return PartitionId(TopicId(row[0].bytes), row[1])
 
-    async def append(self, log: int, *batches: bytes | bytearray, key: str | None = None) -> int:
+    async def append(self, log: int, *batches: bytes | bytearray, in_object: bool = False) -> int:
         """One run, inline or in an object of its own; returns its base offset."""
         data = b"".join(batches)
         headers = [parse_header(batch) for batch in batches]
@@ -62,7 +98,8 @@ class SharedLogs:
         newest = max(header.max_timestamp for header in headers)
         inline = object_id = None
         slot = await self.open_slot()
-        if key is not None:
+        if in_object:
+            key = self.names.new()
             await self.objects.put(key, data)
             [object_id] = await self.one(
                 "INSERT INTO object (key, size, live) VALUES (%s, %s, 1) RETURNING id", key, len(data)
@@ -73,9 +110,9 @@ class SharedLogs:
             )
         return await self._add(log, count, slot, inline, object_id, 0, len(data), newest, None)
 
-    async def append_together(self, key: str, parts: Sequence[tuple[int, bytes | bytearray]]) -> None:
+    async def append_together(self, *parts: tuple[int, bytes | bytearray]) -> None:
         """Runs of several logs in one object, as a large commit writes them."""
-        data = b"".join(batch for _, batch in parts)
+        data, key = b"".join(batch for _, batch in parts), self.names.new()
         await self.objects.put(key, data)
         [object_id] = await self.one(
             "INSERT INTO object (key, size, live) VALUES (%s, %s, %s) RETURNING id",
@@ -139,9 +176,11 @@ class SharedLogs:
         return base
 
     async def read(self, log: int, offset: int | None = None, max_bytes: int = 10_000) -> bytes:
-        """All batches from `offset` on, as a reader gets them."""
+        """All batches from the one that holds `offset` on, as a reader gets them."""
         if offset is None:
             [offset] = await self.one("SELECT start FROM log WHERE id = %s", log)
+        assert offset is not None
+        first = offset
         parts: list[bytes] = []
         while True:
             found = await find_pieces(self.connection, log, offset, max_bytes=max_bytes)
@@ -150,18 +189,45 @@ class SharedLogs:
                 assert offset == found.next
                 return b"".join(parts)
             for piece in found.pieces:
-                parts.append(await self._bytes_of(piece))
+                data = await self._bytes_of(piece)
+                parts += [
+                    data[position : position + header.length]
+                    for position, header in iter_headers(data)
+                    if header.last_offset >= first
+                ]
                 offset = piece.last + 1
 
-    async def _bytes_of(self, piece: object) -> bytes:
-        if not isinstance(piece, RunRow):
-            raise NotImplementedError
+    async def _bytes_of(self, piece: RunRow | SegmentRow) -> bytes:
+        if isinstance(piece, SegmentRow):
+            return (await self.objects.read(piece.key, piece.pos, piece.size))[HEADER_BYTES:]
         if piece.object is not None:
             assert piece.key is not None
             return bytes(batches_of(piece, await self.objects.read(piece.key, piece.pos, piece.size)))
         data = b"" if piece.refs is not None else await read_inline(self.connection, piece)
         assert data is not None
         return bytes(batches_of(piece, data))
+
+    async def trim(self, log: int, offset: int) -> None:
+        await self.connection.execute(
+            "UPDATE log SET bytes = bytes - trimmed_bytes(id, start, least(%(offset)s, next)), "
+            "start = least(%(offset)s, next) WHERE id = %(log)s AND start < %(offset)s",
+            {"offset": offset, "log": log},
+        )
+
+    async def check(self) -> SharedTally:
+        """Nothing is wrong, in the objects and in the books."""
+        verification = SharedVerification(self.connect, self.objects)
+        assert [each async for each in verification.findings()] == []
+        wrong = await self.connection.execute(
+            "SELECT id, bytes, stored_bytes(id) FROM log WHERE bytes <> stored_bytes(id)"
+        )
+        assert await wrong.fetchall() == []
+        return verification.tally
+
+    async def segments(self, log: int) -> list[SegmentRow]:
+        found = await find_pieces(self.connection, log, 0, max_bytes=2**40)
+        assert found is not None
+        return [piece for piece in found.pieces if isinstance(piece, SegmentRow)]
 
     async def values(self, log: int) -> dict[int, bytes | None]:
         return values_in(await self.read(log))

@@ -18,7 +18,7 @@ async def test_runs_are_found_from_every_offset(logs: SharedLogs) -> None:
     [other, log] = await logs.create(partitions=2)
     await logs.append(other, make_batch(b"other"))
     await logs.append(log, make_batch(b"0", b"1"), make_batch(b"2"))
-    await logs.append(log, make_batch(b"3", b"4", b"5"), key="objects/1")
+    await logs.append(log, make_batch(b"3", b"4", b"5"), in_object=True)
     await logs.append(log, make_batch(b"6"))
     assert await logs.values(log) == {n: b"%d" % n for n in range(7)}
     for offset, base in ((0, 0), (1, 0), (2, 0), (3, 3), (5, 3), (6, 6)):
@@ -89,6 +89,7 @@ def _run(data: bytes, **changes: object) -> RunRow:
         inline=5,
         object=None,
         key=None,
+        object_size=None,
         pos=10,
         size=len(data),
         max_time=0,

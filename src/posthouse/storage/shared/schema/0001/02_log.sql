@@ -4,7 +4,8 @@
 -- that one commit wrote. Its batches have no offsets yet: readers stamp them, from `base` on.
 --
 -- Runs and inline data are in one of 16 slots, which are used in turn. Nothing is deleted from a slot: once every run
--- in it is below its log's `segments_to`, the slot is truncated. So the tables shrink without vacuum.
+-- in it is below its log's `segments_to`, or its log is gone, the slot is truncated. So the tables shrink without
+-- vacuum.
 
 CREATE TABLE topic (
     id uuid PRIMARY KEY,
@@ -23,7 +24,7 @@ CREATE TABLE log (
     start bigint NOT NULL DEFAULT 0,
     -- The next offset: the end of the log.
     next bigint NOT NULL DEFAULT 0,
-    -- Bytes of the batches from start to next.
+    -- Bytes of the batches of all runs and segments that hold offsets from start to next: see stored_bytes.
     bytes bigint NOT NULL DEFAULT 0,
     segments_to bigint NOT NULL DEFAULT 0,
     UNIQUE (topic, partition)
@@ -76,7 +77,7 @@ CREATE TABLE object (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     key text NOT NULL UNIQUE,
     size bigint NOT NULL,
-    -- Runs and segments that lie in it and are still used.
+    -- Segments that lie in it, and runs from their log's `segments_to` on.
     live integer NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     -- Since when nothing in it is used.
@@ -96,6 +97,10 @@ CREATE TABLE segment (
     created_ms bigint NOT NULL,
     -- How often compaction has rewritten it.
     generation integer NOT NULL DEFAULT 0,
+    -- Compacted up to this offset: below it no two records have the same key.
+    clean_to bigint NOT NULL DEFAULT 0,
+    -- The earliest time at which compaction may remove a tombstone or a marker here.
+    horizon bigint NOT NULL DEFAULT 9223372036854775807,
     -- The sparse index, in the format of index files.
     index bytea NOT NULL,
     PRIMARY KEY (log, base)

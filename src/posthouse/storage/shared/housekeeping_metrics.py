@@ -1,0 +1,46 @@
+"""What housekeeping of the shared storage counts, since the broker got the lease."""
+
+
+class HousekeepingMetrics:
+    """Written by the event loop only."""
+
+    __slots__ = (
+        "compacted_logs",
+        "compaction_seconds",
+        "consolidated_bytes",
+        "consolidated_runs",
+        "consolidation_lag_seconds",
+        "consolidation_seconds",
+        "damaged_logs",
+        "deleted_objects",
+        "deleted_orphans",
+        "deleted_topics",
+        "doomed_objects",
+        "free_slots",
+        "removed_segments",
+        "segments_written",
+        "truncated_slots",
+    )
+
+    def __init__(self) -> None:
+        self.consolidated_runs = 0
+        self.consolidated_bytes = 0
+        """Of segments that consolidation wrote."""
+        self.segments_written = 0
+        self.consolidation_seconds = 0.0
+        self.consolidation_lag_seconds = 0.0
+        """How long the oldest run waits for consolidation beyond its time, as of the last turn."""
+        self.damaged_logs = 0
+        """Logs that the last turn could not consolidate further."""
+        self.compacted_logs = 0
+        self.compaction_seconds = 0.0
+        self.removed_segments = 0
+        """Below the start of their log, or of deleted topics."""
+        self.free_slots = 0
+        self.truncated_slots = 0
+        self.doomed_objects = 0
+        """Not used any more, and not deleted yet."""
+        self.deleted_objects = 0
+        self.deleted_orphans = 0
+        """Objects that were uploaded, but never committed."""
+        self.deleted_topics = 0

@@ -1,0 +1,98 @@
+-- Housekeeping of the holder: bytes move from runs to segments, what is not used any more goes.
+--
+-- Every function that changes something checks the lease and is one short transaction. A crash before or after
+-- it loses nothing: an object without a row in `object` is an orphan, and all steps can be repeated.
+
+-- How far periodic work has come that goes through time, such as the search for orphans.
+CREATE TABLE sweep (
+    name text PRIMARY KEY,
+    done_to timestamptz NOT NULL
+);
+
+-- Keys of objects begin with the hour of their upload: objects/names.py. An object that is not in this table and
+-- was uploaded a day ago is deleted as an orphan, so its row must not come later than that. The database's clock
+-- decides both.
+CREATE FUNCTION refuse_old_object() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.key ~ '^\d{4}/\d\d/\d\d/\d\d/' AND make_timestamptz(
+        substr(NEW.key, 1, 4)::integer, substr(NEW.key, 6, 2)::integer, substr(NEW.key, 9, 2)::integer,
+        substr(NEW.key, 12, 2)::integer, 0, 0, 'UTC') < now() - interval '12 hours'
+    THEN
+        RAISE EXCEPTION 'object % was uploaded too long ago', NEW.key USING ERRCODE = 'PH004';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER object_age BEFORE INSERT ON object FOR EACH ROW EXECUTE FUNCTION refuse_old_object();
+
+-- Bytes of the batches of a segment: without the header of the file.
+CREATE FUNCTION batch_bytes(segment) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1.size - 48';
+
+-- What `log.bytes` is, counted anew.
+CREATE FUNCTION stored_bytes(p_log integer) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT sum(s.batch_bytes) FROM segment s WHERE s.log = l.id AND s.last >= l.start), 0)::bigint
+        + coalesce((SELECT sum(r.size) FROM run r
+                    WHERE r.log = l.id AND r.base >= l.segments_to AND r.last >= l.start), 0)::bigint
+    FROM log l WHERE l.id = p_log
+$$;
+
+-- Bytes that leave a log when its start moves: those of runs and segments that end in between.
+CREATE FUNCTION trimmed_bytes(p_log integer, p_from bigint, p_to bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT sum(s.batch_bytes) FROM segment s
+                     WHERE s.log = l.id AND s.base < p_to AND s.last >= p_from AND s.last < p_to), 0)::bigint
+        + coalesce((SELECT sum(r.size) FROM run r
+                    WHERE r.log = l.id AND r.base >= l.segments_to AND r.base < p_to
+                      AND r.last >= p_from AND r.last < p_to), 0)::bigint
+    FROM log l WHERE l.id = p_log
+$$;
+
+-- Takes uses from objects. An object without uses is doomed: it never gets one again.
+CREATE FUNCTION release_objects(p_objects bigint[], p_uses integer[]) RETURNS void LANGUAGE sql AS $$
+    UPDATE object o
+    SET live = o.live - g.uses, doomed_at = CASE WHEN o.live = g.uses THEN now() END
+    FROM (SELECT u.id, sum(u.uses)::integer AS uses FROM unnest(p_objects, p_uses) AS u(id, uses) GROUP BY u.id) AS g
+    WHERE o.id = g.id
+$$;
+
+-- Consolidation: the runs of logs from `from` to before `to` are in an object now, as segments. Logs whose
+-- `segments_to` is no longer `from` are left out; returns the others. `added` is what the bytes of a log change by,
+-- unless its start has moved since it was read.
+CREATE FUNCTION swap_runs(
+    p_holder uuid, p_epoch bigint, p_key text, p_size bigint,
+    p_logs integer[], p_froms bigint[], p_tos bigint[], p_starts bigint[], p_added bigint[],
+    p_segment_logs integer[], p_bases bigint[], p_lasts bigint[], p_positions bigint[], p_sizes bigint[],
+    p_max_times bigint[], p_created bigint[], p_indexes bytea[],
+    p_run_logs integer[], p_run_objects bigint[], p_run_counts integer[]
+) RETURNS integer[] LANGUAGE plpgsql AS $$
+DECLARE
+    swapped integer[];
+    object_id bigint;
+    uses integer;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT coalesce(array_agg(locked.id), '{}') INTO swapped FROM (
+        SELECT l.id FROM log l
+        JOIN unnest(p_logs, p_froms, p_tos) AS w(id, read_from, read_to) ON w.id = l.id
+        WHERE l.segments_to = w.read_from AND l.next >= w.read_to
+        ORDER BY l.id FOR UPDATE OF l
+    ) AS locked;
+    SELECT count(*) INTO uses FROM unnest(p_segment_logs) AS s(log) WHERE s.log = ANY (swapped);
+    IF p_key IS NOT NULL THEN
+        INSERT INTO object (key, size, live, doomed_at)
+        VALUES (p_key, p_size, uses, CASE uses WHEN 0 THEN now() END) RETURNING id INTO object_id;
+        INSERT INTO segment (log, base, last, object, pos, size, max_time, created_ms, index)
+        SELECT s.log, s.base, s.last, object_id, s.pos, s.size, s.max_time, s.created_ms, s.index
+        FROM unnest(p_segment_logs, p_bases, p_lasts, p_positions, p_sizes, p_max_times, p_created, p_indexes)
+            AS s(log, base, last, pos, size, max_time, created_ms, index)
+        WHERE s.log = ANY (swapped);
+    END IF;
+    UPDATE log l SET segments_to = w.read_to, bytes = CASE l.start WHEN w.start THEN l.bytes + w.added ELSE l.bytes END
+    FROM unnest(p_logs, p_tos, p_starts, p_added) AS w(id, read_to, start, added)
+    WHERE l.id = w.id AND l.id = ANY (swapped);
+    UPDATE log l SET bytes = stored_bytes(l.id)
+    FROM unnest(p_logs, p_starts) AS w(id, start)
+    WHERE l.id = w.id AND l.id = ANY (swapped) AND l.start <> w.start;
+    PERFORM release_objects(array_agg(r.object), array_agg(r.uses))
+    FROM unnest(p_run_logs, p_run_objects, p_run_counts) AS r(log, object, uses)
+    WHERE r.log = ANY (swapped);
+    RETURN swapped;
+END $$;
