@@ -4,38 +4,22 @@ Settings declare the address of a listener with `settings.listener_setting`, and
 protocol. So these checks cover every listener.
 """
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from posthouse.model.address import Address
 from posthouse.model.errors import InvalidConfig
 
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port; port 0 asks the system for a free one."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"{text!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092")
-        return cls(host.strip("[]") or "127.0.0.1", int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+__all__ = [
+    "ADMIN",
+    "AMQP",
+    "KAFKA",
+    "Address",
+    "DeclaredListener",
+    "ListenerRules",
+    "ListenerSettings",
+    "WireProtocol",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

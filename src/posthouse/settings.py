@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from posthouse.cluster_settings import check_reachable, check_shared_storage
 from posthouse.listener_settings import (
     ADMIN,
     AMQP,
@@ -23,6 +24,7 @@ from posthouse.listener_settings import (
 )
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.topic_config import Durability, TopicConfig
+from posthouse.service_url import ServiceUrl
 
 __all__ = [
     "MIB",
@@ -99,6 +101,50 @@ class Settings:
     )
     memory: bool = _setting(
         False, _boolean, "Keep everything in memory and write nothing to disk, for tests."
+    )
+    database: ServiceUrl | None = _setting(
+        None,
+        ServiceUrl.database,
+        "PostgreSQL database of a storage that several brokers share, postgresql://…; needs objects, and "
+        "posthouse[cluster]. A password is better given in POSTHOUSE_DATABASE than as an option.",
+    )
+    objects: ServiceUrl | None = _setting(
+        None,
+        ServiceUrl.objects,
+        "Object store of a storage that several brokers share: s3://BUCKET/PREFIX, or file:///DIRECTORY for "
+        "a file system that all of them have; needs database.",
+    )
+    broker_name: str = _setting(
+        "",
+        str,
+        "Name of the broker among those that share its storage; by default its host and Kafka port.",
+    )
+    rack: str | None = _setting(
+        None, str, "Rack or availability zone of the broker, as Kafka clients are told it."
+    )
+    peer: Address = _setting(
+        Address("127.0.0.1", 0),
+        Address.parse,
+        "Address for the other brokers that share the storage. They pass client connections on to it, as "
+        "they are: without TLS for clients that do not use TLS. Brokers on several machines need one that "
+        "the others reach.",
+    )
+    peer_advertised: Address | None = _setting(
+        None, Address.parse, "Address at which other brokers reach peer, if it differs."
+    )
+    cache_bytes: int = _setting(
+        256 * MIB, int, "Memory for blocks of a shared storage that were read or written lately."
+    )
+    cache_directory: Path | None = _setting(
+        None,
+        _path_or_off,
+        "Local directory for more blocks of a shared storage. It may be lost at any time; off keeps none.",
+    )
+    cache_directory_bytes: int = _setting(10 * 1024 * MIB, int, "Most bytes in cache_directory.")
+    inline_bytes: int = _setting(
+        512 * 1024,
+        int,
+        "Largest group of writes that a shared storage keeps in the database; larger ones go to objects.",
     )
     kafka: Address | None = listener_setting(
         Address("127.0.0.1", 9092),
@@ -304,6 +350,7 @@ class Settings:
         """Raise InvalidConfig for values that are well-formed but invalid or unsafe."""
         self._check_listeners()
         self._check_access()
+        self._check_shared_storage()
         if self.default_partitions < 1:
             raise InvalidConfig("default_partitions must be at least 1")
         if self.group_min_session_ms > self.group_max_session_ms:
@@ -354,6 +401,18 @@ class Settings:
         for name in ("max_connections", "max_connections_per_address", "max_connections_per_user"):
             if getattr(self, name) < (1 if name == "max_connections" else 0):
                 raise InvalidConfig(f"{name} must not be {getattr(self, name)}")
+
+    def _check_shared_storage(self) -> None:
+        check_shared_storage(
+            has_database=self.database is not None,
+            has_objects=self.objects is not None,
+            in_memory=self.memory,
+        )
+        if self.database is not None:
+            check_reachable(self.listeners, self.peer, self.peer_advertised)
+        for name in ("cache_bytes", "cache_directory_bytes", "inline_bytes"):
+            if getattr(self, name) < 0:
+                raise InvalidConfig(f"{name} must not be below 0")
 
     @property
     def must_log_in(self) -> bool:

@@ -16,6 +16,7 @@ from posthouse.broker.access.scram import ScramServer
 from posthouse.listener_settings import Address
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
+from posthouse.protocols.introduction import FORWARDER
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import name_of
 
@@ -35,7 +36,8 @@ class PeerIdentity:
     def of(cls, transport: asyncio.BaseTransport, *, allow_cleartext: bool) -> "PeerIdentity":
         found = transport.get_extra_info("peername")
         address = Address(found[0], found[1]) if isinstance(found, tuple) else None
-        is_local = address is not None and address.is_loopback
+        forwarder = transport.get_extra_info(FORWARDER)
+        is_local = address is not None and address.is_loopback and (not forwarder or forwarder.is_loopback)
         is_private = is_local or transport.get_extra_info("ssl_object") is not None
         return cls(
             peer=str(address or found or "?"),

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol, cast
 
-from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
+from posthouse.protocols.introduction import Introduction
+from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 _ACCEPTED_AT_ONCE = 2
 """Per iteration of the event loop: existing connections do not wait for a flood of new ones."""
@@ -31,12 +31,6 @@ PARTLY_SENT = 2 * _SEND_BUFFER
 _SWEPT_AT_ONCE = 500
 _REST_SECONDS = 0.5
 _OUT_OF_SOMETHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-_BIND_ERRORS = {
-    errno.EADDRINUSE: "port {port} of {host} is in use; stop the program that has it or choose another port",
-    errno.EACCES: "port {port} of {host} needs more rights; choose one above 1023",
-    errno.EADDRNOTAVAIL: "this machine has no address {host}; choose one that it has, such as 127.0.0.1",
-}
 
 
 class Connection(Protocol):
@@ -62,10 +56,19 @@ class Connection(Protocol):
 class Listener:
     """Owned by the event loop. Connections join when they are made and leave when they are lost."""
 
-    def __init__(self, name: str, factory: Callable[["Listener"], asyncio.BaseProtocol], gate: Gate) -> None:
+    def __init__(
+        self,
+        name: str,
+        factory: Callable[["Listener"], asyncio.BaseProtocol],
+        gate: Gate,
+        *,
+        may_answer: Callable[[], bool] | None = None,
+    ) -> None:
+        """When `may_answer` is false, connections are closed instead of sending. None is always true."""
         self._name = name
         self._factory = factory
         self._gate = gate
+        self._may_answer = may_answer
         self._visitors: dict[Connection, Visitor] = {}
         self._arriving: dict[Connection, Visitor] = {}
         self._shaking_hands: dict[asyncio.Task[None], Visitor] = {}
@@ -82,33 +85,17 @@ class Listener:
 
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the actual address, with the port that the system chose for port 0."""
+        return self.start_on(await ListeningSockets.bind(address), tls)
+
+    def start_on(self, listening: ListeningSockets, tls: Certificates | None = None) -> Address:
+        """Accept on sockets that are bound already. They belong to the listener from now on."""
         self._loop = asyncio.get_running_loop()
         self._tls = tls
-        try:
-            await self._bind(address)
-        except OSError as error:
-            self._close_sockets()
-            raise InvalidConfig(_bind_error(address, error)) from None
+        self._sockets = listening.sockets
         for each in self._sockets:
             self._loop.add_reader(each, self._accept, each)
-        self.address = Address(address.host, self._sockets[0].getsockname()[1])
+        self.address = listening.address
         return self.address
-
-    async def _bind(self, address: Address) -> None:
-        found = await self._loop.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        port = address.port
-        for family, kind, protocol, _, where in dict.fromkeys(found):
-            listening = socket.socket(family, kind, protocol)
-            self._sockets.append(listening)
-            listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listening.bind((where[0], port, *where[2:]))
-            listening.listen(BACKLOG)
-            port = listening.getsockname()[1]
 
     def _accept(self, listening: socket.socket) -> None:
         welcomed = unwelcome = 0
@@ -148,7 +135,11 @@ class Listener:
         if listening in self._sockets:
             self._loop.add_reader(listening, self._accept, listening)
 
-    def _welcome(self, accepted: socket.socket, peer: Address) -> bool:
+    def adopt(self, accepted: socket.socket, client: Address) -> None:
+        """Serve a connection that `client` has made to another broker, and that broker has passed on."""
+        self._welcome(accepted, client, is_passed_on=True)
+
+    def _welcome(self, accepted: socket.socket, peer: Address, *, is_passed_on: bool = False) -> bool:
         """Accept a connection; returns whether there was no delay."""
         visitor = Visitor(peer.host, str(peer), accepted.close)
         if not self._enter(visitor):
@@ -158,13 +149,16 @@ class Listener:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         wait = self._gate.wait(visitor)
-        task = self._loop.create_task(self._connect(accepted, visitor, wait))
+        client = peer if is_passed_on else None
+        task = self._loop.create_task(self._connect(accepted, visitor, wait, client))
         visitor.send_away = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
         return wait == 0
 
-    async def _connect(self, accepted: socket.socket, visitor: Visitor, wait: float) -> None:
+    async def _connect(
+        self, accepted: socket.socket, visitor: Visitor, wait: float, client: Address | None
+    ) -> None:
         arriving: list[Connection] = []
 
         def made() -> asyncio.BaseProtocol:
@@ -172,7 +166,9 @@ class Listener:
             connection = cast("Connection", protocol)
             self._arriving[connection] = visitor
             arriving.append(connection)
-            return protocol
+            if self._may_answer is None and client is None:
+                return protocol
+            return Introduction(protocol, self._may_answer or _always, client)
 
         try:
             if wait:
@@ -326,8 +322,5 @@ def _turn_away(visitor: Visitor, task: "asyncio.Task[None]") -> None:
     task.cancel()
 
 
-def _bind_error(address: Address, error: OSError) -> str:
-    if isinstance(error, socket.gaierror):
-        return f"there is no host {address.host!r} to listen on"
-    sentence = _BIND_ERRORS.get(error.errno or 0, "cannot listen on {host}:{port}: {error}")
-    return sentence.format(host=address.host, port=address.port, error=error.strerror or error)
+def _always() -> bool:
+    return True

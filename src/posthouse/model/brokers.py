@@ -1,0 +1,54 @@
+"""The brokers of a cluster, as all of them see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from posthouse.model.address import Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBroker:
+    """A broker that has registered and was seen a moment ago."""
+
+    id: int
+    """The node id of Kafka clients. It belongs to the name of the broker."""
+    name: str
+    incarnation: UUID
+    """One start of one process."""
+    addresses: Mapping[str, Address]
+    """Where clients and other brokers reach it, by the name of the listener."""
+    rack: str | None = None
+    version: str = ""
+    seconds_since_start: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What one heartbeat of a broker has found."""
+
+    brokers: tuple[ClusterBroker, ...] = ()
+    """The live ones, by id."""
+    holder_incarnation: UUID | None = None
+    """None if the lease is free."""
+    epoch: int = 0
+    lease_seconds_left: float = 0.0
+    """By the clock of the database."""
+    commits: int = 0
+    """Of the holder, since its start."""
+    timeline: int = 0
+    """Of the database: a promoted standby raises it."""
+    confirmed_losses: int = 0
+    """How often an operator has confirmed that the database lost commits."""
+    by_incarnation: Mapping[UUID, ClusterBroker] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = {each.incarnation: each for each in self.brokers}
+        object.__setattr__(self, "by_incarnation", known)
+
+    @property
+    def holder(self) -> ClusterBroker | None:
+        """The live broker that holds the lease."""
+        if self.holder_incarnation is None:
+            return None
+        return self.by_incarnation.get(self.holder_incarnation)

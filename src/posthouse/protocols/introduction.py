@@ -1,0 +1,97 @@
+"""Connections that need more than a plain transport: they were passed on by another broker, or need a lease.
+
+`Introduction` is the first protocol of such a connection. It wraps the transport, and hands the connection
+over to its real protocol. Other connections have neither.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from posthouse.protocols.outbox import Chunk
+from posthouse.settings import Address
+
+FORWARDER = "forwarder"
+"""Name of the extra information: the address of the broker that has passed the connection on."""
+
+
+class Introduction(asyncio.Protocol):
+    def __init__(
+        self,
+        protocol: asyncio.BaseProtocol,
+        may_answer: Callable[[], bool],
+        client: Address | None,
+    ) -> None:
+        """`client` is the client's address if another broker has passed the connection on."""
+        self._protocol = protocol
+        self._may_answer = may_answer
+        self._client = client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        plain = cast("asyncio.Transport", transport)
+        plain.set_protocol(self._protocol)
+        self._protocol.connection_made(GuardedTransport(plain, self._may_answer, self._client))
+
+
+class GuardedTransport(asyncio.Transport):
+    """Sends nothing when the broker may not answer any more: then it closes the connection.
+
+    The check is where bytes leave, so it covers the answers of all protocols, whatever caused them: a
+    request, a timer, or a message of another client.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, may_answer: Callable[[], bool], client: Address | None
+    ) -> None:
+        super().__init__()
+        self._transport = transport
+        self._may_answer = may_answer
+        self._client = client
+
+    def write(self, data: Chunk) -> None:
+        if self._may_answer():
+            self._transport.write(data)
+        else:
+            self._transport.abort()
+
+    def writelines(self, list_of_data: Iterable[Chunk]) -> None:
+        if self._may_answer():
+            self._transport.writelines(list_of_data)
+        else:
+            self._transport.abort()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if self._client is not None:
+            if name == "peername":
+                return (self._client.host, self._client.port)
+            if name == FORWARDER:
+                found = self._transport.get_extra_info("peername")
+                return Address(found[0], found[1])
+        return self._transport.get_extra_info(name, default)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def can_write_eof(self) -> bool:
+        return self._transport.can_write_eof()
+
+    def write_eof(self) -> None:
+        self._transport.write_eof()

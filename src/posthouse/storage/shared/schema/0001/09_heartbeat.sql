@@ -1,0 +1,32 @@
+-- What a broker tells the others each second, and what it hears of them: one round trip.
+
+-- NULL if another process has registered under the name of this broker. The commits are those of the lease's holder,
+-- on all its paths: with the epoch they never decrease unless the database lost commits.
+CREATE FUNCTION heartbeat(p_incarnation uuid, p_live_seconds double precision) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE broker SET seen_at = clock_timestamp() WHERE incarnation = p_incarnation;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT jsonb_build_object(
+            'holder', lease.holder,
+            'epoch', lease.epoch,
+            'seconds_left', CASE
+                WHEN lease.until = '-infinity' THEN 0
+                ELSE greatest(0, extract(epoch FROM lease.until - clock_timestamp())) END,
+            'commits', (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = lease.holder),
+            'timeline', ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer,
+            'confirmed_losses', (SELECT coalesce(max(confirmed_losses), 0) FROM cluster),
+            'brokers', (
+                SELECT coalesce(jsonb_agg(jsonb_build_object(
+                    'id', id, 'name', name, 'incarnation', incarnation, 'addresses', addresses, 'rack', rack,
+                    'version', version, 'seconds_since_start', extract(epoch FROM clock_timestamp() - started_at)
+                ) ORDER BY id), '[]')
+                FROM broker
+                WHERE seen_at > clock_timestamp() - make_interval(secs => p_live_seconds)
+            )
+        )
+        FROM lease WHERE scope = 'all'
+    );
+END $$;

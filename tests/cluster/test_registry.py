@@ -1,0 +1,158 @@
+"""The registry: names and ids, live brokers, and a database that lost commits."""
+
+import asyncio
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from posthouse.model.address import Address
+from posthouse.model.brokers import ClusterView
+from posthouse.model.clock import SystemClock
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.identity import cluster_identity
+from posthouse.storage.shared.lease import take_lease
+from posthouse.storage.shared.loss_watch import LossWatch
+from posthouse.storage.shared.registry import NameTaken, Registration, Registry
+
+Sql = psycopg.Connection[tuple[object, ...]]
+
+
+def registry(database: Database, name: str, incarnation: UUID | None = None) -> Registry:
+    registration = Registration(
+        name=name,
+        incarnation=incarnation or uuid4(),
+        addresses={"kafka": Address(name, 9092), "peer": Address("::1", 7)},
+        rack="r1",
+        version="0.1.0",
+    )
+    return Registry(database, registration, heartbeat_seconds=0.05, live_seconds=0.5)
+
+
+async def test_the_node_id_belongs_to_the_name(database: Database) -> None:
+    first, second = registry(database, "a"), registry(database, "b")
+    assert (await first.register(), await second.register()) == (1, 2)
+    await first.stop()
+    again = registry(database, "a")
+    assert await again.register() == 1
+    assert await registry(database, "c").register() == 3
+
+
+async def test_a_heartbeat_tells_of_all_live_brokers_and_the_holder(database: Database, sql: Sql) -> None:
+    incarnation = uuid4()
+    first, second = registry(database, "a", incarnation), registry(database, "b")
+    await first.register()
+    await second.register()
+    lease = await take_lease(database, incarnation, clock=SystemClock())
+    assert lease is not None
+    sql.execute(
+        "INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 5), (%s, 1, 2)", [incarnation] * 2
+    )
+    view = await second.beat()
+    assert [each.name for each in view.brokers] == ["a", "b"]
+    assert view.holder is not None
+    assert view.holder.addresses == {"kafka": Address("a", 9092), "peer": Address("::1", 7)}
+    assert (view.holder.id, view.holder.rack, view.epoch, view.commits) == (1, "r1", 1, 7)
+    assert 6 < view.lease_seconds_left <= 8
+    await first.stop()
+    view = await second.beat()
+    assert [each.name for each in view.brokers] == ["b"]
+    assert view.holder is None
+    assert view.holder_incarnation == incarnation
+    await lease.release()
+    assert (await second.beat()).lease_seconds_left == 0
+
+
+async def test_a_broker_that_is_silent_is_not_live(database: Database) -> None:
+    first, second = registry(database, "a"), registry(database, "b")
+    await first.register()
+    await second.register()
+    second.start()
+    await asyncio.sleep(0.8)
+    assert [each.name for each in second.view.brokers] == ["b"]
+    await second.stop()
+
+
+async def test_a_broker_whose_name_was_taken_is_told(database: Database) -> None:
+    first, second = registry(database, "a"), registry(database, "a")
+    told = asyncio.Event()
+    first.subscribe(told.set)
+    await first.register()
+    first.start()
+    await second.register()
+    async with asyncio.timeout(5):
+        while first.failure is None:
+            await told.wait()
+            told.clear()
+    assert isinstance(first.failure, NameTaken)
+    assert "broker_name" in str(first.failure)
+    await first.stop()
+
+
+async def test_an_operator_confirms_a_loss(database: Database, sql: Sql) -> None:
+    connection = await database.connect("test")
+    await cluster_identity(connection)
+    await connection.close()
+    one = registry(database, "a")
+    await one.register()
+    sql.execute("UPDATE lease SET epoch = 9")
+    await one.beat()
+    assert one.loss is None
+    sql.execute("UPDATE lease SET epoch = 7")
+    await one.beat()
+    assert one.loss is not None
+    assert "epoch 7, and had 9" in one.loss
+    await one.beat()
+    assert one.loss is not None
+    await one.confirm_loss()
+    await one.beat()
+    assert one.loss is None
+
+
+ONE = UUID(int=1)
+SEEN = ClusterView(holder_incarnation=ONE, epoch=3, commits=100, timeline=1)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        replace(SEEN, commits=101),
+        replace(SEEN, epoch=4, holder_incarnation=UUID(int=2), commits=1),
+        replace(SEEN, holder_incarnation=None, commits=0),
+        replace(SEEN, timeline=2),
+    ],
+)
+def test_what_is_no_loss(later: ClusterView) -> None:
+    watch = LossWatch()
+    watch.see(SEEN)
+    watch.see(later)
+    assert watch.loss is None
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        replace(SEEN, commits=99, timeline=2),
+        replace(SEEN, epoch=2, commits=500, timeline=2),
+        replace(SEEN, holder_incarnation=UUID(int=2), timeline=2),
+    ],
+)
+def test_what_is_a_loss(later: ClusterView) -> None:
+    watch = LossWatch()
+    watch.see(SEEN)
+    watch.see(later)
+    assert watch.loss is not None
+    assert "a standby was promoted" in watch.loss
+    watch.see(SEEN)
+    assert watch.loss is not None
+
+
+async def test_all_brokers_find_one_identity(database: Database) -> None:
+    one, other = await database.connect("a"), await database.connect("b")
+    found = await asyncio.gather(cluster_identity(one), cluster_identity(other))
+    assert found[0] == found[1]
+    assert len(found[0].secret) == 32
+    assert found[0].secret.hex() not in repr(found[0])
+    await one.close()
+    await other.close()

@@ -1,0 +1,68 @@
+"""Settings of a broker that shares its storage: what goes together, and what must not be shown."""
+
+from pathlib import Path
+
+import pytest
+
+from posthouse.model.errors import InvalidConfig
+from posthouse.settings import Address, Settings, load_settings
+
+DATABASE = "postgresql://posthouse:verysecret@db.example:5432/broker?password=verysecret"
+
+
+def shared(**flags: str) -> Settings:
+    return load_settings(
+        environment={}, flags={"database": DATABASE, "objects": "file:///tmp/objects", **flags}
+    )
+
+
+def test_the_password_is_not_shown() -> None:
+    settings = shared()
+    settings.check()
+    assert settings.database is not None
+    assert settings.database.url == DATABASE
+    assert str(settings.database) == "postgresql://posthouse@db.example:5432/broker"
+    assert "verysecret" not in repr(settings)
+
+
+def test_nor_in_the_sentence_about_a_wrong_one() -> None:
+    with pytest.raises(InvalidConfig) as found:
+        load_settings(environment={"POSTHOUSE_DATABASE": "mysql://me:verysecret@x/y"})
+    assert "verysecret" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"database": DATABASE}, "database is set without objects"),
+        ({"objects": "s3://bucket/prefix"}, "objects is set without database"),
+        ({"database": DATABASE, "objects": "file:///x", "memory": True}, "memory and database"),
+        (
+            {
+                "database": DATABASE,
+                "objects": "file:///x",
+                "kafka": "0.0.0.0:9092",
+                "allow_open_network": True,
+            },
+            "set kafka_advertised",
+        ),
+        ({"database": DATABASE, "objects": "file:///x", "peer": "0.0.0.0:7000"}, "set peer_advertised"),
+        ({"database": DATABASE, "objects": "file:///x", "peer": "127.0.0.1:9092"}, "peer and kafka"),
+        ({"cache_bytes": -1}, "cache_bytes must not be below 0"),
+    ],
+)
+def test_what_does_not_go_together(flags: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InvalidConfig, match=sentence):
+        load_settings(environment={}, flags=flags).check()
+
+
+def test_a_file_and_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('database = "postgresql://db/a"\nobjects = "s3://bucket/p"\npeer = "10.0.0.1:7000"\n')
+    settings = load_settings(file=file, environment={"POSTHOUSE_RACK": "east"})
+    settings.check()
+    assert (str(settings.objects), settings.rack, settings.peer) == (
+        "s3://bucket/p",
+        "east",
+        Address("10.0.0.1", 7000),
+    )
