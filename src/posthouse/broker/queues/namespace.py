@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from contextlib import suppress
 from typing import Protocol
 
 from posthouse.broker.queues.admission import Admission
@@ -19,25 +18,22 @@ from posthouse.broker.queues.names import topic_name
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import exchange_in
 from posthouse.broker.queues.resources import QueueResources
+from posthouse.broker.queues.stored_definitions import StoredDefinitions
 from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
-from posthouse.broker.routing.encoding import binding_key, encode_binding, encode_exchange, exchange_key
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import (
     InUse,
     NotEmpty,
-    PosthouseError,
     QueueFull,
     QueueLocked,
     RecordTooLarge,
     UnknownQueue,
 )
 from posthouse.model.topics import Topic
-from posthouse.storage.operations import Operation, Put
-from posthouse.storage.spaces import Space
 
 _RECORD_OVERHEAD = 128
 """More than a batch of one record takes besides key, value and headers."""
@@ -74,7 +70,7 @@ class Namespace:
     def __init__(self, name: str, host: NamespaceHost) -> None:
         self.name = name
         self._host = host
-        self._storage = host.resources.storage
+        self._stored = StoredDefinitions(name, host.resources.storage, host.remove_log)
         self._clock = host.resources.clock
         self.router: Router[LogQueue] = Router()
         self.queues: dict[str, LogQueue] = {}
@@ -97,8 +93,7 @@ class Namespace:
                 check_same_exchange(known.definition, definition)
                 return known
             if definition.durable:
-                key = exchange_key(self.name, definition.name)
-                await self._storage.commit([Put(Space.EXCHANGES, key, encode_exchange(definition))])
+                await self._stored.add_exchange(definition)
             return self.add_exchange(definition)
 
     def add_exchange(self, definition: ExchangeDefinition) -> Exchange:
@@ -124,9 +119,7 @@ class Namespace:
             *self.router.bindings(source=exchange.name),
             *self.router.bindings(destination=exchange.name, to_exchange=True),
         ]
-        puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
-        puts.append(Put(Space.EXCHANGES, exchange_key(self.name, exchange.name), None))
-        await self._storage.commit(puts)
+        await self._stored.remove_exchange(exchange.name, bindings)
         self.router.delete(exchange.name)
         assert isinstance(exchange.data, BackingTopic)
         self._host.sources.pop(exchange.data.name, None)
@@ -148,7 +141,7 @@ class Namespace:
             if not self.router.bind(binding) or not self._is_durable(binding):
                 return
             try:
-                await self._storage.commit([self._binding_put(binding, encode_binding(binding))])
+                await self._stored.add_binding(binding)
             except BaseException:
                 self.router.unbind(binding)
                 raise
@@ -158,12 +151,9 @@ class Namespace:
         async with self._changing:
             if binding not in self.router.bindings(source=binding.source):
                 return
-            await self._storage.commit([self._binding_put(binding, None)])
+            await self._stored.remove_binding(binding)
             self.router.unbind(binding)
             await self._delete_unbound({binding.source})
-
-    def _binding_put(self, binding: Binding, value: bytes | None) -> Put:
-        return Put(Space.BINDINGS, binding_key(self.name, binding), value)
 
     def _is_durable(self, binding: Binding) -> bool:
         if not self.router.exchange(binding.source).definition.durable:
@@ -202,33 +192,8 @@ class Namespace:
                 return known
             queue_id = os.urandom(16)
             log = queue_topic(queue_id, definition.max_priority + 1)
-            await self._store(definition, queue_id, log)
+            await self._stored.add_queue(queue_id, definition, log)
             return self.add_queue(queue_id, definition, log, session)
-
-    async def _store(self, definition: QueueDefinition, queue_id: bytes, log: Topic) -> None:
-        """The log in the catalog and the definition in the journal, at the same time: each takes a sync.
-
-        Neither counts without the other: a start removes what it finds alone. The catalog has the definition
-        too: if the journal is damaged, nothing else would lead to the messages in the log.
-        """
-        if definition.is_transient:
-            await self._storage.create_topics([log])
-            return
-        key = exchange_key(self.name, definition.name)
-        put = Put(Space.QUEUES, key, queue_id + definition.encode())
-        made, stored = await asyncio.gather(
-            self._storage.create_topics([log], [put]), self._commit([put]), return_exceptions=True
-        )
-        if made is None and stored is not None:
-            self._host.remove_log(log)
-        elif made is not None and stored is None:
-            with suppress(PosthouseError):
-                await self._commit([Put(Space.QUEUES, key, None)])
-        if (error := made or stored) is not None:
-            raise error
-
-    async def _commit(self, puts: list[Operation]) -> None:
-        await self._storage.commit(puts)
 
     def add_queue(
         self, queue_id: bytes, definition: QueueDefinition, log: Topic, session: object | None = None
@@ -271,11 +236,8 @@ class Namespace:
         count = queue.message_count
         bindings = self.router.bindings(destination=queue.name)
         if not queue.definition.is_transient:  # else there is nothing of it that a start would find
-            puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
-            puts.append(Put(Space.QUEUES, exchange_key(self.name, queue.name), None))
-            for lane in queue.lanes:
-                puts += lane.progress.removals()
-            await self._storage.commit(puts)
+            lanes = [lane.progress for lane in queue.lanes]
+            await self._stored.remove_queue(queue.name, lanes, bindings)
         self.router.remove_queue(queue.name)
         del self.queues[queue.name]
         self._admission.remove(queue)
