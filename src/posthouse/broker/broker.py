@@ -6,7 +6,7 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
-from posthouse.broker.appending import Appended, Appending, Produced
+from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
@@ -14,7 +14,7 @@ from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
-from posthouse.broker.log_writer import LogWriter
+from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
@@ -29,7 +29,7 @@ from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
-from posthouse.broker.topics import NewTopic, Topics, partition_of
+from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.traced_writer import TracedLogWriter
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
@@ -89,8 +89,7 @@ class Broker:
             storage, settings, self.topics, self.group_configs, limit_connections
         )
         self._reading_turns = ReadingTurns()
-        self._long_poll = LongPoll(storage)
-        storage.subscribe(self._long_poll.arrived)
+        self._long_poll = LongPoll(storage, storage.subscribe)
         self.subscriptions = Subscriptions(
             storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
         )
@@ -133,7 +132,7 @@ class Broker:
         )
         self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
-            self.topics,
+            self.topics.by_name,
             clock,
             self._log_writer.append_routed,
             self.create_topics,
@@ -372,4 +371,4 @@ class Broker:
 
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition if the topic has no partition with this number."""
-        return partition_of(topic, partition)
+        return topic.existing_partition(partition)

@@ -88,7 +88,7 @@ class Namespace:
     async def declare_exchange(self, definition: ExchangeDefinition) -> Exchange:
         """Raises DefinitionMismatch where there is a different one of this name."""
         async with self._changing:
-            known = next((each for each in self.router.exchanges() if each.name == definition.name), None)
+            known = self.router.by_name.get(definition.name)
             if known is not None:
                 check_same_exchange(known.definition, definition)
                 return known
@@ -107,7 +107,7 @@ class Namespace:
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Nothing happens where there is none. Raises InUse."""
         async with self._changing:
-            exchange = next((each for each in self.router.exchanges() if each.name == name), None)
+            exchange = self.router.by_name.get(name)
             if exchange is None:
                 return
             if if_unused and exchange.is_used:
@@ -129,7 +129,7 @@ class Namespace:
     async def _delete_unbound(self, names: set[str]) -> None:
         """Delete those of the exchanges that are auto-delete and have no bindings left."""
         for name in names:
-            exchange = next((each for each in self.router.exchanges() if each.name == name), None)
+            exchange = self.router.by_name.get(name)
             if exchange is not None and exchange.definition.auto_delete and not exchange.is_used:
                 await self._delete_exchange(exchange)
 
