@@ -7,11 +7,15 @@ import itertools
 import os
 import signal
 import uuid
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.surroundings import isolate
+
+if TYPE_CHECKING:
+    from tests.certificates import Authority
 
 isolate(os.environ)
 
@@ -36,3 +40,11 @@ def name() -> str:
 def topic() -> str:
     """Unique in this process, and short."""
     return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> "Authority":
+    """Signs the certificates of brokers and clients."""
+    from tests.certificates import Authority  # few tests need its library
+
+    return Authority(tmp_path_factory.mktemp("authority"))
