@@ -20,10 +20,12 @@ from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.sources import Sources
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
@@ -45,7 +47,7 @@ from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
-from posthouse.storage.operations import Trim
+from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
 _QUEUE_CHECK_SECONDS = 0.1
@@ -104,33 +106,22 @@ class Broker:
             unstable=lambda group, partition: ids.has_pending_offset(offset_key(group, partition)),
             share_groups=self.subscriptions,
         )
-        self.namespaces = Namespaces(
-            storage,
-            self.topics,
-            clock,
-            settings.namespaces,
-            self.delete_topics,
-            self._is_read,
-            self.traffic,
-            read_attributes,
-            predeclared_exchanges,
-            tracer=tracer,
-        )
         self.oldest_messages = OldestMessages(storage)
+        sources = Sources(storage, clock)
         self.transactions = Transactions(
             storage,
             clock,
             ids,
             max_timeout_ms=settings.transaction_max_timeout_ms,
             apply_offsets=self.groups.offsets.apply,
-            refer=self.namespaces.refer_committed,
+            refer=sources.refer_committed,
         )
         self._log_writer = (
-            LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
+            LogWriter(storage, clock, self.transactions, sources, self.traffic)
             if tracer is None
-            else TracedLogWriter(storage, clock, self.transactions, self.namespaces, self.traffic, tracer)
+            else TracedLogWriter(storage, clock, self.transactions, sources, self.traffic, tracer)
         )
-        self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
+        self._schedule = Schedule(storage, clock, self._fire, defaults=settings.topic_defaults())
         self.publishing = Publishing(
             self.topics.by_name,
             clock,
@@ -139,7 +130,20 @@ class Broker:
             self._schedule,
             self.is_behind,
         )
-        self.namespaces.connect(self.publishing)
+        self.namespaces = Namespaces(
+            storage,
+            self.topics,
+            clock,
+            settings.namespaces,
+            self.publishing,
+            sources,
+            self.delete_topics,
+            self._is_read,
+            self.traffic,
+            read_attributes,
+            predeclared_exchanges,
+            tracer=tracer,
+        )
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
         self._housekeeping = Housekeeping(
             [self.retention.enforce, self.groups.expire, self.transactions.expire],
@@ -168,16 +172,13 @@ class Broker:
 
     async def _load(self) -> None:
         await self.access.start()
-        if self.access.secret is not None:
-            secret = self.access.secret
-            self.transactions.producer_ids.bind(secret.key("producer ids"), secret.store)
         self.topics.load()
         self.metrics_subscriptions.load()
         self._metrics_file.open()
         self.group_configs.load()
         await self.dynamic_settings.load()
         self.groups.load()
-        await self.transactions.load()
+        await self.transactions.load(self.access.secret)
         self.subscriptions.load()
         await self.namespaces.load()
         await self._schedule.load()
@@ -365,6 +366,10 @@ class Broker:
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
+
+    async def _fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
+        """Delayed messages are due."""
+        await self.namespaces.fire(entries, puts)
 
     def _is_read(self, partition: PartitionId) -> bool:
         return self.groups.offsets.is_read(partition) or self.subscriptions.is_read(partition)

@@ -129,7 +129,7 @@ class Referring(Protocol):
     """The part of queues that routes batches of stream producers."""
 
     @property
-    def sources(self) -> Collection[str]:
+    def by_topic(self) -> Collection[str]:
         """Names of the topics whose records are routed to queues."""
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None: ...
@@ -173,7 +173,7 @@ class LogWriter:
         required = routed is not None
         appending = Appending(() if routed is None else routed)
         several = len(batches) > 1 and not required
-        sources = () if required else self._queues.sources
+        sources = () if required else self._queues.by_topic
         referring: list[tuple[Topic, Append]] = []
         accepted: list[tuple[str, Append]] = []
         for produced in batches:

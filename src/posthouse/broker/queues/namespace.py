@@ -18,6 +18,7 @@ from posthouse.broker.queues.names import topic_name
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import exchange_in
 from posthouse.broker.queues.resources import QueueResources
+from posthouse.broker.queues.sources import Source, Sources
 from posthouse.broker.queues.stored_definitions import StoredDefinitions
 from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.queues.wave import Wave
@@ -49,8 +50,7 @@ class NamespaceHost(Protocol):
     def read_attributes(self) -> ReadAttributes: ...
 
     @property
-    def sources(self) -> "dict[str, tuple[Namespace, Exchange | LogQueue]]":
-        """The exchange or queue that gets the records of a topic, by the name of the topic."""
+    def sources(self) -> Sources: ...
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         """The topic, if it exists."""
@@ -72,6 +72,7 @@ class Namespace:
         self._host = host
         self._stored = StoredDefinitions(name, host.resources.storage, host.remove_log)
         self._clock = host.resources.clock
+        self._sources = host.sources.by_topic
         self.router: Router[LogQueue] = Router()
         self.queues: dict[str, LogQueue] = {}
         self._admission = Admission()
@@ -101,7 +102,7 @@ class Namespace:
         exchange = self.router.declare(definition)
         backing = BackingTopic(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
         exchange.data = backing
-        self._host.sources[backing.name] = (self, exchange)
+        self._sources[backing.name] = self._source(exchange)
         return exchange
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -122,7 +123,7 @@ class Namespace:
         await self._stored.remove_exchange(exchange.name, bindings)
         self.router.delete(exchange.name)
         assert isinstance(exchange.data, BackingTopic)
-        self._host.sources.pop(exchange.data.name, None)
+        self._sources.pop(exchange.data.name, None)
         self._restore_source(exchange.name)
         await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
 
@@ -214,7 +215,7 @@ class Namespace:
         self._admission.add(queue)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)
-        self._host.sources.setdefault(queue.backing.name, (self, queue))
+        self._sources.setdefault(queue.backing.name, self._source(queue))
         self._host.watch(queue)
         return queue
 
@@ -244,8 +245,9 @@ class Namespace:
         queue.close()
         queue.cancel_consumers()
         self._host.forget(queue)
-        if self._host.sources.get(queue.backing.name) == (self, queue):
-            del self._host.sources[queue.backing.name]
+        source = self._sources.get(queue.backing.name)
+        if source is not None and source.target is queue:
+            del self._sources[queue.backing.name]
         self._host.remove_log(queue.log)
         await self._delete_unbound({binding.source for binding in bindings})
         return count
@@ -266,11 +268,14 @@ class Namespace:
                 if queue.definition.exclusive:
                     await self._delete_queue(queue)
 
+    def _source(self, target: Exchange | LogQueue) -> Source:
+        return Source(namespace=self.name, router=self.router, target=target)
+
     def _restore_source(self, name: str) -> None:
         """An exchange was deleted: records of its topic are now for the queue of the same name."""
         queue = self.queues.get(name)
         if queue is not None:
-            self._host.sources[queue.backing.name] = (self, queue)
+            self._sources[queue.backing.name] = self._source(queue)
 
     # Messages
 
@@ -373,5 +378,5 @@ class Namespace:
         named = exchange_in(message.headers)
         if named is not None:
             return named
-        source = self._host.sources.get(message.topic)
-        return source[1].name if source is not None and isinstance(source[1], Exchange) else ""
+        source = self._sources.get(message.topic)
+        return source.target.name if source is not None and isinstance(source.target, Exchange) else ""
