@@ -8,12 +8,16 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.postgres import PostgresServer, migrated_server
 from tests.surroundings import isolate
+
+if TYPE_CHECKING:
+    from tests.certificates import Authority
 
 isolate(os.environ)
 
@@ -45,3 +49,11 @@ def postgres() -> Iterator[PostgresServer]:
     """One server for all tests of a process."""
     with migrated_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> "Authority":
+    """Signs the certificates of brokers and clients."""
+    from tests.certificates import Authority  # few tests need its library
+
+    return Authority(tmp_path_factory.mktemp("authority"))

@@ -9,7 +9,8 @@ from dataclasses import fields
 from difflib import get_close_matches
 
 from posthouse.model.errors import InvalidConfig
-from posthouse.settings import ENVIRONMENT_PREFIX, Settings
+from posthouse.setting_sources import ENVIRONMENT_PREFIX
+from posthouse.settings import Settings
 
 OTHERS = frozenset(
     {

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from posthouse.cli.sizes import parse_percentage, parse_size, shown_size
-from posthouse.testing import ThreadBroker, running_broker
+from posthouse.testing import ThreadBroker
 from tests.certificates import Authority
 from tests.cli.programs import PROGRAM, environment, inside, one_sentence, posthouse
+from tests.tls_brokers import tls_broker
 
 ADMIN = "admin's own"
 
@@ -22,16 +23,8 @@ Run = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[ThreadBroker]:
-    identity = authority.issue()
-    with running_broker(
-        users={"admin": ADMIN}, tls_certificate=identity.certificate, tls_key=identity.key
-    ) as running:
+    with tls_broker(authority, {"admin": ADMIN}) as running:
         yield running
 
 

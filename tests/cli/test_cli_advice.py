@@ -8,9 +8,10 @@ import pytest
 
 from posthouse.environment import check_environment
 from posthouse.model.errors import InvalidConfig
-from posthouse.testing import ThreadBroker, running_broker
+from posthouse.testing import ThreadBroker
 from tests.certificates import Authority
 from tests.cli.programs import inside, one_sentence, posthouse
+from tests.tls_brokers import tls_broker
 
 ROOT = Path(__file__).parent.parent.parent
 ADMIN = "admin's own"
@@ -18,11 +19,8 @@ NO_PORTS = ("--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--admin", "127.0
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadBroker]:
-    identity = Authority(tmp_path_factory.mktemp("authority")).issue()
-    with running_broker(
-        users={"admin": ADMIN}, tls_certificate=identity.certificate, tls_key=identity.key
-    ) as running:
+def broker(authority: Authority) -> Iterator[ThreadBroker]:
+    with tls_broker(authority, {"admin": ADMIN}) as running:
         yield running
 
 

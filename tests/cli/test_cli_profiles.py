@@ -10,9 +10,10 @@ import pytest
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.profiles import Profile, Profiles, load_profiles, profiles_file, save_profiles
 from posthouse.client.errors import BadArgument
-from posthouse.testing import ThreadBroker, running_broker
+from posthouse.testing import ThreadBroker
 from tests.certificates import Authority
 from tests.cli.programs import inside, one_sentence
+from tests.tls_brokers import tls_broker
 
 ADMIN = "admin's own"
 
@@ -24,16 +25,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[ThreadBroker]:
-    identity = authority.issue()
-    with running_broker(
-        users={"admin": ADMIN}, tls_certificate=identity.certificate, tls_key=identity.key
-    ) as running:
+    with tls_broker(authority, {"admin": ADMIN}) as running:
         yield running
 
 

@@ -19,8 +19,9 @@ from posthouse.client.errors import (
     LoginRefused,
     NotTrusted,
 )
-from posthouse.testing import ThreadBroker, running_broker
+from posthouse.testing import ThreadBroker
 from tests.certificates import Authority
+from tests.tls_brokers import tls_broker
 
 ADMIN = "admin's own"
 TLS_HANDSHAKE = b"\x16"
@@ -28,16 +29,8 @@ TLS_HANDSHAKE = b"\x16"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[ThreadBroker]:
-    identity = authority.issue()
-    with running_broker(
-        users={"admin": ADMIN}, tls_certificate=identity.certificate, tls_key=identity.key
-    ) as running:
+    with tls_broker(authority, {"admin": ADMIN}) as running:
         yield running
 
 

@@ -23,19 +23,14 @@ from posthouse.client.errors import (
 from posthouse.client.security import SaslMechanism, password_in
 from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority, Identity
+from tests.tls_brokers import tls_broker
 
 USERS = {"admin": "admin's own", "alice": "wonder, land="}
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[ThreadBroker]:
-    identity = authority.issue()
-    with running_broker(users=USERS, tls_certificate=identity.certificate, tls_key=identity.key) as running:
+    with tls_broker(authority, USERS) as running:
         yield running
 
 

@@ -13,8 +13,9 @@ from posthouse.client.security import SaslMechanism
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.options import parse_source
 from posthouse.spark.sink_options import SinkOptions
-from posthouse.testing import ThreadBroker, running_broker
+from posthouse.testing import ThreadBroker
 from tests.certificates import Authority
+from tests.tls_brokers import tls_broker
 
 USERS = {"admin": "4dmin's own", "bob": "b0b's own"}
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
@@ -122,14 +123,8 @@ def test_secrets_go_to_executors_and_into_no_text() -> None:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def guarded(authority: Authority) -> Iterator[ThreadBroker]:
-    identity = authority.issue()
-    with running_broker(users=USERS, tls_certificate=identity.certificate, tls_key=identity.key) as running:
+    with tls_broker(authority, USERS) as running:
         yield running
 
 

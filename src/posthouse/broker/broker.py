@@ -6,7 +6,7 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
-from posthouse.broker.appending import Appended, Appending, Produced
+from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
@@ -14,22 +14,24 @@ from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.housekeeping import Housekeeping
-from posthouse.broker.log_writer import LogWriter
+from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.sources import Sources
 from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
-from posthouse.broker.topics import NewTopic, Topics, partition_of
+from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.traced_writer import TracedLogWriter
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
@@ -45,7 +47,7 @@ from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
-from posthouse.storage.operations import Trim
+from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
 _QUEUE_CHECK_SECONDS = 0.1
@@ -89,8 +91,7 @@ class Broker:
             storage, settings, self.topics, self.group_configs, limit_connections
         )
         self._reading_turns = ReadingTurns()
-        self._long_poll = LongPoll(storage)
-        storage.subscribe(self._long_poll.arrived)
+        self._long_poll = LongPoll(storage, storage.subscribe)
         self.subscriptions = Subscriptions(
             storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
         )
@@ -105,11 +106,37 @@ class Broker:
             unstable=lambda group, partition: ids.has_pending_offset(offset_key(group, partition)),
             share_groups=self.subscriptions,
         )
+        self.oldest_messages = OldestMessages(storage)
+        sources = Sources(storage, clock)
+        self.transactions = Transactions(
+            storage,
+            clock,
+            ids,
+            max_timeout_ms=settings.transaction_max_timeout_ms,
+            apply_offsets=self.groups.offsets.apply,
+            refer=sources.refer_committed,
+        )
+        self._log_writer = (
+            LogWriter(storage, clock, self.transactions, sources, self.traffic)
+            if tracer is None
+            else TracedLogWriter(storage, clock, self.transactions, sources, self.traffic, tracer)
+        )
+        self._schedule = Schedule(storage, clock, self._fire, defaults=settings.topic_defaults())
+        self.publishing = Publishing(
+            self.topics.by_name,
+            clock,
+            self._log_writer.append_routed,
+            self.create_topics,
+            self._schedule,
+            self.is_behind,
+        )
         self.namespaces = Namespaces(
             storage,
             self.topics,
             clock,
             settings.namespaces,
+            self.publishing,
+            sources,
             self.delete_topics,
             self._is_read,
             self.traffic,
@@ -117,30 +144,6 @@ class Broker:
             predeclared_exchanges,
             tracer=tracer,
         )
-        self.oldest_messages = OldestMessages(storage)
-        self.transactions = Transactions(
-            storage,
-            clock,
-            ids,
-            max_timeout_ms=settings.transaction_max_timeout_ms,
-            apply_offsets=self.groups.offsets.apply,
-            refer=self.namespaces.refer_committed,
-        )
-        self._log_writer = (
-            LogWriter(storage, clock, self.transactions, self.namespaces, self.traffic)
-            if tracer is None
-            else TracedLogWriter(storage, clock, self.transactions, self.namespaces, self.traffic, tracer)
-        )
-        self._schedule = Schedule(storage, clock, self.namespaces.fire, defaults=settings.topic_defaults())
-        self.publishing = Publishing(
-            self.topics,
-            clock,
-            self._log_writer.append_routed,
-            self.create_topics,
-            self._schedule,
-            self.is_behind,
-        )
-        self.namespaces.connect(self.publishing)
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
         self._housekeeping = Housekeeping(
             [self.retention.enforce, self.groups.expire, self.transactions.expire],
@@ -169,16 +172,13 @@ class Broker:
 
     async def _load(self) -> None:
         await self.access.start()
-        if self.access.secret is not None:
-            secret = self.access.secret
-            self.transactions.producer_ids.bind(secret.key("producer ids"), secret.store)
         self.topics.load()
         self.metrics_subscriptions.load()
         self._metrics_file.open()
         self.group_configs.load()
         await self.dynamic_settings.load()
         self.groups.load()
-        await self.transactions.load()
+        await self.transactions.load(self.access.secret)
         self.subscriptions.load()
         await self.namespaces.load()
         await self._schedule.load()
@@ -367,9 +367,13 @@ class Broker:
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
 
+    async def _fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
+        """Delayed messages are due."""
+        await self.namespaces.fire(entries, puts)
+
     def _is_read(self, partition: PartitionId) -> bool:
         return self.groups.offsets.is_read(partition) or self.subscriptions.is_read(partition)
 
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition if the topic has no partition with this number."""
-        return partition_of(topic, partition)
+        return topic.existing_partition(partition)

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import PartitionId
 from posthouse.storage.partition_view import PartitionView
+
+Subscribe = Callable[[Callable[[PartitionId, int], None]], None]
+"""See `Storage.subscribe`."""
 
 
 class Waiter:
@@ -63,8 +66,11 @@ class StableWaiter(Waiter):
 class LongPoll:
     """The waiting readers by partition. Owned by the event loop."""
 
-    def __init__(self, view: PartitionView) -> None:
+    def __init__(self, view: PartitionView, subscribe: Subscribe) -> None:
+        """`subscribe` is called once, when the first reader waits: a broker without long polls pays nothing
+        for them."""
         self._view = view
+        self._subscribe: Subscribe | None = subscribe
         self._waiters: defaultdict[PartitionId, dict[Waiter, None]] = defaultdict(dict)
         """In order of arrival; they are woken in this order."""
 
@@ -75,6 +81,9 @@ class LongPoll:
 
         With `stable_only`, bytes count once no open transaction holds them back.
         """
+        if self._subscribe is not None:
+            self._subscribe(self.arrived)
+            self._subscribe = None
         loop = asyncio.get_running_loop()
         watched = list(partitions)
         waiter = Waiter(missing, loop.create_future())

@@ -8,10 +8,9 @@ from posthouse.model.errors import (
     InvalidPartitions,
     PosthouseError,
     TopicExists,
-    UnknownPartition,
     UnknownTopic,
 )
-from posthouse.model.ids import PartitionId, TopicId, new_topic_id
+from posthouse.model.ids import TopicId, new_topic_id
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic, check_topic_name
 from posthouse.storage.contract import Storage
@@ -27,13 +26,6 @@ class NewTopic:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
 
-def partition_of(topic: Topic, partition: int) -> PartitionId:
-    """Raises UnknownPartition if the topic has no partition with this number."""
-    if not 0 <= partition < topic.partitions:
-        raise UnknownPartition(f"topic {topic.name!r} has no partition {partition}")
-    return PartitionId(topic.id, partition)
-
-
 class Topics:
     """Owned by the event loop. Storage holds the truth; the names are an index over it."""
 
@@ -41,34 +33,37 @@ class Topics:
         self._storage = storage
         self.defaults = defaults
         self._default_partitions = default_partitions
-        self._by_name: dict[str, Topic] = {}
+        self.by_name: dict[str, Topic] = {}
+        """All but internal ones. Others only read it, and may keep it: it is always the same dictionary."""
         self._in_order: list[Topic] | None = None
         """Sorted by name; None after a change."""
         self._changes = SerializedChanges()
         """Serialized: each change starts from the stored result of the previous one."""
 
     def load(self) -> None:
-        topics = self._storage.topics.values()
-        self._by_name = {topic.name: topic for topic in topics if not topic.is_internal}
+        self.by_name.clear()
+        self.by_name |= {
+            topic.name: topic for topic in self._storage.topics.values() if not topic.is_internal
+        }
         self._in_order = None
 
     def __iter__(self) -> Iterator[Topic]:
         """A snapshot in the order of names."""
         if self._in_order is None:
-            self._in_order = [self._by_name[name] for name in sorted(self._by_name)]
+            self._in_order = [self.by_name[name] for name in sorted(self.by_name)]
         return iter(self._in_order)
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.by_name)
 
     def get(self, name: str) -> Topic:
-        topic = self._by_name.get(name)
+        topic = self.by_name.get(name)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
     def find(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
+        return self.by_name.get(name)
 
     def get_by_id(self, topic_id: TopicId) -> Topic:
         topic = self.find_by_id(topic_id)
@@ -101,13 +96,13 @@ class Topics:
             results.append(topic)
         if not validate_only and accepted:
             await self._storage.create_topics(list(accepted.values()))
-            self._by_name |= accepted
+            self.by_name |= accepted
             self._in_order = None
         return results
 
     def _checked(self, new: NewTopic) -> Topic:
         check_topic_name(new.name)
-        if new.name in self._by_name:
+        if new.name in self.by_name:
             raise TopicExists(f"topic {new.name!r} exists already")
         partitions = self._default_partitions if new.partitions is None else new.partitions
         if not 1 <= partitions <= MAX_PARTITIONS:
@@ -150,7 +145,7 @@ class Topics:
 
     def check_defaults(self, defaults: TopicConfig) -> None:
         """Raises InvalidConfig if a topic's overrides are incompatible with these defaults."""
-        for topic in self._by_name.values():
+        for topic in self.by_name.values():
             defaults.with_overrides(topic.overrides)
 
     async def set_defaults(self, defaults: TopicConfig) -> None:
@@ -160,17 +155,17 @@ class Topics:
 
     async def _set_defaults(self, defaults: TopicConfig) -> None:
         self.defaults = defaults
-        self._by_name = {
+        self.by_name |= {
             name: replace(topic, config=defaults.with_overrides(topic.overrides))
-            for name, topic in self._by_name.items()
+            for name, topic in self.by_name.items()
         }
         self._in_order = None
-        self._storage.adopt_topics(list(self._by_name.values()))
+        self._storage.adopt_topics(list(self.by_name.values()))
 
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:
             await self._storage.update_topic(topic)
-            self._by_name[topic.name] = topic
+            self.by_name[topic.name] = topic
             self._in_order = None
         return topic
 
@@ -180,7 +175,7 @@ class Topics:
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
-            self._by_name.pop(topic.name, None)
+            self.by_name.pop(topic.name, None)
         self._in_order = None
         try:
             await self._storage.delete_topics([topic.id for topic in topics])

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from posthouse.broker.appending import Appending, Produced
-from posthouse.broker.log_writer import LogWriter, Referring
+from posthouse.broker.appending import Produced
+from posthouse.broker.log_writer import Appending, LogWriter, Referring
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.coordinator import Transactions

@@ -3,13 +3,16 @@
 The broker knows nothing of spans. With tracing off there is no tracer.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from posthouse.broker.appending import Appending, Produced
+from posthouse.broker.appending import Appended, Produced
+from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import Readable
+from posthouse.storage.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +48,23 @@ class DeliveredMessage(Protocol):
     def redelivered(self) -> bool: ...
 
 
+class PendingAppend(Protocol):
+    """One call of `LogWriter.append`: see `Appending`."""
+
+    @property
+    def future(self) -> asyncio.Future[list[Outcome]] | None:
+        """None if no batch was accepted."""
+
+    def results(self, outcomes: Sequence[Outcome]) -> list[Appended | PosthouseError]: ...
+
+
 class Tracer(Protocol):
     """Called on the event loop; every call returns at once. Times are nanoseconds since the epoch."""
 
     def now(self) -> int: ...
 
     def appended(
-        self, batches: Sequence[Produced], appending: Appending, *, started: int, committing: int
+        self, batches: Sequence[Produced], appending: PendingAppend, *, started: int, committing: int
     ) -> None:
         """Batches were handed to storage at `committing`, or refused; `appending` tells which."""
 

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from posthouse.broker.appending import Produced, opened
+from posthouse.broker.appending import Produced
 from posthouse.model.errors import PosthouseError, RecordTooLarge
 from posthouse.model.ids import TopicId
 from posthouse.model.memory import give_back
 from posthouse.model.topic_config import CompressionType
 from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from posthouse.records.stored_form import opened
 
 _AS_IT_IS = CompressionType.PRODUCER
 _NICENESS = 10

@@ -12,7 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
 
-from posthouse.settings import Address, Settings, load_settings
+from posthouse.setting_sources import load_settings
+from posthouse.settings import Address, Settings
 
 # These change the meaning of a command line in ways that only Typer knows.
 _TYPER_VARIABLES = ("POSTHOUSE_DEBUG", "_POSTHOUSE_COMPLETE")

@@ -14,12 +14,12 @@ import socket
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from posthouse import __version__
 from posthouse.client.addresses import parse_address
+from posthouse.client.closable import Closable
 from posthouse.client.errors import (
     BadArgument,
     BrokerSilent,
@@ -41,7 +41,7 @@ _LONGEST_IDLE = 30.0
 _SCHEMES = {"http://": False, "https://": True}
 
 
-class AdminClient:
+class AdminClient(Closable):
     """Connects when first used. `address` is HOST:PORT; http:// or https:// before it decides about TLS,
     otherwise `security` does."""
 
@@ -54,17 +54,6 @@ class AdminClient:
         self._timeout = timeout
         self._connection: HTTPConnection | None = None
         self._used_at = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._connection is not None:

@@ -1,32 +1,50 @@
 """The client: one object for topics, groups, producing and consuming."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
-from posthouse.client import admin, group_offsets, groups, permissions, quotas, users
-from posthouse.client.admin import TopicSetting
+from posthouse.client.admin import (
+    TopicSetting,
+    add_partitions,
+    change_settings,
+    create_topic,
+    delete_topic,
+    topic_settings,
+    trim_topic,
+)
+from posthouse.client.closable import Closable
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import RequestRefused
-from posthouse.client.group_offsets import GroupOffset, OffsetChange
+from posthouse.client.group_offsets import (
+    GroupOffset,
+    OffsetChange,
+    commit_offsets,
+    group_offsets,
+    reset_offsets,
+)
 from posthouse.client.group_reading import GroupReading
-from posthouse.client.groups import GroupInfo
-from posthouse.client.permissions import Permission, PermissionFilter
+from posthouse.client.groups import GroupInfo, delete_groups, describe_group, group_names, list_groups
+from posthouse.client.permissions import (
+    Permission,
+    PermissionFilter,
+    add_permissions,
+    list_permissions,
+    remove_permissions,
+)
 from posthouse.client.positions import PartitionBounds, Start, bounds_of, first_offsets, list_offsets
 from posthouse.client.producer import BATCH_BYTES, Producer
-from posthouse.client.quotas import QuotaEntity, QuotaName
+from posthouse.client.quotas import QuotaEntity, QuotaName, change_quotas, list_quotas
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
 from posthouse.client.topic_partitions import TopicPartition
-from posthouse.client.users import UserInfo
+from posthouse.client.users import UserInfo, change_password, create_user, delete_user, list_users
 from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
 
 TIMEOUT = 30.0
 
 
-class Client:
+class Client(Closable):
     """Connects when first used. `bootstrap` is HOST:PORT, or several of them separated by commas."""
 
     def __init__(self, bootstrap: str, *, timeout: float = TIMEOUT, security: Security = OPEN) -> None:
@@ -35,17 +53,6 @@ class Client:
 
     def close(self) -> None:
         self._cluster.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def topics(self) -> list[TopicInfo]:
         return self._cluster.topics()
@@ -57,25 +64,25 @@ class Client:
         self, name: str, *, partitions: int | None = None, settings: Mapping[str, str] | None = None
     ) -> int:
         """Create a topic; returns its number of partitions. None takes the broker's default."""
-        return admin.create_topic(self._cluster.any(), name, partitions, settings or {}, self._timeout)
+        return create_topic(self._cluster.any(), name, partitions, settings or {}, self._timeout)
 
     def delete_topic(self, name: str) -> None:
-        admin.delete_topic(self._cluster.any(), name, self._timeout)
+        delete_topic(self._cluster.any(), name, self._timeout)
 
     def trim_topic(self, name: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """Delete the records before an offset, by partition. Returns where each of them starts now."""
-        return admin.trim_topic(self._cluster.any(), name, offsets, self._timeout)
+        return trim_topic(self._cluster.any(), name, offsets, self._timeout)
 
     def add_partitions(self, name: str, total: int) -> None:
-        admin.add_partitions(self._cluster.any(), name, total, self._timeout)
+        add_partitions(self._cluster.any(), name, total, self._timeout)
 
     def topic_settings(self, name: str) -> list[TopicSetting]:
-        return admin.topic_settings(self._cluster.any(), name)
+        return topic_settings(self._cluster.any(), name)
 
     def change_topic(
         self, name: str, *, settings: Mapping[str, str] | None = None, unset: Sequence[str] = ()
     ) -> None:
-        admin.change_settings(self._cluster.any(), name, settings or {}, unset)
+        change_settings(self._cluster.any(), name, settings or {}, unset)
 
     def bounds(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], PartitionBounds]:
         """Start and end of every partition, by topic name and partition."""
@@ -97,17 +104,17 @@ class Client:
         return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
 
     def groups(self) -> list[GroupInfo]:
-        return groups.list_groups(self._cluster.any())
+        return list_groups(self._cluster.any())
 
     def group_names(self) -> list[str]:
-        return groups.group_names(self._cluster.any())
+        return group_names(self._cluster.any())
 
     def group(self, name: str) -> GroupInfo:
-        return groups.describe_group(self._cluster.any(), name)
+        return describe_group(self._cluster.any(), name)
 
     def group_offsets(self, group: GroupInfo) -> list[GroupOffset]:
         """Every partition with a committed offset or a member, in order."""
-        return group_offsets.group_offsets(self._cluster, group)
+        return group_offsets(self._cluster, group)
 
     def reset_offsets(
         self,
@@ -118,7 +125,7 @@ class Client:
         dry_run: bool = False,
     ) -> list[OffsetChange]:
         """Reset a group without members to `start` in these partitions (None: all of the topic)."""
-        return group_offsets.reset_offsets(self._cluster, group, topics, start, dry_run=dry_run)
+        return reset_offsets(self._cluster, group, topics, start, dry_run=dry_run)
 
     def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set the offsets of a group without members, by topic name and partition."""
@@ -126,45 +133,45 @@ class Client:
         for (topic, partition), offset in offsets.items():
             by_topic.setdefault(topic, {})[partition] = offset
         pairs = [(self.topic(topic), partitions) for topic, partitions in by_topic.items()]
-        group_offsets.commit_offsets(self._cluster, group, pairs)
+        commit_offsets(self._cluster, group, pairs)
 
     def commit_topic(self, group: str, topic: TopicInfo, offsets: Mapping[int, int]) -> None:
         """The same for one topic, by its id: refused if another topic has its name now."""
-        group_offsets.commit_offsets(self._cluster, group, [(topic, offsets)])
+        commit_offsets(self._cluster, group, [(topic, offsets)])
 
     def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
         """Delete groups with their offsets; returns the error of each, or None."""
-        return groups.delete_groups(self._cluster.any(), names)
+        return delete_groups(self._cluster.any(), names)
 
     def users(self) -> list[UserInfo]:
-        return users.list_users(self._cluster.any())
+        return list_users(self._cluster.any())
 
     def create_user(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
         """Create a user. The password does not leave this process."""
-        users.create_user(self._cluster.any(), name, password, iterations=iterations)
+        create_user(self._cluster.any(), name, password, iterations=iterations)
 
     def change_password(self, name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> None:
-        users.change_password(self._cluster.any(), name, password, iterations=iterations)
+        change_password(self._cluster.any(), name, password, iterations=iterations)
 
     def delete_user(self, name: str) -> None:
-        users.delete_user(self._cluster.any(), name)
+        delete_user(self._cluster.any(), name)
 
     def permissions(self, wanted: PermissionFilter | None = None) -> list[Permission]:
-        return permissions.list_permissions(self._cluster.any(), wanted or PermissionFilter())
+        return list_permissions(self._cluster.any(), wanted or PermissionFilter())
 
     def add_permissions(self, added: Sequence[Permission]) -> None:
-        permissions.add_permissions(self._cluster.any(), added)
+        add_permissions(self._cluster.any(), added)
 
     def remove_permissions(self, wanted: Sequence[PermissionFilter]) -> list[Permission]:
         """Remove matching ACLs; returns them."""
-        return permissions.remove_permissions(self._cluster.any(), wanted)
+        return remove_permissions(self._cluster.any(), wanted)
 
     def quotas(self) -> dict[QuotaEntity, dict[QuotaName, float]]:
-        return quotas.list_quotas(self._cluster.any())
+        return list_quotas(self._cluster.any())
 
     def change_quotas(self, entity: QuotaEntity, changes: Mapping[QuotaName, float | None]) -> None:
         """Change quotas; None removes one."""
-        quotas.change_quotas(self._cluster.any(), entity, changes)
+        change_quotas(self._cluster.any(), entity, changes)
 
     def producer(
         self, topic: str, *, codec: Codec = Codec.NONE, acks: int = -1, batch_bytes: int = BATCH_BYTES

@@ -7,9 +7,8 @@ partition up, and when it leaves. A partition without a committed offset begins 
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
+from posthouse.client.closable import Closable
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import BadArgument, RequestRefused, refused
 from posthouse.client.group_offsets import commit_offsets, committed_offsets
@@ -31,7 +30,7 @@ _LOST_MEMBERSHIP = frozenset({25, 110, 113})
 _IDLE_SECONDS = 0.1
 
 
-class GroupReading:
+class GroupReading(Closable):
     """A member of `group`, from the first iteration to `close`."""
 
     def __init__(
@@ -53,17 +52,6 @@ class GroupReading:
         self._reading = Reading(cluster, [], {}, follow=True)
         self._finished: dict[TopicPartition, int] = {}
         """The next offset to commit, where the user has finished with some records."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Fetched]:
         """Going on to the next one says that the one before is finished."""

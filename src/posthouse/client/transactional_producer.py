@@ -5,11 +5,9 @@ Writing to a partition adds it to the transaction. The caller commits with `toge
 producers' transactions at once.
 """
 
-from types import TracebackType
-from typing import Self
-
 from posthouse.client.backoff import RETRY_SECONDS, ask_persistently
 from posthouse.client.batch_sender import BatchSender
+from posthouse.client.closable import Closable
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import BadArgument, RequestRefused, refused
 from posthouse.client.together import CommitMember
@@ -23,7 +21,7 @@ from posthouse.protocols.kafka.codec.primitives import Buffer
 _SEQUENCES = 2**31
 
 
-class TransactionalProducer:
+class TransactionalProducer(Closable):
     """Belongs to one thread. `begin` fences earlier producers with the transactional id."""
 
     def __init__(
@@ -100,17 +98,6 @@ class TransactionalProducer:
     def close(self) -> None:
         """Close the connections. Flushed batches wait for a commit, or for the transaction timeout."""
         self._sender.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _refusal(self, code: int) -> RequestRefused | None:
         return refused(code, None, self._id) if code else None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from posthouse.model.errors import InvalidTopicName
+from posthouse.model.errors import InvalidTopicName, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 
@@ -29,6 +29,12 @@ class Topic:
         return self.name.startswith(INTERNAL_PREFIX)
 
     def partition(self, index: int) -> PartitionId:
+        return PartitionId(self.id, index)
+
+    def existing_partition(self, index: int) -> PartitionId:
+        """Raises UnknownPartition if the topic has no partition with this number."""
+        if not 0 <= index < self.partitions:
+            raise UnknownPartition(f"topic {self.name!r} has no partition {index}")
         return PartitionId(self.id, index)
 
     def partition_ids(self) -> list[PartitionId]:

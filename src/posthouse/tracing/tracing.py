@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, cast
 
-from posthouse.broker.appending import Appended, Appending, Produced
-from posthouse.broker.tracing import DeliveredMessage, FetchedBatches
+from posthouse.broker.appending import Appended, Produced
+from posthouse.broker.tracing import DeliveredMessage, FetchedBatches, PendingAppend
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.outcomes import Outcome
 from posthouse.tracing.trace_contexts import (
@@ -78,7 +78,7 @@ class Tracing:
     # Batches that are produced or published
 
     def appended(
-        self, batches: Sequence[Produced], appending: Appending, *, started: int, committing: int
+        self, batches: Sequence[Produced], appending: PendingAppend, *, started: int, committing: int
     ) -> None:
         if not may_carry_contexts(each.batch for each in batches):
             return

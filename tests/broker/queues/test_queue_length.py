@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues import dispatcher, log_queue, overflow
 from posthouse.broker.queues import loader as loader_module
+from posthouse.broker.queues import log_queue, overflow, settlement
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.message import Message
 from posthouse.broker.topics import NewTopic
@@ -126,7 +126,7 @@ async def test_large_messages_are_not_all_in_memory() -> None:
 
 
 async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "LEASED_BYTES", -1)
+    monkeypatch.setattr(settlement, "LEASED_BYTES", -1)
 
     class Refusing(Taker):
         def deliver(self, messages: Sequence[Message]) -> None:
@@ -146,7 +146,7 @@ async def test_a_body_is_let_go_only_while_it_is_handed_out(monkeypatch: pytest.
 async def test_what_came_back_is_read_again_in_its_order_and_a_window_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dispatcher, "LEASED_BYTES", 1000)
+    monkeypatch.setattr(settlement, "LEASED_BYTES", 1000)
     monkeypatch.setattr(loader_module, "WINDOW", 10)
     monkeypatch.setattr(loader_module, "LOW_WINDOW", 5)
     async with running() as rig:

@@ -27,6 +27,7 @@ from posthouse.broker.queues import (
     log_queue,
     overflow,
     recovery,
+    settlement,
 )
 from posthouse.model.errors import StorageFull
 from posthouse.storage.contract import Storage
@@ -71,7 +72,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "AT_ONCE", 4)
     monkeypatch.setattr(overflow, "AT_ONCE", 2)
     monkeypatch.setattr(log_queue, "RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(dispatcher, "LEASED_BYTES", 3)
+    monkeypatch.setattr(settlement, "LEASED_BYTES", 3)
     monkeypatch.setattr(loader, "RESERVATION", 4)
     monkeypatch.setattr(lane, "RESERVATION", 4)
     monkeypatch.setattr(expiries, "SPAN", 5)

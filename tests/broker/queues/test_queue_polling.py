@@ -70,5 +70,6 @@ async def test_an_extension_of_what_is_settled_is_nothing() -> None:
         await rig.publish(b"a")
         [message] = await queue.poll(1, 1, lease_seconds=10)
         queue.ack([message])
-        queue.extend([message], 10)
-        assert queue.dispatcher.pulling.lease_count == 0
+        queue.extend([message], 0.001)
+        assert (queue.leased_count, queue.message_count) == (0, 0)
+        assert await queue.poll(1, 0.05, lease_seconds=10) == [], "no lease has ended"

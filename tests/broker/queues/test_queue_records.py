@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from posthouse.broker.appending import Produced
-from posthouse.broker.queues import dispatcher
+from posthouse.broker.queues import settlement
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT
@@ -79,7 +79,7 @@ async def test_records_that_nobody_can_read_are_lost_and_no_more(caplog: pytest.
 async def test_a_message_that_cannot_be_read_again_is_lost_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dispatcher, "LEASED_BYTES", 0)
+    monkeypatch.setattr(settlement, "LEASED_BYTES", 0)
     async with running() as rig:
         queue = await rig.queue()
         await rig.publish(b"one", b"two")

@@ -55,7 +55,7 @@ async def test_a_stream_transaction_for_a_queue_that_was_deleted() -> None:
     async with running() as rig:
         queue = await rig.queue("orders")
         await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
-        referrals = rig.broker.namespaces.refer(
+        referrals = rig.broker.namespaces.sources.refer(
             [(rig.broker.topic("orders"), _append(rig, "orders", (b"k", b"v", [])))]
         )
         assert referrals is not None

@@ -12,6 +12,7 @@ import pika
 import pytest
 
 from tests.clients.amqp.rabbit import Rabbit
+from tests.clients.amqp.streams import declare
 
 
 @pytest.fixture
@@ -29,3 +30,11 @@ def channel(connection: Any) -> Any:
     made = connection.channel()
     made.confirm_delivery()
     return made
+
+
+@pytest.fixture
+def stream(channel: Any, name: str) -> Iterator[str]:
+    declare(channel, name)
+    yield name
+    if channel.is_open:
+        channel.queue_delete(name)

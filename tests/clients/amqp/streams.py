@@ -1,6 +1,10 @@
 """What tests with streams do over and over, by pika's blocking connection."""
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from tests.clients.amqp.blocking import Delivery, Inbox, wait
 
@@ -41,3 +45,10 @@ def offset_of(delivery: Delivery) -> int:
 
 def numbers(first: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, end)]
+
+
+def refusal(attempt: Callable[[], object]) -> tuple[int, str]:
+    """Code and text of the channel's or the connection's end."""
+    with pytest.raises((ChannelClosedByBroker, ConnectionClosedByBroker)) as caught:
+        attempt()
+    return caught.value.reply_code, caught.value.reply_text.partition(" - ")[2]

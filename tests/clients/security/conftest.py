@@ -15,6 +15,7 @@ from posthouse.client import Client, Security
 from posthouse.client.permissions import AclOperation, Permission, ResourceKind
 from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority
+from tests.tls_brokers import tls_broker
 
 USERS = {"admin": "admin's own", "alice": "alice, in wonderland", "bob": "b=b"}
 _numbers = itertools.count()
@@ -41,17 +42,9 @@ class Secured:
         )
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture(scope="module")
 def secured(authority: Authority) -> Iterator[Secured]:
-    identity = authority.issue()
-    with running_broker(
-        users=USERS, tls_certificate=identity.certificate, tls_key=identity.key, default_partitions=1
-    ) as broker:
+    with tls_broker(authority, USERS, default_partitions=1) as broker:
         made = Secured(broker, str(authority.file))
         with made.client("admin") as admin:
             admin.add_permissions(

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pamqp.commands import Exchange, Queue
+
 from posthouse.broker.access.acls import Acl, Pattern
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.principal import Principal
@@ -17,6 +19,7 @@ from tests.protocols.amqp.wire import Wire
 
 ADMIN = "admin"
 PASSWORD = "correct horse"
+REFUSED = "ACCESS_REFUSED - {} in vhost '/' refused for user 'ann'"
 AT_ONCE = AmqpLimits(failed_login_seconds=0.0)
 
 
@@ -91,3 +94,13 @@ def _acl(user: str, operation: Operation, name: str, allow: bool) -> Acl:
         operation=operation,
         allow=allow,
     )
+
+
+async def prepared(rig: GuardedRig) -> Wire:
+    """What the cases speak of is there. The connection of somebody who may do everything."""
+    admin = await rig.log_in(ADMIN)
+    for exchange in ("x", "y"):
+        await admin.call(1, Exchange.Declare(exchange=exchange, exchange_type="fanout"))
+    for queue in ("q", "q2"):
+        await admin.call(1, Queue.Declare(queue=queue))
+    return admin

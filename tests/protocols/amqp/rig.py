@@ -110,6 +110,6 @@ class Rig:
         """The connection that is not read from, for longer than a turn for others takes."""
         while True:
             for each in self.connections:
-                if each._flow.is_paused and not each._conversation._turns_for_others:
+                if each._flow.is_paused and not each._conversation.others_turns.left:
                     return each
             await asyncio.sleep(0.001)

@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Confirm, Queue
 
 from bench.queues import frames
 from posthouse.protocols.amqp.connection import AmqpConnection
-from posthouse.protocols.amqp.conversation import TURN_BYTES
+from posthouse.protocols.amqp.others_turns import TURN_BYTES
 from tests.protocols.amqp.rig import Rig
 
 BODY = 1024

@@ -5,10 +5,15 @@ from enum import Enum, auto
 
 from posthouse.broker.groups.classic import ClassicGroup
 from posthouse.broker.groups.consumer import ConsumerGroup, ConsumerState
+from posthouse.broker.groups.guests import GUEST_PROTOCOL_TYPE
 from posthouse.broker.groups.membership import MemberClient
 from posthouse.broker.groups.metadata import MemberMetadata
+from posthouse.broker.groups.registry import Group
 from posthouse.broker.groups.states import ClassicState
+from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId
+
+_STREAMS_PROTOCOL_TYPE = "streams"
 
 
 class GroupKind(Enum):
@@ -73,6 +78,24 @@ class DescribedConsumerGroup:
 
 
 NO_MEMBERS = DescribedGroup(state=ClassicState.EMPTY, protocol_type="", protocol="", members=())
+
+
+def listed(group_id: GroupId, group: Group | None) -> ListedGroup:
+    """Without a group, only its offsets are left."""
+    if isinstance(group, StreamsGroup):
+        return ListedGroup(
+            id=group_id, kind=GroupKind.STREAMS, state=group.state, protocol_type=_STREAMS_PROTOCOL_TYPE
+        )
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            id=group_id, kind=GroupKind.CONSUMER, state=group.state, protocol_type=GUEST_PROTOCOL_TYPE
+        )
+    return ListedGroup(
+        id=group_id,
+        kind=GroupKind.CLASSIC,
+        state=ClassicState.EMPTY if group is None else group.state,
+        protocol_type="" if group is None else group.protocol_type or "",
+    )
 
 
 def describe_classic(group: ClassicGroup) -> DescribedGroup:

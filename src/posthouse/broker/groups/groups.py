@@ -8,22 +8,22 @@ import uuid
 from collections.abc import Callable, Container, Sequence
 from typing import TypeVar
 
-from posthouse.broker.groups.classic import ClassicGroup, ClassicRules
+from posthouse.broker.groups.classic import ClassicGroup
 from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.broker.groups.configs import GroupConfigs
-from posthouse.broker.groups.consumer import ConsumerGroup, ConsumerRules, check_beat
+from posthouse.broker.groups.consumer import ConsumerGroup, check_beat
 from posthouse.broker.groups.consumer_member import JOINING, Beat, BeatAnswer
 from posthouse.broker.groups.descriptions import (
     NO_MEMBERS,
     DescribedConsumerGroup,
     DescribedGroup,
-    GroupKind,
     ListedGroup,
     classic_subscription,
     describe_classic,
     describe_consumer,
+    listed,
 )
-from posthouse.broker.groups.guests import GUEST_PROTOCOL_TYPE, Guests
+from posthouse.broker.groups.guests import Guests
 from posthouse.broker.groups.membership import (
     NO_GENERATION,
     Joined,
@@ -37,8 +37,8 @@ from posthouse.broker.groups.membership import (
 from posthouse.broker.groups.metadata import MemberMetadata
 from posthouse.broker.groups.migration import downgraded, upgraded
 from posthouse.broker.groups.registry import Group, Registry
-from posthouse.broker.groups.states import ClassicState
-from posthouse.broker.groups.streams import StreamsGroup, StreamsRules
+from posthouse.broker.groups.rules import GroupRules
+from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_answers import StreamsAnswer
 from posthouse.broker.groups.streams_member import JOINING as STREAMS_JOINING
 from posthouse.broker.groups.streams_member import StreamsBeat, check_streams_beat
@@ -52,7 +52,6 @@ from posthouse.model.errors import (
     GroupSubscribed,
     InconsistentProtocol,
     InvalidGroupId,
-    InvalidSessionTimeout,
     MembershipError,
     PosthouseError,
     UnknownGroup,
@@ -64,8 +63,6 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.spaces import Space
 
 ResultT = TypeVar("ResultT")
-
-STREAMS_PROTOCOL_TYPE = "streams"
 
 
 class Groups:
@@ -85,7 +82,6 @@ class Groups:
     ) -> None:
         """`unstable` tells whether an open transaction is about to change a committed offset."""
         self._storage = storage
-        self._settings = settings
         self._clock = clock
         self._registry = Registry(storage, clock, self._settled)
         self.offsets = GroupOffsets(
@@ -93,13 +89,7 @@ class Groups:
         )
         self._topics = topics
         self.metadata = metadata
-        self._rules = ClassicRules(
-            initial_seconds=settings.group_initial_rebalance_ms / 1000,
-            max_size=settings.group_max_size,
-            new_member_id=_new_member_id,
-            same_subscription=self._same_subscription,
-        )
-        self._configs = configs
+        self._rules = GroupRules(settings, configs, metadata, _new_member_id)
         self._view: TopicView | None = None
         self._closed = False
 
@@ -110,7 +100,7 @@ class Groups:
         self.offsets.load()
         self._registry.load(self.offsets.groups())
         for group_id, topology in stored_topologies(self._storage.take_state(Space.STREAMS_GROUPS)):
-            self._registry.put(group_id, StreamsGroup(self._streams_rules(group_id), topology))
+            self._registry.put(group_id, StreamsGroup(self._rules.streams(group_id), topology))
             self._registry.touched(group_id)
 
     def close(self) -> None:
@@ -132,7 +122,7 @@ class Groups:
         """The future itself never fails: the caller must tell a refusal from a bug."""
 
         def start(reply: Reply[Joined]) -> None:
-            self._check_session(request)
+            self._rules.check_session(request)
             if self.offsets.is_share_group(group_id):
                 raise InconsistentProtocol(f"the group {group_id!r} is a share group")
             group = self._registry.get(group_id)
@@ -145,7 +135,7 @@ class Groups:
             ):
                 if request.member is not None:
                     raise UnknownMember(f"{request.member!r} is not a member")
-                group = ClassicGroup(self._rules)
+                group = ClassicGroup(self._rules.classic)
                 self._registry.put(group_id, group)
             if isinstance(group, ConsumerGroup):
                 reply(self._guests(group).join(request, self._topics_now(), self._clock.monotonic()))
@@ -195,7 +185,7 @@ class Groups:
                 raise UnknownMember(f"{beat.member!r} is not a member")
             group = self._taken_over(group_id, group)
             self._registry.put(group_id, group)
-        group.rules = self._consumer_rules(group_id)
+        group.rules = self._rules.consumer(group_id)
         try:
             return group.beat(beat, self._topics_now(), self._clock.monotonic())
         finally:
@@ -212,8 +202,8 @@ class Groups:
                 raise UnknownGroup(f"the group {group_id!r} is not a streams group")
             if beat.epoch != STREAMS_JOINING:
                 raise UnknownMember(f"{beat.member!r} is not a member")
-            group = StreamsGroup(self._streams_rules(group_id))
-        group.rules = self._streams_rules(group_id)
+            group = StreamsGroup(self._rules.streams(group_id))
+        group.rules = self._rules.streams(group_id)
         topology = group.topology
         answer = group.beat(beat, self._topics_now(), self._clock.monotonic())
         if self._registry.get(group_id) is not group:
@@ -223,26 +213,8 @@ class Groups:
         self._registry.touched(group_id)
         return answer
 
-    def _streams_rules(self, group_id: GroupId) -> StreamsRules:
-        config = self._configs.get(group_id)
-        return StreamsRules(
-            session_seconds=config.streams_session_timeout_ms / 1000,
-            max_size=self._settings.group_max_size,
-            initial_seconds=config.streams_initial_rebalance_delay_ms / 1000,
-            assignment_seconds=config.streams_assignment_interval_ms / 1000,
-            standbys=config.streams_num_standby_replicas,
-        )
-
-    def _consumer_rules(self, group_id: GroupId) -> ConsumerRules:
-        config = self._configs.get(group_id)
-        return ConsumerRules(
-            session_seconds=config.consumer_session_timeout_ms / 1000,
-            max_size=self._settings.group_max_size,
-            assignment_seconds=config.consumer_assignment_interval_ms / 1000,
-        )
-
     def _taken_over(self, group_id: GroupId, group: ClassicGroup | None) -> ConsumerGroup:
-        rules = self._consumer_rules(group_id)
+        rules = self._rules.consumer(group_id)
         if group is None or group.is_empty:
             return ConsumerGroup(rules)
         now = self._clock.monotonic()
@@ -251,7 +223,7 @@ class Groups:
     def _settled(self, group: Group) -> Group:
         if isinstance(group, ConsumerGroup) and group.has_only_guests:
             now = self._clock.monotonic()
-            return downgraded(group, self._rules, self.metadata, self._topics_now(), now)
+            return downgraded(group, self._rules.classic, self.metadata, self._topics_now(), now)
         return group
 
     def _guests(self, group: ConsumerGroup) -> Guests:
@@ -272,10 +244,10 @@ class Groups:
             group.check_epoch(identity)
 
     def listed(self) -> list[ListedGroup]:
-        groups = {group_id: _listed(group_id, group) for group_id, group in self._registry}
+        groups = {group_id: listed(group_id, group) for group_id, group in self._registry}
         for group_id in self.offsets.groups():
             if group_id not in groups:
-                groups[group_id] = _listed(group_id, None)
+                groups[group_id] = listed(group_id, None)
         return list(groups.values())
 
     def member_count(self, group_id: GroupId) -> int:
@@ -369,33 +341,6 @@ class Groups:
         if not group_id:
             # Very old clients keep offsets under an empty name; members need a name.
             raise InvalidGroupId("a group must have a name")
-
-    def _same_subscription(self, protocol_type: str, old: bytes, new: bytes) -> bool:
-        before = self.metadata.subscription(protocol_type, old)
-        now = self.metadata.subscription(protocol_type, new)
-        return before is not None and now is not None and before.topics == now.topics
-
-    def _check_session(self, request: JoinRequest) -> None:
-        low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
-        if not low <= request.session_seconds * 1000 <= high:
-            raise InvalidSessionTimeout(f"a session timeout must be between {low} and {high} ms")
-
-
-def _listed(group_id: GroupId, group: Group | None) -> ListedGroup:
-    if isinstance(group, StreamsGroup):
-        return ListedGroup(
-            id=group_id, kind=GroupKind.STREAMS, state=group.state, protocol_type=STREAMS_PROTOCOL_TYPE
-        )
-    if isinstance(group, ConsumerGroup):
-        return ListedGroup(
-            id=group_id, kind=GroupKind.CONSUMER, state=group.state, protocol_type=GUEST_PROTOCOL_TYPE
-        )
-    return ListedGroup(
-        id=group_id,
-        kind=GroupKind.CLASSIC,
-        state=ClassicState.EMPTY if group is None else group.state,
-        protocol_type="" if group is None else group.protocol_type or "",
-    )
 
 
 def _new_member_id(prefix: str) -> MemberId:

@@ -11,8 +11,8 @@ what has happened, and this decides what happens next:
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from posthouse.broker.queues.consumers import Consumers, dealt
 from posthouse.broker.queues.counters import QueueCounters
@@ -37,8 +37,6 @@ AT_ONCE = 256
 """Messages that are delivered in one turn of the event loop."""
 _OFFERS = 16
 """Rounds of loading and delivering that the subscription of a new consumer waits for."""
-LEASED_BYTES = 16 * 1024 * 1024
-"""Beyond this, the bodies of leased messages are dropped from memory, and read again if they are requeued."""
 
 
 class Dispatcher:
@@ -62,18 +60,22 @@ class Dispatcher:
         self._resources = resources
         self._clock = resources.clock
         self._tracer = resources.tracer
-        self._effects = effects
         self._retry_seconds = retry_seconds
         self._counters = counters
         self.consumers = Consumers(single_active=definition.single_active)
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
-        self.loader = Loader(self, resources.storage, resources.settling, lanes, readers)
-        self.settlement = Settlement(self, resources, routing, definition, self.keys, self.pulling, counters)
-        self.requeue = Requeue(self, resources.settling, definition.delivery_limit, retry_seconds)
-        self.expiry = Expiry(self, resources.clock, lanes, retry_seconds)
-        self.overflow = Overflow(self, definition, retry_seconds)
+        start = partial(resources.background.start, subject=source)
+        start_effect = partial(effects.start, subject=source)
+        start_step = partial(effects.start_step, subject=source, queue=definition)
+        self.loader = Loader(self, start, resources.storage, resources.settling, lanes, readers)
+        self.settlement = Settlement(
+            self, start_effect, resources, routing, definition, self.keys, self.pulling, counters
+        )
+        self.requeue = Requeue(self, start, resources.settling, definition.delivery_limit, retry_seconds)
+        self.expiry = Expiry(self, start_step, resources.clock, lanes, retry_seconds)
+        self.overflow = Overflow(self, start_step, definition, retry_seconds)
         self.room = Room(definition, self)
         self._is_limited = definition.is_limited
         self._drops_head = definition.is_limited and definition.overflow is OverflowPolicy.DROP_HEAD
@@ -209,17 +211,6 @@ class Dispatcher:
         if self._drops_head:
             self.overflow.check()
 
-    # Work in the background
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._resources.background.start(work, self._source)
-
-    def start_effect(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._effects.start(work, self._source)
-
-    def start_step(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._effects.start_step(work, self._source, self._definition)
-
     # Delivering
 
     def plan(self) -> None:
@@ -246,7 +237,7 @@ class Dispatcher:
             self._counters.delivered += len(messages)
             for consumer, hand in dealt(messages, served):
                 consumer.deliver(hand)
-            self._drop_bodies(messages)
+            self.settlement.drop_bodies(messages)
             self.tell_room()
             if self.consumers.have_credit:
                 # Else the consumer that raises it plans: a queue that stayed in line would be ahead of others
@@ -341,12 +332,6 @@ class Dispatcher:
         self.settlement.die_soon(expired, Reason.EXPIRED)
         gone = set(expired)
         return [message for message in leased if message not in gone]
-
-    def _drop_bodies(self, messages: Sequence[Message]) -> None:
-        if self.settlement.leased_bytes > LEASED_BYTES:
-            for message in messages:
-                if message.is_leased:
-                    message.value = None
 
     async def take_oldest(self, count: Callable[[], int]) -> list[Message] | None:
         """Lease the oldest `count` messages of the lowest priority; None where the caller must try again."""

@@ -1,9 +1,10 @@
 """Expires messages at the end of their time to live, wherever in the queue they are."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
+from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.model.clock import Clock
@@ -30,9 +31,6 @@ class ExpiryOwner(Protocol):
 
     def new_reader(self, lane: MessageLane) -> LaneReader: ...
 
-    def start_step(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it in the background; requests for this queue wait for it."""
-
     async def expired(self, messages: Sequence[Message]) -> None:
         """They are not leased. They are dead letters, or gone."""
 
@@ -41,9 +39,16 @@ class Expiry:
     """Of one queue."""
 
     def __init__(
-        self, owner: ExpiryOwner, clock: Clock, lanes: Sequence[MessageLane], retry_seconds: float
+        self,
+        owner: ExpiryOwner,
+        start_step: Start,
+        clock: Clock,
+        lanes: Sequence[MessageLane],
+        retry_seconds: float,
     ) -> None:
+        """`start_step` runs work that requests for this queue wait for."""
         self._owner = owner
+        self._start_step = start_step
         self._clock = clock
         self._lanes = lanes
         self._retry_seconds = retry_seconds
@@ -78,7 +83,7 @@ class Expiry:
         self._timer = None
         if not self._is_under_way and not self._is_stopped:
             self._is_under_way = True
-            step = self._owner.start_step(self._step())
+            step = self._start_step(self._step())
             step.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappush
-from typing import Any, Protocol
+from typing import Protocol
 
 from posthouse.broker.progress.settling import Settling
+from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.lane import RESERVATION
 from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.reading import LaneReader
@@ -26,9 +27,6 @@ LOW_WINDOW = WINDOW // 2
 class LoaderOwner(Protocol):
     """What the loader needs of the dispatcher."""
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `work` in the background."""
-
     def plan(self) -> None:
         """Deliver at the end of the turn."""
 
@@ -43,6 +41,7 @@ class Loader:
     def __init__(
         self,
         owner: LoaderOwner,
+        start: Start,
         storage: Storage,
         settling: Settling,
         lanes: Sequence[MessageLane],
@@ -50,6 +49,7 @@ class Loader:
     ) -> None:
         """`lanes` in the order of their priority, the lowest first; `readers` has one for each."""
         self._owner = owner
+        self._start = start
         self._storage = storage
         self._settling = settling
         self._readers = readers
@@ -88,7 +88,7 @@ class Loader:
 
     def _start_filling(self, only: MessageLane | None) -> asyncio.Task[None]:
         if self.filling is None:
-            self.filling = self._owner.start(self._fill(only))
+            self.filling = self._start(self._fill(only))
             self.filling.add_done_callback(self._filled)
         return self.filling
 
@@ -167,7 +167,7 @@ class Loader:
         if self.reserving is None:
             lanes = [lane for lane in self._lanes if lane.needs_reservation]
             if lanes:
-                self.reserving = self._owner.start(self._reserve(lanes))
+                self.reserving = self._start(self._reserve(lanes))
                 self.reserving.add_done_callback(self._reserved)
 
     async def reserved(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from contextlib import suppress
 from typing import Protocol
 
 from posthouse.broker.queues.admission import Admission
@@ -19,25 +18,23 @@ from posthouse.broker.queues.names import topic_name
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import exchange_in
 from posthouse.broker.queues.resources import QueueResources
+from posthouse.broker.queues.sources import Source, Sources
+from posthouse.broker.queues.stored_definitions import StoredDefinitions
 from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
-from posthouse.broker.routing.encoding import binding_key, encode_binding, encode_exchange, exchange_key
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import (
     InUse,
     NotEmpty,
-    PosthouseError,
     QueueFull,
     QueueLocked,
     RecordTooLarge,
     UnknownQueue,
 )
 from posthouse.model.topics import Topic
-from posthouse.storage.operations import Operation, Put
-from posthouse.storage.spaces import Space
 
 _RECORD_OVERHEAD = 128
 """More than a batch of one record takes besides key, value and headers."""
@@ -53,8 +50,7 @@ class NamespaceHost(Protocol):
     def read_attributes(self) -> ReadAttributes: ...
 
     @property
-    def sources(self) -> "dict[str, tuple[Namespace, Exchange | LogQueue]]":
-        """The exchange or queue that gets the records of a topic, by the name of the topic."""
+    def sources(self) -> Sources: ...
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         """The topic, if it exists."""
@@ -74,8 +70,9 @@ class Namespace:
     def __init__(self, name: str, host: NamespaceHost) -> None:
         self.name = name
         self._host = host
-        self._storage = host.resources.storage
+        self._stored = StoredDefinitions(name, host.resources.storage, host.remove_log)
         self._clock = host.resources.clock
+        self._sources = host.sources.by_topic
         self.router: Router[LogQueue] = Router()
         self.queues: dict[str, LogQueue] = {}
         self._admission = Admission()
@@ -92,13 +89,12 @@ class Namespace:
     async def declare_exchange(self, definition: ExchangeDefinition) -> Exchange:
         """Raises DefinitionMismatch where there is a different one of this name."""
         async with self._changing:
-            known = next((each for each in self.router.exchanges() if each.name == definition.name), None)
+            known = self.router.by_name.get(definition.name)
             if known is not None:
                 check_same_exchange(known.definition, definition)
                 return known
             if definition.durable:
-                key = exchange_key(self.name, definition.name)
-                await self._storage.commit([Put(Space.EXCHANGES, key, encode_exchange(definition))])
+                await self._stored.add_exchange(definition)
             return self.add_exchange(definition)
 
     def add_exchange(self, definition: ExchangeDefinition) -> Exchange:
@@ -106,13 +102,13 @@ class Namespace:
         exchange = self.router.declare(definition)
         backing = BackingTopic(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
         exchange.data = backing
-        self._host.sources[backing.name] = (self, exchange)
+        self._sources[backing.name] = self._source(exchange)
         return exchange
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Nothing happens where there is none. Raises InUse."""
         async with self._changing:
-            exchange = next((each for each in self.router.exchanges() if each.name == name), None)
+            exchange = self.router.by_name.get(name)
             if exchange is None:
                 return
             if if_unused and exchange.is_used:
@@ -124,19 +120,17 @@ class Namespace:
             *self.router.bindings(source=exchange.name),
             *self.router.bindings(destination=exchange.name, to_exchange=True),
         ]
-        puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
-        puts.append(Put(Space.EXCHANGES, exchange_key(self.name, exchange.name), None))
-        await self._storage.commit(puts)
+        await self._stored.remove_exchange(exchange.name, bindings)
         self.router.delete(exchange.name)
         assert isinstance(exchange.data, BackingTopic)
-        self._host.sources.pop(exchange.data.name, None)
+        self._sources.pop(exchange.data.name, None)
         self._restore_source(exchange.name)
         await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
 
     async def _delete_unbound(self, names: set[str]) -> None:
         """Delete those of the exchanges that are auto-delete and have no bindings left."""
         for name in names:
-            exchange = next((each for each in self.router.exchanges() if each.name == name), None)
+            exchange = self.router.by_name.get(name)
             if exchange is not None and exchange.definition.auto_delete and not exchange.is_used:
                 await self._delete_exchange(exchange)
 
@@ -148,7 +142,7 @@ class Namespace:
             if not self.router.bind(binding) or not self._is_durable(binding):
                 return
             try:
-                await self._storage.commit([self._binding_put(binding, encode_binding(binding))])
+                await self._stored.add_binding(binding)
             except BaseException:
                 self.router.unbind(binding)
                 raise
@@ -158,12 +152,9 @@ class Namespace:
         async with self._changing:
             if binding not in self.router.bindings(source=binding.source):
                 return
-            await self._storage.commit([self._binding_put(binding, None)])
+            await self._stored.remove_binding(binding)
             self.router.unbind(binding)
             await self._delete_unbound({binding.source})
-
-    def _binding_put(self, binding: Binding, value: bytes | None) -> Put:
-        return Put(Space.BINDINGS, binding_key(self.name, binding), value)
 
     def _is_durable(self, binding: Binding) -> bool:
         if not self.router.exchange(binding.source).definition.durable:
@@ -202,33 +193,8 @@ class Namespace:
                 return known
             queue_id = os.urandom(16)
             log = queue_topic(queue_id, definition.max_priority + 1)
-            await self._store(definition, queue_id, log)
+            await self._stored.add_queue(queue_id, definition, log)
             return self.add_queue(queue_id, definition, log, session)
-
-    async def _store(self, definition: QueueDefinition, queue_id: bytes, log: Topic) -> None:
-        """The log in the catalog and the definition in the journal, at the same time: each takes a sync.
-
-        Neither counts without the other: a start removes what it finds alone. The catalog has the definition
-        too: if the journal is damaged, nothing else would lead to the messages in the log.
-        """
-        if definition.is_transient:
-            await self._storage.create_topics([log])
-            return
-        key = exchange_key(self.name, definition.name)
-        put = Put(Space.QUEUES, key, queue_id + definition.encode())
-        made, stored = await asyncio.gather(
-            self._storage.create_topics([log], [put]), self._commit([put]), return_exceptions=True
-        )
-        if made is None and stored is not None:
-            self._host.remove_log(log)
-        elif made is not None and stored is None:
-            with suppress(PosthouseError):
-                await self._commit([Put(Space.QUEUES, key, None)])
-        if (error := made or stored) is not None:
-            raise error
-
-    async def _commit(self, puts: list[Operation]) -> None:
-        await self._storage.commit(puts)
 
     def add_queue(
         self, queue_id: bytes, definition: QueueDefinition, log: Topic, session: object | None = None
@@ -249,7 +215,7 @@ class Namespace:
         self._admission.add(queue)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)
-        self._host.sources.setdefault(queue.backing.name, (self, queue))
+        self._sources.setdefault(queue.backing.name, self._source(queue))
         self._host.watch(queue)
         return queue
 
@@ -271,19 +237,17 @@ class Namespace:
         count = queue.message_count
         bindings = self.router.bindings(destination=queue.name)
         if not queue.definition.is_transient:  # else there is nothing of it that a start would find
-            puts: list[Operation] = [self._binding_put(binding, None) for binding in bindings]
-            puts.append(Put(Space.QUEUES, exchange_key(self.name, queue.name), None))
-            for lane in queue.lanes:
-                puts += lane.progress.removals()
-            await self._storage.commit(puts)
+            lanes = [lane.progress for lane in queue.lanes]
+            await self._stored.remove_queue(queue.name, lanes, bindings)
         self.router.remove_queue(queue.name)
         del self.queues[queue.name]
         self._admission.remove(queue)
         queue.close()
         queue.cancel_consumers()
         self._host.forget(queue)
-        if self._host.sources.get(queue.backing.name) == (self, queue):
-            del self._host.sources[queue.backing.name]
+        source = self._sources.get(queue.backing.name)
+        if source is not None and source.target is queue:
+            del self._sources[queue.backing.name]
         self._host.remove_log(queue.log)
         await self._delete_unbound({binding.source for binding in bindings})
         return count
@@ -304,11 +268,14 @@ class Namespace:
                 if queue.definition.exclusive:
                     await self._delete_queue(queue)
 
+    def _source(self, target: Exchange | LogQueue) -> Source:
+        return Source(namespace=self.name, router=self.router, target=target)
+
     def _restore_source(self, name: str) -> None:
         """An exchange was deleted: records of its topic are now for the queue of the same name."""
         queue = self.queues.get(name)
         if queue is not None:
-            self._host.sources[queue.backing.name] = (self, queue)
+            self._sources[queue.backing.name] = self._source(queue)
 
     # Messages
 
@@ -411,5 +378,5 @@ class Namespace:
         named = exchange_in(message.headers)
         if named is not None:
             return named
-        source = self._host.sources.get(message.topic)
-        return source[1].name if source is not None and isinstance(source[1], Exchange) else ""
+        source = self._sources.get(message.topic)
+        return source.target.name if source is not None and isinstance(source.target, Exchange) else ""

@@ -1,4 +1,4 @@
-"""All namespaces: loading, deletion of unused queues, delayed messages, references to records of topics."""
+"""All namespaces: loading, deletion of unused queues, delayed messages."""
 
 import asyncio
 import logging
@@ -17,15 +17,12 @@ from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
 from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention
+from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stream_window import StreamMemory
-from posthouse.broker.queues.transaction_batches import transaction_batches
-from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
-from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import Topics
 from posthouse.broker.tracing import Tracer
@@ -35,7 +32,7 @@ from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavail
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
-from posthouse.storage.operations import Append, Operation, Put
+from posthouse.storage.operations import Operation, Put
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
@@ -53,6 +50,8 @@ class Namespaces:
         topics: Topics,
         clock: Clock,
         names: Iterable[str],
+        publishing: Publishing,
+        sources: Sources,
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
         is_read: Callable[[PartitionId], bool],
         traffic: Traffic,
@@ -73,13 +72,13 @@ class Namespaces:
             background=self.background,
             stream_memory=StreamMemory(),
             traffic=traffic,
-            transaction=self.transaction,
+            transaction=publishing.transaction,
             tracer=tracer,
         )
-        self.sources: dict[str, tuple[Namespace, Exchange | LogQueue]] = {}
+        self.sources = sources
         self.read_attributes = read_attributes
         self._delete_topics = delete_topics
-        self._publishing: Publishing | None = None
+        self._publishing = publishing
         self._expiring: set[LogQueue] = set()
         self._doomed: list[TopicId] = []
         """Logs of deleted queues."""
@@ -91,15 +90,15 @@ class Namespaces:
         for namespace in self._by_name.values():
             self._predeclare(namespace)
         self.retention = QueueRetention(
-            storage, topics, clock, self.settling, self.sources, self._queues, self._delete_forsaken, is_read
+            storage,
+            topics,
+            clock,
+            self.settling,
+            sources.by_topic,
+            self._queues,
+            self._delete_forsaken,
+            is_read,
         )
-
-    def connect(self, publishing: Publishing) -> None:
-        self._publishing = publishing
-
-    def transaction(self) -> Wave:
-        assert self._publishing is not None
-        return self._publishing.transaction()
 
     def get(self, name: str) -> Namespace:
         namespace = self._by_name.get(name)
@@ -109,7 +108,7 @@ class Namespaces:
 
     def mover(self, namespace: Namespace) -> Mover:
         """Moves messages between queues of the namespace."""
-        return Mover(namespace, self.clock, self.transaction)
+        return Mover(namespace, self.clock, self._publishing.transaction)
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
@@ -173,7 +172,6 @@ class Namespaces:
     # What queues ask for
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
-        assert self._publishing is not None
         return self._publishing.topic(backing)
 
     def watch(self, queue: LogQueue) -> None:
@@ -208,44 +206,11 @@ class Namespaces:
         else:
             self._plan_removal()  # another may have come when the task had just looked
 
-    # Records from streams
-
-    def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
-        """References for the queues that get records of these appends."""
-        referrals: Referrals | None = None
-        for topic, append in appends:
-            source = self.sources.get(topic.name)
-            if source is None or append.header.is_transactional:
-                continue
-            referrals = referrals or Referrals(self.clock.now_ms())
-            referrals.add(source[0].router, source[1], append)
-        return referrals
-
-    async def refer_committed(self, written: Sequence[tuple[PartitionId, int]]) -> Referrals | None:
-        """The same for records of transactions, in the moment in which they become visible."""
-        routed = [
-            (partition, producer) for partition, producer in written if self._source(partition) is not None
-        ]
-        if not routed:
-            return None
-        await self.storage.barrier()  # records of the transaction may still be on their way to the disk
-        referrals = Referrals(self.clock.now_ms())
-        for partition, producer in routed:
-            async for append in transaction_batches(self.storage, partition, producer):
-                source = self._source(partition)
-                if source is not None:
-                    referrals.add(source[0].router, source[1], append)
-        return referrals
-
-    def _source(self, partition: PartitionId) -> tuple[Namespace, Exchange | LogQueue] | None:
-        topic = self.storage.topics.get(partition.topic)
-        return None if topic is None else self.sources.get(topic.name)
-
     # Delayed messages
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
-        wave = self.transaction()
+        wave = self._publishing.transaction()
         for entry in entries:
             envelope = Envelope(
                 headers=entry.headers,
@@ -282,7 +247,7 @@ class Namespaces:
         async with AsyncExitStack() as locks:
             for namespace in list(self._by_name.values()):
                 await locks.enter_async_context(namespace.undisturbed)
-            forsaken = [topic for topic in topics if topic.name not in self.sources]
+            forsaken = [topic for topic in topics if topic.name not in self.sources.by_topic]
             if forsaken:
                 await self._delete_topics(forsaken)
 

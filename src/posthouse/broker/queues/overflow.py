@@ -1,9 +1,10 @@
 """Drops the oldest messages of a queue that holds more than it may (`x-overflow: drop-head`)."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.room import Backlog
@@ -14,9 +15,6 @@ AT_ONCE = 256
 
 class OverflowOwner(Backlog, Protocol):
     """What dropping asks of the dispatcher."""
-
-    def start_step(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it in the background; requests for this queue wait for it."""
 
     async def take_oldest(self, count: Callable[[], int]) -> list[Message] | None:
         """Lease the first `count` in order, of the lowest priority; None where one has to look again."""
@@ -31,8 +29,12 @@ class OverflowOwner(Backlog, Protocol):
 class Overflow:
     """Of one queue."""
 
-    def __init__(self, owner: OverflowOwner, definition: QueueDefinition, retry_seconds: float) -> None:
+    def __init__(
+        self, owner: OverflowOwner, start_step: Start, definition: QueueDefinition, retry_seconds: float
+    ) -> None:
+        """`start_step` runs work that requests for this queue wait for."""
         self._owner = owner
+        self._start_step = start_step
         self.definition = definition
         self._retry_seconds = retry_seconds
         self.task: asyncio.Task[None] | None = None
@@ -45,7 +47,7 @@ class Overflow:
     def check(self) -> None:
         """Drop the oldest if there are more than may be."""
         if self.task is None and self._retry is None and not self._is_stopped and self.count():
-            self.task = self._owner.start_step(self._drop())
+            self.task = self._start_step(self._drop())
             self.task.add_done_callback(self._ended)
 
     def count(self) -> int:

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.wave import WAVE_BYTES, Wave
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
-from posthouse.broker.topics import NewTopic, Topics
+from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, TopicExists
 from posthouse.model.topics import Topic
@@ -31,16 +31,17 @@ class Publishing:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: Mapping[str, Topic],
         clock: Clock,
         append_all: AppendAll,
         create_topics: CreateTopics,
         schedule: Schedule,
         is_behind: Callable[[], bool],
     ) -> None:
+        """`topics` are those of the broker by name, as they are at any time."""
         self._topics = topics
-        self._clock = clock
-        self._append_all = append_all
+        self.now_ms = clock.now_ms
+        self.append = append_all
         self._create_topics = create_topics
         self._schedule = schedule
         self.is_behind = is_behind
@@ -119,16 +120,8 @@ class Publishing:
 
     def topic(self, backing: BackingTopic) -> Topic | None:
         """The topic as it is now: it may have been changed or deleted since the last wave."""
-        backing.topic = topic = self._topics.find(backing.name)
+        backing.topic = topic = self._topics.get(backing.name)
         return topic
-
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
-
-    def append(
-        self, batches: Sequence[Produced], together: Sequence[Operation]
-    ) -> asyncio.Future[list[Outcome]]:
-        return self._append_all(batches, together)
 
     def schedule_appends(self, entries: Sequence[Scheduled]) -> list[Operation]:
         return list(self._schedule.appends(entries))

@@ -48,10 +48,6 @@ class Pulling:
 
     # Leases
 
-    @property
-    def lease_count(self) -> int:
-        return len(self._deadlines)
-
     def lease(self, messages: Sequence[Message], seconds: float) -> None:
         """Their leases end `seconds` from now; also to extend them."""
         self.is_used = True

@@ -77,11 +77,6 @@ class Queue(LogQueue):
         return self._settlement.leased_bytes
 
     @property
-    def waiting(self) -> int:
-        """Ready messages minus the free credit of the consumers."""
-        return self.dispatcher.waiting_with(0)
-
-    @property
     def leased_count(self) -> int:
         return sum(len(lane.leased) for lane in self.lanes) - len(self.dispatcher.requeue)
 

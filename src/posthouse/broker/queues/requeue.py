@@ -6,10 +6,11 @@ delivers nothing: later messages would overtake them.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from posthouse.broker.progress.settling import Settling
+from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.message import Message
 
 AT_ONCE = 500
@@ -17,9 +18,6 @@ AT_ONCE = 500
 
 class RequeueOwner(Protocol):
     """What requeueing needs of the dispatcher."""
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `work` in the background."""
 
     def requeued(self, message: Message) -> None:
         """A leased message is ready again."""
@@ -35,9 +33,15 @@ class Requeue:
     """Of one queue."""
 
     def __init__(
-        self, owner: RequeueOwner, settling: Settling, delivery_limit: int | None, retry_seconds: float
+        self,
+        owner: RequeueOwner,
+        start: Start,
+        settling: Settling,
+        delivery_limit: int | None,
+        retry_seconds: float,
     ) -> None:
         self._owner = owner
+        self._start_work = start
         self._settling = settling
         self._delivery_limit = delivery_limit
         self._retry_seconds = retry_seconds
@@ -70,7 +74,7 @@ class Requeue:
 
     def _start(self) -> None:
         if self.task is None:
-            self.task = self._owner.start(self._requeue_rest())
+            self.task = self._start_work(self._requeue_rest())
             self.task.add_done_callback(self._ended)
 
     async def done(self) -> None:

@@ -24,9 +24,9 @@ from posthouse.broker.progress.settling import Settling
 from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageLane
-from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.sources import Source
 from posthouse.broker.queues.stragglers import (
     StragglerLimits,
     Straggling,
@@ -75,12 +75,13 @@ class QueueRetention:
         topics: Topics,
         clock: Clock,
         settling: Settling,
-        sources: Mapping[str, tuple[Namespace, object]],
+        sources: Mapping[str, Source],
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
         is_read: Callable[[PartitionId], bool],
     ) -> None:
-        """`is_read` says whether a group reads the partition as a Kafka topic."""
+        """`sources` are by the names of their topics. `is_read` says whether a group reads the partition as a
+        Kafka topic."""
         self._storage = storage
         self._topics = topics
         self._clock = clock
@@ -243,7 +244,7 @@ class QueueRetention:
         """All that a queue of these namespaces may refer to: what does not come from another namespace."""
         for topic in self._storage.topics.values():
             source = self._sources.get(topic.name)
-            if not topic.is_internal and (source is None or source[0].name in namespaces):
+            if not topic.is_internal and (source is None or source.namespace in namespaces):
                 yield from topic.partition_ids()
 
     def _warn(self, known: _Known, error: DataDamaged) -> None:

@@ -1,9 +1,10 @@
 """Settles messages of a queue, by acknowledgement or as dead letters, and counts the bytes in the queue."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
+from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
@@ -15,12 +16,12 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import PosthouseError
 
+LEASED_BYTES = 16 * 1024 * 1024
+"""Beyond this, the bodies of leased messages are dropped from memory, and read again if they are requeued."""
+
 
 class SettlementOwner(Protocol):
     """What settlement needs of the dispatcher."""
-
-    def start_effect(self, work: Coroutine[Any, Any, None]) -> object:
-        """Run `work` in the background; requests wait for it."""
 
     def left(self) -> None:
         """Messages have left the queue."""
@@ -35,6 +36,7 @@ class Settlement:
     def __init__(
         self,
         owner: SettlementOwner,
+        start_effect: Start,
         resources: QueueResources,
         routing: Routing,
         definition: QueueDefinition,
@@ -42,7 +44,9 @@ class Settlement:
         pulling: Pulling,
         counters: QueueCounters,
     ) -> None:
+        """`start_effect` runs work that requests wait for."""
         self._owner = owner
+        self._start_effect = start_effect
         self._resources = resources
         self._routing = routing
         self._definition = definition
@@ -60,6 +64,13 @@ class Settlement:
     def hand_out(self, messages: Sequence[Message]) -> None:
         """The same for messages that go to a client now."""
         self.leased_bytes += count_handed_out(messages, self._counters, self._resources.traffic)
+
+    def drop_bodies(self, messages: Sequence[Message]) -> None:
+        """Drop the bodies of delivered messages where leased messages hold much memory."""
+        if self.leased_bytes > LEASED_BYTES:
+            for message in messages:
+                if message.is_leased:
+                    message.value = None
 
     def ack(self, messages: Sequence[Message]) -> int:
         """Settle those of them that are leased; how many that were."""
@@ -121,7 +132,7 @@ class Settlement:
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
             self._drop(messages, reason)
         else:
-            self._owner.start_effect(self.dead_letter(messages, reason))
+            self._start_effect(self.dead_letter(messages, reason))
 
     async def die(self, messages: Sequence[Message], reason: Reason) -> None:
         """Lease and dead-letter messages; returns when that is durable."""

@@ -34,7 +34,8 @@ class Router(Generic[Q]):
         """At most `most_routes` routes are cached per exchange; 0 disables the cache."""
         self.default = Exchange(ExchangeDefinition(name="", kind=ExchangeKind.DIRECT))
         """Every queue is bound to it under its name. Those bindings are not listed."""
-        self._exchanges: dict[str, Exchange] = {"": self.default}
+        self.by_name: dict[str, Exchange] = {"": self.default}
+        """The exchanges. Callers only read it: a publish finds its exchange without another call."""
         self._queues: dict[str, Bound] = {}
         """Queues by name, with their bindings to the default exchange."""
         self._arriving: dict[tuple[bool, str], dict[bytes, Bound]] = {}
@@ -44,30 +45,30 @@ class Router(Generic[Q]):
 
     def declare(self, definition: ExchangeDefinition) -> Exchange:
         """Add an exchange. The name must be free."""
-        if definition.name in self._exchanges:
+        if definition.name in self.by_name:
             raise ValueError(f"exchange {definition.name!r} exists already")
         exchange = Exchange(definition)
-        self._exchanges[definition.name] = exchange
+        self.by_name[definition.name] = exchange
         self._cache.clear()
         return exchange
 
     def exchange(self, name: str) -> Exchange:
         """Raises UnknownExchange."""
-        exchange = self._exchanges.get(name)
+        exchange = self.by_name.get(name)
         if exchange is None:
             raise UnknownExchange(f"there is no exchange {name!r}")
         return exchange
 
     def exchanges(self) -> list[Exchange]:
         """The default one first, then as they were declared."""
-        return list(self._exchanges.values())
+        return list(self.by_name.values())
 
     def delete(self, name: str) -> list[Binding]:
         """Delete an exchange; returns the bindings from it and to it, which are removed. Raises
         UnknownExchange."""
         exchange = self._changeable(name)
         gone = self._remove(exchange.bound | self._arriving.get((True, name), {}))
-        del self._exchanges[name]
+        del self.by_name[name]
         exchange.is_deleted = True
         return gone
 
@@ -110,7 +111,7 @@ class Router(Generic[Q]):
         """Remove a binding; False if it does not exist. Raises AccessRefused for the default exchange."""
         if not binding.source or (binding.to_exchange and not binding.destination):
             raise _default_is_fixed()
-        exchange = self._exchanges.get(binding.source)
+        exchange = self.by_name.get(binding.source)
         identity = encode_binding(binding)
         if exchange is None or identity not in exchange.bound:
             return False
@@ -126,9 +127,9 @@ class Router(Generic[Q]):
             arriving = self._arriving.get((to_exchange, destination), {}).values()
             return [each.binding for each in arriving if source is None or each.binding.source == source]
         if source is not None:
-            exchange = self._exchanges.get(source)
+            exchange = self.by_name.get(source)
             return [] if exchange is None else [each.binding for each in exchange.bound.values()]
-        return [each.binding for exchange in self._exchanges.values() for each in exchange.bound.values()]
+        return [each.binding for exchange in self.by_name.values() for each in exchange.bound.values()]
 
     def leading_to(self, queue: str) -> set[str]:
         """The exchanges, except the default, whose messages may reach the queue, also by an alternate
@@ -139,7 +140,7 @@ class Router(Generic[Q]):
             if name not in found:
                 found.add(name)
                 names += [binding.source for binding in self.bindings(destination=name, to_exchange=True)]
-                names += [each.name for each in self._exchanges.values() if each.definition.alternate == name]
+                names += [each.name for each in self.by_name.values() if each.definition.alternate == name]
         return found - {""}
 
     def route(self, exchange: Exchange, key: bytes, headers: Headers | None = None) -> tuple[Q, ...]:
@@ -196,8 +197,8 @@ class Router(Generic[Q]):
                     onward.append(bound.target)
                 else:
                     queues[bound.target] = None
-            if not matched and each.definition.alternate in self._exchanges:
-                onward.append(self._exchanges[each.definition.alternate])
+            if not matched and each.definition.alternate in self.by_name:
+                onward.append(self.by_name[each.definition.alternate])
             for further in onward:
                 if further not in taking_part:
                     taking_part[further] = None
@@ -221,7 +222,7 @@ class Router(Generic[Q]):
     def _remove(self, gone: Mapping[bytes, Bound]) -> list[Binding]:
         for identity, bound in gone.items():
             binding = bound.binding
-            source = self._exchanges[binding.source]
+            source = self.by_name[binding.source]
             source.matcher.remove(bound)
             del source.bound[identity]
             destination = (binding.to_exchange, binding.destination)

@@ -17,7 +17,7 @@ from posthouse.broker.transactions import lost_state
 from posthouse.broker.transactions.admission import TransactionAdmission
 from posthouse.broker.transactions.commit_sets import CommitSets
 from posthouse.broker.transactions.ending import Ending, abort_hanging
-from posthouse.broker.transactions.producer_ids import ProducerIds
+from posthouse.broker.transactions.producer_ids import OwnerSecret, ProducerIds
 from posthouse.broker.transactions.request_order import Arrival, RequestOrder, RequestOrigin
 from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import (
@@ -76,8 +76,9 @@ class Transactions:
         )
         self.commit_sets = CommitSets(self.ids, self.transitions)
 
-    async def load(self) -> None:
-        self.producer_ids.load()
+    async def load(self, secret: OwnerSecret | None) -> None:
+        """`secret` binds producer ids to users; None where users do not log in."""
+        self.producer_ids.load(secret)
         self.ids.load(self._storage)
         self.commit_sets.load(self._storage)
         if self._storage.has_lost_commits:

@@ -15,6 +15,7 @@ guessed. Unbound ids are from a time without logins; every user may write with t
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from posthouse.model.errors import Unavailable
 from posthouse.storage.contract import Storage
@@ -35,6 +36,15 @@ END = 1 << 38
 _MOST_REMEMBERED = 10_000
 
 
+class OwnerSecret(Protocol):
+    """The broker's secret, from which the tags of ids are derived."""
+
+    def key(self, purpose: str) -> bytes: ...
+
+    async def store(self) -> None:
+        """Returns when the secret is durable."""
+
+
 class ProducerIds:
     """Owned by the event loop."""
 
@@ -49,14 +59,14 @@ class ProducerIds:
         self._owners: dict[int, str] = {}
         """Cache of checked ids: one lookup for every batch."""
 
-    def load(self) -> None:
+    def load(self, secret: OwnerSecret | None) -> None:
+        """Once, after storage was opened. `secret` is None where users do not log in; otherwise new ids are
+        bound to users, and the secret is made durable before the first one is assigned."""
+        if secret is not None:
+            self.secret = secret.key("producer ids")
+            self._store_secret = secret.store
         stored = self._storage.take_state(Space.PRODUCER_IDS).get(_KEY)
         self._next = self._end = int.from_bytes(stored, "big") if stored else 0
-
-    def bind(self, secret: bytes, store: Callable[[], Awaitable[None]]) -> None:
-        """Bind new ids to users. Before the first one is assigned, `store` makes the secret durable."""
-        self.secret = secret
-        self._store_secret = store
 
     async def skip_lost(self) -> None:
         """Skip ids after lost commits, which may have held the last assigned block."""

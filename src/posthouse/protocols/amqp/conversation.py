@@ -7,9 +7,9 @@ with `x-overflow: block`, hold up all later requests of the connection.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
@@ -34,52 +34,25 @@ from posthouse.protocols.amqp.errors import (
     refused_frame,
     translated,
 )
+from posthouse.protocols.amqp.host import LOST_HOST, Host
 from posthouse.protocols.amqp.negotiation import Login, State
 from posthouse.protocols.amqp.opening import Opening
+from posthouse.protocols.amqp.others_turns import TURN_BYTES, OthersTurns
 from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.flow_control import FlowControl
-from posthouse.protocols.noop import noop
 from posthouse.protocols.stopwatch import Timed
 from posthouse.protocols.throttle_timer import ThrottleTimer
 
 log = logging.getLogger(__name__)
 
-TURN_BYTES: Final = 64 * 1024
-"""A client that sent more at once is not read from for `_TURNS` turns of the event loop. Event loops read a
-socket as long as it has data: one that is always full would starve the other connections."""
-_TURNS: Final = 4
-"""About as many as a message takes on its way to a consumer. Turns without work cost nothing."""
 FAULT: Final = -1
 Fault: TypeAlias = tuple[Literal[-1], int, FrameError]
 """A frame that could not be decoded, behind all that could."""
 Asked: TypeAlias = Event | Fault
-
-
-class Host(Protocol):
-    """The connection, as its conversation needs it."""
-
-    def greeted(self, header: bytes) -> None: ...
-
-    def logged_in(self) -> None: ...
-
-    def tuned(self) -> None:
-        """The client has sent tune-ok: see `Conversation.negotiation`."""
-
-    def opened(self) -> None: ...
-
-    def close_asked_for(self) -> None: ...
-
-    def close_agreed(self) -> None: ...
-
-    def close_because(self, refusal: Refused, index: int) -> None:
-        """`index` is that of the refused method."""
-
-    def regulate(self) -> None:
-        """Decide again whether to read on."""
 
 
 class Conversation:
@@ -116,7 +89,7 @@ class Conversation:
         self._task: asyncio.Task[None] | None = None
         """The method that all later requests wait for."""
         self._is_held = False
-        self._turns_for_others = 0
+        self.others_turns = OthersTurns(loop)
 
     @property
     def is_idle(self) -> bool:
@@ -128,7 +101,7 @@ class Conversation:
         """Whether reading must pause."""
         return (
             len(self.waiting) > 0
-            or self._turns_for_others > 0
+            or self.others_turns.left > 0
             or (self._is_held and (bool(self.blocking) or self._opening.is_logging_in))
         )
 
@@ -142,17 +115,12 @@ class Conversation:
             self.waiting.extend(asked)
         else:
             self._work(asked)
-        if size > TURN_BYTES and not self._turns_for_others:
-            self._turns_for_others = _TURNS
-            self._loop.call_soon(self._next_turn)
+        if size > TURN_BYTES and not self.others_turns.left:
+            self.others_turns.begin(self._regulate)
         self._host.regulate()
 
-    def _next_turn(self) -> None:
-        self._turns_for_others -= 1
-        if self._turns_for_others:
-            self._loop.call_soon(self._next_turn)
-        else:
-            self._host.regulate()
+    def _regulate(self) -> None:
+        self._host.regulate()
 
     def _meter(self, asked: Iterable[Asked]) -> None:
         size = sum(len(event[5]) + len(event[6]) for event in asked if event[0] == PUBLISH)
@@ -405,11 +373,4 @@ class Conversation:
     def forget(self) -> None:
         """The connection is lost: its memory is freed without the help of the garbage collector."""
         self.unfinished.close()
-        self._host = cast("Host", _LostHost())
-
-
-class _LostHost:
-    """Takes the calls of a conversation whose connection is lost."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return noop
+        self._host = LOST_HOST

@@ -3,7 +3,7 @@
 from typing import Final
 
 from posthouse.broker.access.operations import Operation
-from posthouse.model.errors import QueueBlocked, QueueFull, UnknownExchange
+from posthouse.model.errors import QueueBlocked, QueueFull
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.events import IMMEDIATE, MANDATORY, Publish
@@ -33,11 +33,13 @@ def publish(channel: Channel, event: Publish) -> None:
     if flags & IMMEDIATE:
         raise not_implemented("immediate=true")
     try:
-        exchange = channel.namespace.router.exchange(exchange_name.decode())
+        exchange = channel.namespace.router.by_name.get(exchange_name.decode())
+        if exchange is None:
+            raise _unknown(channel, exchange_name.decode())
         if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
             properties = with_own(channel, properties)
         envelope = session.envelopes.of(exchange_name, properties)
-    except (UnknownExchange, UnicodeDecodeError):
+    except UnicodeDecodeError:
         raise _unknown(channel, exchange_name.decode(errors="replace")) from None
     except PropertyError as error:
         raise Refused(ReplyCode(error.code), error.text) from None

@@ -53,7 +53,7 @@ class Shared:
 
     def _exchange_of(self, namespace: Namespace, topic: str) -> bytes:
         """Records of other protocols count as published to the exchange of their topic's name."""
-        owner, source = self.namespaces.sources.get(topic, (None, None))
-        if owner is namespace and isinstance(source, Exchange):
-            return source.name.encode()
-        return b""
+        source = self.namespaces.sources.by_topic.get(topic)
+        if source is None or source.router is not namespace.router or not isinstance(source.target, Exchange):
+            return b""
+        return source.target.name.encode()

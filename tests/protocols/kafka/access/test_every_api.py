@@ -13,8 +13,8 @@ from posthouse.protocols.kafka.codec.own.end_together import (
     EndTogetherRequest,
     EndTogetherResponse,
 )
-from posthouse.protocols.kafka.dispatch import HANDLERS
 from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.protocols.kafka.served_apis import HANDLERS
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.access.admin_cases import ADMIN_CASES
 from tests.protocols.kafka.access.cases import Case, codes_in

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from posthouse.protocols.kafka.dispatch import HANDLERS
+from posthouse.protocols.kafka.served_apis import HANDLERS
 from tests.protocols.kafka.wire import Wire
 from tools.kafka_codec.apis import APIS
 from tools.kafka_codec.schema import kio_type

@@ -1,0 +1,63 @@
+"""Which exchange or queue gets the records of a topic, and the references for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.referrals import Referrals
+from posthouse.broker.queues.transaction_batches import transaction_batches
+from posthouse.broker.routing.exchange import Exchange
+from posthouse.broker.routing.router import Router
+from posthouse.model.clock import Clock
+from posthouse.model.ids import PartitionId
+from posthouse.model.topics import Topic
+from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Append
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What the records of one topic are published to."""
+
+    namespace: str
+    router: Router[LogQueue]
+    target: Exchange | LogQueue
+
+
+class Sources:
+    """Of all namespaces, which keep `by_topic` up to date. Owned by the event loop."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self.by_topic: dict[str, Source] = {}
+        """By the name of the topic. Topics that feed no exchange or queue are not in it."""
+
+    def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
+        """References for the queues that get records of these appends."""
+        referrals: Referrals | None = None
+        for topic, append in appends:
+            source = self.by_topic.get(topic.name)
+            if source is None or append.header.is_transactional:
+                continue
+            referrals = referrals or Referrals(self._clock.now_ms())
+            referrals.add(source.router, source.target, append)
+        return referrals
+
+    async def refer_committed(self, written: Sequence[tuple[PartitionId, int]]) -> Referrals | None:
+        """The same for records of transactions, in the moment in which they become visible."""
+        routed = [(partition, producer) for partition, producer in written if self._of(partition) is not None]
+        if not routed:
+            return None
+        await self._storage.barrier()  # records of the transaction may still be on their way to the disk
+        referrals = Referrals(self._clock.now_ms())
+        for partition, producer in routed:
+            async for append in transaction_batches(self._storage, partition, producer):
+                source = self._of(partition)
+                if source is not None:
+                    referrals.add(source.router, source.target, append)
+        return referrals
+
+    def _of(self, partition: PartitionId) -> Source | None:
+        topic = self._storage.topics.get(partition.topic)
+        return None if topic is None else self.by_topic.get(topic.name)
