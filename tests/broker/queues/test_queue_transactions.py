@@ -90,6 +90,29 @@ async def test_a_failed_transaction_gives_back_what_it_settled() -> None:
         assert (await get(queue)) is third
 
 
+async def test_a_queue_that_seemed_empty_is_not_when_a_transaction_failed() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        assert queue.is_empty
+        await rig.publish(b"a")
+        assert not queue.is_empty
+        message = await get(queue)
+        assert not queue.is_empty, "it is leased"
+        await until(lambda: not rig.broker.namespaces.settling._changed)
+        storage.is_full = True
+        wave = rig.broker.publishing.transaction()
+        queue.ack([message], wave)
+        committing = wave.commit()
+        await asyncio.sleep(0)
+        assert queue.is_empty, "as long as the commit is under way"
+        with pytest.raises(StorageFull):
+            await committing
+        assert not queue.is_empty
+        storage.is_full = False
+        queue.ack([message])
+        assert queue.is_empty
+
+
 async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_either() -> None:
     """A commit that comes in between may have stored it."""
     async with lazy() as (rig, storage):

@@ -98,6 +98,11 @@ class LogQueue(ABC):
 
     @property
     @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether it holds no message, neither ready nor leased."""
+
+    @property
+    @abstractmethod
     def consumer_count(self) -> int: ...
 
     @abstractmethod

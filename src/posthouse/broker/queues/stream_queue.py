@@ -43,6 +43,10 @@ class StreamQueue(LogQueue):
         return 0
 
     @property
+    def is_empty(self) -> bool:
+        return not self._lane.ready
+
+    @property
     def consumer_count(self) -> int:
         return len(self._readings)
 
