@@ -98,8 +98,8 @@ class LogQueue(ABC):
 
     @property
     @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether it holds no message, neither ready nor leased."""
+    def lengths(self) -> tuple[int, int]:
+        """`message_count` and `leased_count`, for callers that look at all queues."""
 
     @property
     @abstractmethod

@@ -93,16 +93,16 @@ class Queue(LogQueue):
         return leased
 
     @property
-    def is_empty(self) -> bool:
+    def lengths(self) -> tuple[int, int]:
         """A queue that was seen empty stays so until a message is published, or `progressed` says that one
         came back. So very many empty queues are not counted again in every scrape of the metrics."""
         published = self.counters.published
         if self._published_when_empty == published:
-            return True
-        if self.message_count or self.leased_count or self.dispatcher.ready:
-            return False
-        self._published_when_empty = published
-        return True
+            return 0, 0
+        ready, leased = self.message_count, self.leased_count
+        if not ready and not leased and not self.dispatcher.ready:
+            self._published_when_empty = published
+        return ready, leased
 
     @property
     def consumer_count(self) -> int:

@@ -43,8 +43,8 @@ class StreamQueue(LogQueue):
         return 0
 
     @property
-    def is_empty(self) -> bool:
-        return not self._lane.ready
+    def lengths(self) -> tuple[int, int]:
+        return self._lane.ready, 0
 
     @property
     def consumer_count(self) -> int:

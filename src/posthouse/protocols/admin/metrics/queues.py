@@ -75,10 +75,7 @@ class QueueMetrics:
         for namespace in list(self._broker.namespaces):
             for queue in list(namespace.queues.values()):
                 count += 1
-                ready = unacked = 0
-                if not queue.is_empty:
-                    ready, unacked = queue.message_count, queue.leased_count
-                consumers = queue.consumer_count
+                (ready, unacked), consumers = queue.lengths, queue.consumer_count
                 key = namespace.name, queue.name
                 if selection.shows(key, queue.counters):
                     shown.append((queue, ready))
