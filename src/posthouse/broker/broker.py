@@ -309,6 +309,10 @@ class Broker:
     def size(self, topic: Topic, partition: int) -> int:
         return self._storage.size(self.partition(topic, partition))
 
+    def extent(self, partition: PartitionId) -> tuple[int, Bounds]:
+        """Size and bounds, for callers that look at all partitions. Raises UnknownPartition."""
+        return self._storage.size(partition), self._storage.bounds(partition)
+
     async def find_timestamp(self, topic: Topic, partition: int, timestamp: int) -> TimestampedOffset | None:
         return await self._storage.find_timestamp(self.partition(topic, partition), timestamp)
 

@@ -5,6 +5,7 @@ Plain ints that are incremented in place, once for a batch, a fetch or a deliver
 
 from collections.abc import Iterable
 from struct import Struct
+from typing import Final
 
 from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, Readable
 
@@ -26,6 +27,10 @@ class TopicTraffic:
         self.bytes_out = 0
 
 
+_NO_TRAFFIC: Final = TopicTraffic()
+"""Shared by all topics without traffic: a collection of metrics looks at each of them."""
+
+
 class Traffic(dict[str, TopicTraffic]):
     """By the name of the topic. Owned by the event loop."""
 
@@ -35,7 +40,7 @@ class Traffic(dict[str, TopicTraffic]):
 
     def of(self, topic: str) -> TopicTraffic:
         """For readers: zeros where there was no traffic."""
-        return self.get(topic) or TopicTraffic()
+        return self.get(topic, _NO_TRAFFIC)
 
     def read(self, topic: str, batches: Readable) -> None:
         """Whole batches go to a client."""

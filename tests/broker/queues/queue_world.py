@@ -213,6 +213,8 @@ class QueueWorld(RuleBasedStateMachine):
         for name in QUEUES:
             queue, ready = self.queue(name), self.ledger.ready(name)
             assert queue.leased_count + queue.message_count >= 0
+            counted = queue.message_count, queue.leased_count
+            assert queue.lengths == counted, "what it remembers is what it would count"
             for each in queue.lanes:
                 assert len(each.window) <= WINDOW and each.window_bytes == sum(m.size for m in each.window)
                 back = [message.position for message in each.returned]

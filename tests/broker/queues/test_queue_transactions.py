@@ -90,6 +90,29 @@ async def test_a_failed_transaction_gives_back_what_it_settled() -> None:
         assert (await get(queue)) is third
 
 
+async def test_a_queue_that_seemed_empty_is_not_when_a_transaction_failed() -> None:
+    async with lazy() as (rig, storage):
+        queue = await rig.queue()
+        assert queue.lengths == (0, 0)
+        await rig.publish(b"a")
+        assert queue.lengths == (1, 0)
+        message = await get(queue)
+        assert queue.lengths == (0, 1)
+        await until(lambda: not rig.broker.namespaces.settling._changed)
+        storage.is_full = True
+        wave = rig.broker.publishing.transaction()
+        queue.ack([message], wave)
+        committing = wave.commit()
+        await asyncio.sleep(0)
+        assert queue.lengths == (0, 0), "as long as the commit is under way"
+        with pytest.raises(StorageFull):
+            await committing
+        assert queue.lengths == (0, 1)
+        storage.is_full = False
+        queue.ack([message])
+        assert queue.lengths == (0, 0)
+
+
 async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_either() -> None:
     """A commit that comes in between may have stored it."""
     async with lazy() as (rig, storage):

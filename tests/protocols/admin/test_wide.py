@@ -16,8 +16,8 @@ from posthouse.testing import ThreadBroker
 from tests.protocols.admin.test_scale import Filled
 
 PARTITIONS = 10_000
-_MOST_SECONDS = 0.040
-_COMMIT_SECONDS = 0.080
+_MOST_SECONDS = 0.020
+_COMMIT_SECONDS = 0.060
 """All offsets of a reset are committed together, as in a request of Kafka's."""
 MEMBERLESS = MemberIdentity(member=MemberId(""))
 
@@ -60,8 +60,7 @@ async def _fill(broker: Broker) -> None:
     ],
 )
 def test_no_call_blocks_the_event_loop(wide: Filled, path: str) -> None:
-    wide.get(path)
-    _, probe = wide.get(path)
+    _, probe = wide.least_blocked(path)
     assert probe.longest < _MOST_SECONDS
 
 

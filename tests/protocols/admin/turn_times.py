@@ -2,11 +2,20 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import thread_time
 from typing import TypeVar
 
 T = TypeVar("T")
+
+MOST_SECONDS = 0.020
+"""That the event loop may be busy at once."""
+
+
+async def shortest_of_longest_turns(work: Callable[[], Awaitable[T]]) -> tuple[float, T]:
+    """The best of some runs: work of the broker's own may fall into one of them."""
+    runs = [await longest_turn(work()) for _ in range(3)]
+    return min(seconds for seconds, _ in runs), runs[-1][1]
 
 
 async def longest_turn(work: Awaitable[T]) -> tuple[float, T]:

@@ -108,7 +108,10 @@ class Dispatcher:
 
     @property
     def ready(self) -> int:
-        return sum(lane.ready for lane in self._lanes) + len(self.requeue)
+        ready = len(self.requeue)
+        for lane in self._lanes:
+            ready += lane.ready
+        return ready
 
     @property
     def ready_bytes(self) -> int:

@@ -98,6 +98,11 @@ class LogQueue(ABC):
 
     @property
     @abstractmethod
+    def lengths(self) -> tuple[int, int]:
+        """`message_count` and `leased_count`, for callers that look at all queues."""
+
+    @property
+    @abstractmethod
     def consumer_count(self) -> int: ...
 
     @abstractmethod

@@ -81,6 +81,8 @@ class OldestMessages:
 
     def forget_others(self, queues: Iterable[LogQueue]) -> None:
         """Keep what was found of these queues, and nothing of those that are gone."""
+        if not self._found:
+            return
         lanes = {lane for queue in queues for lane in queue.lanes}
         self._found = WeakKeyDictionary({lane: found for lane, found in self._found.items() if lane in lanes})
 

@@ -43,6 +43,10 @@ class StreamQueue(LogQueue):
         return 0
 
     @property
+    def lengths(self) -> tuple[int, int]:
+        return self._lane.ready, 0
+
+    @property
     def consumer_count(self) -> int:
         return len(self._readings)
 

@@ -145,12 +145,13 @@ class TransactionSource(_Source):
 
 
 def _queue_state(queue: LogQueue) -> QueueState:
+    ready, unacked = queue.lengths
     return QueueState(
         namespace=queue.namespace,
         name=queue.name,
         state=state_of(queue),
-        ready=queue.message_count,
-        unacked=queue.leased_count,
+        ready=ready,
+        unacked=unacked,
         consumers=queue.consumer_count,
         counters=Counters(**{name: getattr(queue.counters, name) for name in Counters.__struct_fields__}),
     )

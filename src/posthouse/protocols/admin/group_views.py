@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.groups.descriptions import GroupKind
@@ -17,8 +18,10 @@ from posthouse.protocols.share_members import ShareMemberships
 from posthouse.storage.bounds import Bounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPlace:
+class NamedPlace(NamedTuple):
+    """A tuple, and not a dataclass: a group may have tens of thousands of them in a set, and a dataclass is
+    hashed and compared in Python, which takes five times as long."""
+
     topic: str
     partition: int
 

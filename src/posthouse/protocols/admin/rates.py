@@ -5,18 +5,20 @@ difference of the last two samples.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import NamedTuple
 
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.namespaces import Namespaces
-from posthouse.protocols.admin.turns import in_turns
+from posthouse.protocols.admin.turns import Turns, in_turns
 
 _SECONDS = 5.0
 _KEPT_SECONDS = 120.0
 """Sampling ends after this time without a request; scalers ask twice a minute."""
+_AT_ONCE = 500
+"""Counts that are summed between two looks at the clock."""
 
 
 class Counts(NamedTuple):
@@ -45,9 +47,21 @@ def counts_of(queue: LogQueue) -> Counts:
         counters.got,
         counters.acked,
         counters.redelivered,
-        queue.message_count,
-        queue.leased_count,
+        *queue.lengths,
     )
+
+
+async def total_of(queues: Sequence[LogQueue]) -> Counts:
+    """All these queues together."""
+    return await _sum([counts async for counts in in_turns(map(counts_of, queues))])
+
+
+async def _sum(all_counts: Sequence[Counts]) -> Counts:
+    total, turns = _NONE, Turns()
+    for first in range(0, len(all_counts), _AT_ONCE):
+        total = total.plus(Counts(*map(sum, zip(*all_counts[first : first + _AT_ONCE], strict=True))))
+        await turns.next()
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +127,9 @@ class Rates:
         queues: dict[LogQueue, Counts] = {}
         namespaces: dict[str, Counts] = {}
         for namespace in list(self._namespaces):
-            total = _NONE
+            found: list[Counts] = []
             async for queue in in_turns(list(namespace.queues.values())):
                 queues[queue] = counts = counts_of(queue)
-                total = total.plus(counts)
-            namespaces[namespace.name] = total
+                found.append(counts)
+            namespaces[namespace.name] = await _sum(found)
         self._before, self._last = self._last, _Sample(at=at, queues=queues, namespaces=namespaces)

@@ -1,8 +1,10 @@
 """Objects that are shown by name, and those that are summed."""
 
+import asyncio
 from types import SimpleNamespace
 
 from posthouse.protocols.admin.metrics.selection import Selection
+from posthouse.protocols.admin.turns import Turns
 
 
 def counted(count: int) -> SimpleNamespace:
@@ -17,7 +19,7 @@ def seen(selection: Selection, **objects: SimpleNamespace) -> set[str]:
 
 
 def total(selection: Selection) -> int:
-    return dict(selection.totals())["count"]
+    return asyncio.run(selection.totals(Turns()))["count"]
 
 
 def test_the_first_are_shown_and_the_others_summed() -> None:

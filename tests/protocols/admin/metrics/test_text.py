@@ -8,7 +8,7 @@ from prometheus_client import Histogram as TheirHistogram
 from posthouse.model.histogram import Histogram
 from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
-from posthouse.protocols.admin.metrics.text import render
+from posthouse.protocols.admin.metrics.text import PrometheusText
 from tests.protocols.admin.metrics.scraping import parsed
 
 
@@ -17,7 +17,7 @@ async def one(samples: Samples) -> AsyncIterator[Samples]:
 
 
 BOUNDS = (0.5, 1.0, 2.5)
-NAMES = ("plain", 'a "quoted" one', "back\\slash", "two\nlines", "größe", "")
+NAMES = ("plain", 'a "quoted" one', "back\\slash", "two\nlines", "größe", "100 %", "%s", "")
 
 
 async def test_the_parser_reads_our_text_as_theirs() -> None:
@@ -38,7 +38,7 @@ async def test_the_parser_reads_our_text_as_theirs() -> None:
         samples.add(took, times, name)
     their_gauge.set(0.1 + 0.2)
     samples.add(gauge("size", "Size."), 0.1 + 0.2)
-    ours = parsed("".join([piece.decode() async for piece in render(one(samples))]))
+    ours = parsed("".join([piece.decode() async for piece in PrometheusText().render(one(samples))]))
     theirs = parsed(generate_latest(registry).decode())
     created = {key for key in theirs.values if key[0].endswith("_created")}
     assert ours.values == {key: value for key, value in theirs.values.items() if key not in created}
@@ -49,9 +49,9 @@ async def test_the_parser_reads_our_text_as_theirs() -> None:
 async def test_many_samples_come_in_pieces() -> None:
     samples = Samples()
     many = gauge("many", "Many.", "number")
-    for number in range(1000):
+    for number in range(50_000):
         samples.add(many, number, str(number))
-    pieces = [piece async for piece in render(one(samples))]
+    pieces = [piece async for piece in PrometheusText().render(one(samples))]
     assert len(pieces) > 5
     found = parsed(b"".join(pieces).decode())
-    assert all(found.value("many", number=str(number)) == number for number in range(1000))
+    assert all(found.value("many", number=str(number)) == number for number in range(50_000))

@@ -1,18 +1,27 @@
 """What fills the disk: the journal, topics, and the reference logs of queues, the largest first."""
 
 import heapq
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
+from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.turns import in_turns
+from posthouse.protocols.admin.turns import Turns, in_turns
+
+Kind: TypeAlias = Literal["topic", "queue", "internal"]
+
+_AT_ONCE: Final = 100
+"""Partitions between two looks at the clock."""
+_Log: TypeAlias = tuple[int, Kind, str, str | None]
+"""The negative size, so that the largest sort first; kind, name and namespace. Tuples, because there may be
+very many, and a page shows few of them."""
 
 
 class DiskWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,7 +33,7 @@ class DiskWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class StoredLog(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[
-        Literal["topic", "queue", "internal"],
+        Kind,
         Meta(description="`queue`: the references of a queue; its messages are in topics."),
     ]
     name: str
@@ -45,46 +54,53 @@ class DiskReport(msgspec.Struct, frozen=True, kw_only=True):
 async def _describe(context: CallContext, parameters: DiskWanted, body: NoBody) -> DiskReport:
     context.require_cluster(Operation.DESCRIBE)
     condition = await context.broker.storage_condition()
-    queues = await _queues(context)
-    logs = [
-        _log(topic, queues.get(topic.id), await _size(context, topic))
-        async for topic in in_turns(context.broker.stored_topics())
-    ]
+    logs = await _logs(context)
     wanted = parameters.after + parameters.limit
-    largest = heapq.nsmallest(wanted, logs, key=lambda each: (-each.bytes, each.kind, each.name))
+    largest = heapq.nsmallest(wanted, logs)
     return DiskReport(
         free=condition.free_bytes,
         total=condition.total_bytes,
         journal=condition.journal_bytes,
-        logs_bytes=sum(each.bytes for each in logs),
+        logs_bytes=-sum(less for less, _, _, _ in logs),
         logs_total=len(logs),
-        logs=largest[parameters.after :],
+        logs=[
+            StoredLog(kind=kind, name=name, namespace=namespace, bytes=-less)
+            for less, kind, name, namespace in largest[parameters.after :]
+        ],
         next=wanted if wanted < len(logs) else None,
     )
 
 
-async def _queues(context: CallContext) -> dict[TopicId, tuple[str, str]]:
-    """Namespace and name by the topic of the references."""
-    found = {}
-    for namespace in list(context.broker.namespaces):
-        async for queue in in_turns(list(namespace.queues.values())):
-            found[queue.log.id] = (namespace.name, queue.name)
+async def _logs(context: CallContext) -> list[_Log]:
+    queues = await _queues(context)
+    found: list[_Log] = []
+    turns = Turns()
+    for topic in context.broker.stored_topics():
+        size = await _size(context, topic, turns)
+        queue = queues.get(topic.id)
+        if queue is not None:
+            found.append((-size, "queue", queue.name, queue.namespace))
+        else:
+            found.append((-size, "internal" if topic.is_internal else "topic", topic.name, None))
     return found
 
 
-def _log(topic: Topic, queue: tuple[str, str] | None, size: int) -> StoredLog:
-    if queue is not None:
-        namespace, name = queue
-        return StoredLog(kind="queue", name=name, namespace=namespace, bytes=size)
-    kind: Literal["internal", "topic"] = "internal" if topic.is_internal else "topic"
-    return StoredLog(kind=kind, name=topic.name, namespace=None, bytes=size)
+async def _queues(context: CallContext) -> dict[TopicId, LogQueue]:
+    """By the topic of their references."""
+    found = {}
+    for namespace in list(context.broker.namespaces):
+        async for queue in in_turns(list(namespace.queues.values())):
+            found[queue.log.id] = queue
+    return found
 
 
-async def _size(context: CallContext, topic: Topic) -> int:
-    size = 0
+async def _size(context: CallContext, topic: Topic, turns: Turns) -> int:
+    size, of_partition = 0, context.broker.size
     try:
-        async for index in in_turns(range(topic.partitions)):
-            size += context.broker.size(topic, index)
+        for first in range(0, topic.partitions, _AT_ONCE):
+            for index in range(first, min(first + _AT_ONCE, topic.partitions)):
+                size += of_partition(topic, index)
+            await turns.next()
     except UnknownPartition:
         return 0  # deleted meanwhile
     return size

@@ -145,7 +145,7 @@ def find(context: CallContext, operation: Operation, parameters: OfQueue) -> tup
 
 
 def state_of(queue: LogQueue) -> State:
-    if not queue.message_count:
+    if not queue.lengths[0]:
         return "empty"
     if not queue.consumer_count:
         return "unconsumed"
@@ -156,14 +156,15 @@ def state_of(queue: LogQueue) -> State:
 
 def summary(context: CallContext, queue: LogQueue, oldest_ms: int | None) -> QueueSummary:
     """`oldest_ms` is the time when the oldest message was published, where that is known."""
+    ready, unacked = queue.lengths
     return QueueSummary(
         namespace=queue.namespace,
         name=queue.name,
         kind="stream" if queue.definition.is_stream else "queue",
         durable=queue.definition.durable,
         state=state_of(queue),
-        ready=queue.message_count,
-        unacked=queue.leased_count,
+        ready=ready,
+        unacked=unacked,
         consumers=queue.consumer_count,
         oldest_age_ms=None if oldest_ms is None else max(context.broker.now_ms() - oldest_ms, 0),
         counters=Counters(**{name: getattr(queue.counters, name) for name in Counters.__struct_fields__}),

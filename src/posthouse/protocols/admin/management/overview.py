@@ -19,8 +19,7 @@ from posthouse.protocols.admin.management.node import (
     node_name,
 )
 from posthouse.protocols.admin.management.statistics import lengths, message_stats, with_rate
-from posthouse.protocols.admin.management.vhosts import counted
-from posthouse.protocols.admin.rates import Counts
+from posthouse.protocols.admin.rates import Counts, total_of
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
@@ -62,7 +61,7 @@ async def _overview(context: CallContext, request: HttpRequest, parameters: Para
     namespaces = list(context.broker.namespaces)
     counts = rates = Counts()
     for namespace in namespaces:
-        counts = counts.plus(await counted(namespace))
+        counts = counts.plus(await total_of(list(namespace.queues.values())))
         rates = rates.plus(context.rates.of_namespace(namespace.name))
     connections = amqp_connections(context)
     channels = 0

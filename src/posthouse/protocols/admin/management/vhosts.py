@@ -11,26 +11,18 @@ from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import node_name
 from posthouse.protocols.admin.management.requests import namespace_of
 from posthouse.protocols.admin.management.statistics import lengths, message_stats
-from posthouse.protocols.admin.rates import Counts, counts_of
+from posthouse.protocols.admin.rates import total_of
 from posthouse.protocols.admin.reachable_namespaces import reachable_namespaces
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
-from posthouse.protocols.admin.turns import in_turns
 
 FIXED: Final = "virtual hosts are declared by the broker's setting `namespaces`, and not here"
 
 
-async def counted(namespace: Namespace) -> Counts:
-    """All its queues together."""
-    total = Counts()
-    async for queue in in_turns(list(namespace.queues.values())):
-        total = total.plus(counts_of(queue))
-    return total
-
-
 async def _view(context: CallContext, namespace: Namespace) -> dict[str, Any]:
-    counts, rates = await counted(namespace), context.rates.of_namespace(namespace.name)
+    counts = await total_of(list(namespace.queues.values()))
+    rates = context.rates.of_namespace(namespace.name)
     return {
         "name": namespace.name,
         "description": "Default virtual host" if namespace.name == DEFAULT_NAMESPACE else "",

@@ -8,6 +8,7 @@ from posthouse.protocols.admin.metrics import connections, groups, process, queu
 from posthouse.protocols.admin.metrics.family import Family, gauge
 from posthouse.protocols.admin.metrics.groups import GroupMetrics
 from posthouse.protocols.admin.metrics.queues import QueueMetrics
+from posthouse.protocols.admin.metrics.requests import RequestSamples
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.topics import TopicMetrics
 from posthouse.protocols.front_end import Backend
@@ -36,6 +37,7 @@ class MetricsCollector:
     def __init__(self, backend: Backend) -> None:
         limit = backend.settings.metrics_max_objects
         self._backend = backend
+        self._requests = RequestSamples(backend.requests)
         self._topics = TopicMetrics(backend.broker, limit)
         self._groups = GroupMetrics(backend.broker, backend.share_memberships, limit)
         self._queues = QueueMetrics(backend.broker, limit)
@@ -47,7 +49,7 @@ class MetricsCollector:
         samples = Samples()
         await process.collect(backend.loop_delay, samples)
         await connections.collect(backend, samples)
-        await requests.collect(backend.requests, samples)
+        await self._requests.collect(samples)
         await storage.collect(backend.broker, samples)
         yield samples
         summed: dict[str, int] = {}

@@ -5,8 +5,9 @@ from typing import Final
 from posthouse.broker.broker import Broker
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.admin.metrics.family import gauge
-from posthouse.protocols.admin.metrics.samples import Samples
+from posthouse.protocols.admin.metrics.samples import Labels, Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
+from posthouse.protocols.admin.metrics.table import Row, Table
 from posthouse.protocols.share_members import ShareMemberships
 
 GROUPS: Final = gauge("posthouse_groups", "Groups of all kinds: classic, consumer, streams and share groups.")
@@ -26,6 +27,8 @@ class GroupMetrics:
         self._share_memberships = share_memberships
         self._groups = Selection(limit)
         self._lags = Selection(limit)
+        self._member_table = Table(MEMBERS)
+        self._lag_table = Table(LAG)
 
     async def collect(self, samples: Samples) -> dict[str, int]:
         """How many of each kind of objects were not shown by name."""
@@ -33,22 +36,30 @@ class GroupMetrics:
         listed = [each.id for each in groups.listed()]
         samples.add(GROUPS, len(listed) + len(shared))
         other_members = other_lag = 0
+        of_group: list[Labels] = []
+        of_topic: list[Labels] = []
+        member_rows: list[Row] = []
+        lag_rows: list[Row] = []
         for group in (*listed, *shared):
             is_shared = group in self._broker.subscriptions
             members = len(self._share_memberships.members(group)) if is_shared else groups.member_count(group)
             if self._groups.shows(group, None):
-                samples.add(MEMBERS, members, group)
+                of_group.append((group,))
+                member_rows.append((members,))
             else:
                 other_members += members
             lags = await (self._unacknowledged if is_shared else self._unread)(group, samples)
             for topic, lag in lags.items():
                 if self._lags.shows((group, topic), None):
-                    samples.add(LAG, lag, group, topic)
+                    of_topic.append((group, topic))
+                    lag_rows.append((lag,))
                 else:
                     other_lag += lag
             await samples.turns.next()
         self._groups.done()
         self._lags.done()
+        await self._member_table.fill(samples, of_group, member_rows)
+        await self._lag_table.fill(samples, of_topic, lag_rows)
         if self._groups.has_other:
             samples.add(MEMBERS, other_members, OTHER)
         if self._lags.has_other:

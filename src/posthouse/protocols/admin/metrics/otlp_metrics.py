@@ -20,7 +20,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from posthouse.model.histogram import Histogram
 from posthouse.protocols.admin.metrics.collector import FAMILIES, MetricsCollector
 from posthouse.protocols.admin.metrics.family import Family, MetricKind
-from posthouse.protocols.admin.metrics.samples import Labels, Value
+from posthouse.protocols.admin.metrics.samples import FamilySamples, Value
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class OtlpMetrics:
         """`reader` collects and exports; without one, it is OpenTelemetry's for OTLP over HTTP."""
         self._collector = collector
         self._seconds = _interval_ms(environment) / 1000 / _COLLECTIONS_PER_EXPORT
-        self._collected: dict[Family, list[tuple[Labels, Value]]] = {}
+        self._collected: dict[Family, FamilySamples] = {}
         """Replaced as a whole: the exporter's thread reads it."""
         self._task: asyncio.Task[None] | None = None
         resource = Resource.create()
@@ -69,7 +69,7 @@ class OtlpMetrics:
         await asyncio.to_thread(self._provider.shutdown, _SHUTDOWN_MS)
 
     async def collect(self) -> None:
-        collected: dict[Family, list[tuple[Labels, Value]]] = {}
+        collected: dict[Family, FamilySamples] = {}
         async for samples in self._collector.collect():
             collected.update(samples)
         self._collected = collected

@@ -1,13 +1,14 @@
 """Queues and streams: what they hold, and what happened to their messages."""
 
+from operator import attrgetter
 from typing import Final
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.queues.log_queue import LogQueue
-from posthouse.broker.queues.queue import Queue
 from posthouse.protocols.admin.metrics.family import counter, gauge
-from posthouse.protocols.admin.metrics.samples import Samples
+from posthouse.protocols.admin.metrics.samples import Labels, Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
+from posthouse.protocols.admin.metrics.table import Row, Table
 
 _LABELS: Final = ("namespace", "queue")
 QUEUES: Final = gauge("posthouse_queues", "Queues and streams.")
@@ -50,6 +51,9 @@ AGE: Final = gauge(
 )
 FAMILIES: Final = (QUEUES, READY, UNACKED, CONSUMERS, *COUNTERS.values(), AGE)
 
+_counts: Final = attrgetter(*COUNTERS)
+_STEPS: Final = 32
+"""Queues between two looks at the clock."""
 _MOST_READS: Final = 100
 """Queues whose oldest message is read from disk in one collection; the others follow in the next ones."""
 
@@ -58,30 +62,37 @@ class QueueMetrics:
     def __init__(self, broker: Broker, limit: int) -> None:
         self._broker = broker
         self._selection = Selection(limit, tuple(COUNTERS))
+        self._table = Table(READY, UNACKED, CONSUMERS, *COUNTERS.values())
+        self._ages = Table(AGE)
 
     async def collect(self, samples: Samples) -> dict[str, int]:
         """How many queues were not shown by name."""
         selection = self._selection
         shown: list[tuple[LogQueue, int]] = []
+        labels: list[Labels] = []
+        rows: list[Row] = []
         count = other_ready = other_unacked = other_consumers = 0
         for namespace in list(self._broker.namespaces):
             for queue in list(namespace.queues.values()):
                 count += 1
-                ready, unacked, consumers = queue.message_count, _unacked(queue), queue.consumer_count
-                if selection.shows((namespace.name, queue.name), queue.counters):
+                (ready, unacked), consumers = queue.lengths, queue.consumer_count
+                key = namespace.name, queue.name
+                if selection.shows(key, queue.counters):
                     shown.append((queue, ready))
-                    _add(samples, queue, ready, unacked, consumers)
+                    labels.append(key)
+                    rows.append((ready, unacked, consumers, *_counts(queue.counters)))
                 else:
                     other_ready += ready
                     other_unacked += unacked
                     other_consumers += consumers
-                await samples.turns.next()
+                if count % _STEPS == 0:
+                    await samples.turns.next()
         selection.done()
         samples.add(QUEUES, count)
+        await self._table.fill(samples, labels, rows)
         if selection.has_other:
-            for name, total in selection.totals():
+            for name, total in (await selection.totals(samples.turns)).items():
                 samples.add(COUNTERS[name], total, OTHER, OTHER)
-                await samples.turns.next()
             samples.add(READY, other_ready, OTHER, OTHER)
             samples.add(UNACKED, other_unacked, OTHER, OTHER)
             samples.add(CONSUMERS, other_consumers, OTHER, OTHER)
@@ -92,27 +103,20 @@ class QueueMetrics:
         """Of queues that are shown by name; an age that cannot be known yet is left out."""
         oldest, now = self._broker.oldest_messages, self._broker.now_ms()
         reads = oldest.reads
-        for queue, ready in queues:
+        labels: list[Labels] = []
+        rows: list[Row] = []
+        for count, (queue, ready) in enumerate(queues):
+            age: float = 0
             if ready:
                 published_ms = oldest.known_ms(queue)
                 if published_ms is None and oldest.reads - reads < _MOST_READS:
                     published_ms = await oldest.read_ms(queue)
-                if published_ms is not None:
-                    samples.add(AGE, max(now - published_ms, 0) / 1000, queue.namespace, queue.name)
-            else:
-                samples.add(AGE, 0, queue.namespace, queue.name)
-            await samples.turns.next()
+                if published_ms is None:
+                    continue
+                age = max(now - published_ms, 0) / 1000
+            labels.append((queue.namespace, queue.name))
+            rows.append((age,))
+            if count % _STEPS == 0:
+                await samples.turns.next()
         oldest.forget_others(queue for queue, _ in queues)
-
-
-def _unacked(queue: LogQueue) -> int:
-    return queue.leased_count if isinstance(queue, Queue) else 0
-
-
-def _add(samples: Samples, queue: LogQueue, ready: int, unacked: int, consumers: int) -> None:
-    labels = queue.namespace, queue.name
-    samples.add(READY, ready, *labels)
-    samples.add(UNACKED, unacked, *labels)
-    samples.add(CONSUMERS, consumers, *labels)
-    for name, family in COUNTERS.items():
-        samples.add(family, getattr(queue.counters, name), *labels)
+        await self._ages.fill(samples, labels, rows)

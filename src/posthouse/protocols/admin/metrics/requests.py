@@ -4,6 +4,7 @@ from typing import Final
 
 from posthouse.protocols.admin.metrics.family import counter, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
+from posthouse.protocols.admin.metrics.table import Table
 from posthouse.protocols.request_metrics import RequestMetrics
 
 _LABELS: Final = ("protocol", "api")
@@ -21,10 +22,22 @@ SECONDS: Final = histogram(
 FAMILIES: Final = (REQUESTS, ERRORS, SECONDS)
 
 
-async def collect(requests: RequestMetrics, samples: Samples) -> None:
-    for protocol, api, metrics in requests:
-        samples.add(REQUESTS, metrics.count, protocol, api)
-        samples.add(ERRORS, metrics.errors, protocol, api)
-        if metrics.seconds.count:
-            samples.add(SECONDS, metrics.seconds, protocol, api)
-        await samples.turns.next()
+class RequestSamples:
+    def __init__(self, requests: RequestMetrics) -> None:
+        self._requests = requests
+        self._counts = Table(REQUESTS, ERRORS)
+        self._times = Table(SECONDS)
+
+    async def collect(self, samples: Samples) -> None:
+        counted = list(self._requests)
+        timed = [each for each in counted if each[2].seconds.count]
+        await self._counts.fill(
+            samples,
+            [(protocol, api) for protocol, api, _ in counted],
+            [(metrics.count, metrics.errors) for _, _, metrics in counted],
+        )
+        await self._times.fill(
+            samples,
+            [(protocol, api) for protocol, api, _ in timed],
+            [(metrics.seconds,) for _, _, metrics in timed],
+        )

@@ -1,47 +1,59 @@
 """The values of one collection. Samples of one family stay together, as Prometheus wants them."""
 
-import asyncio
 from collections.abc import Iterator
-from time import perf_counter
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from posthouse.model.histogram import Histogram
 from posthouse.protocols.admin.metrics.family import Family
+from posthouse.protocols.admin.turns import Turns
 
 Labels: TypeAlias = tuple[str, ...]
 Value: TypeAlias = int | float | Histogram
 
-SLICE_SECONDS: Final = 0.002
-"""Work between two looks at what else the event loop has to do."""
+
+class LabelBlock:
+    """The labels of some samples, in their order. Compared by identity: renderings remember what they made
+    of it."""
+
+    __slots__ = ("__weakref__", "rows")
+
+    def __init__(self, rows: tuple[Labels, ...]) -> None:
+        self.rows = rows
 
 
-class Turns:
-    """Leaves the event loop to others from time to time."""
+class FamilySamples:
+    """The samples of one family."""
+
+    __slots__ = ("blocks", "singles")
 
     def __init__(self) -> None:
-        self._since = perf_counter()
+        self.blocks: list[tuple[LabelBlock, tuple[Value, ...]]] = []
+        """Labels of several samples, and a value for each."""
+        self.singles: list[tuple[Labels, Value]] = []
 
-    async def next(self) -> None:
-        """To be called every few microseconds of work, and to return mostly at once."""
-        if perf_counter() - self._since > SLICE_SECONDS:
-            await asyncio.sleep(0)
-            self._since = perf_counter()
+    def __iter__(self) -> Iterator[tuple[Labels, Value]]:
+        for block, values in self.blocks:
+            yield from zip(block.rows, values, strict=True)
+        yield from self.singles
 
 
 class Samples:
     def __init__(self) -> None:
-        self._by_family: dict[Family, list[tuple[Labels, Value]]] = {}
+        self._by_family: dict[Family, FamilySamples] = {}
         self.turns = Turns()
 
     def add(self, family: Family, value: Value, *labels: str) -> None:
         """`labels` are values in the order of the family's names."""
+        self._of(family).singles.append((labels, value))
+
+    def add_block(self, family: Family, block: LabelBlock, values: tuple[Value, ...]) -> None:
+        self._of(family).blocks.append((block, values))
+
+    def _of(self, family: Family) -> FamilySamples:
         found = self._by_family.get(family)
         if found is None:
-            found = self._by_family[family] = []
-        found.append((labels, value))
+            found = self._by_family[family] = FamilySamples()
+        return found
 
-    def __iter__(self) -> Iterator[tuple[Family, list[tuple[Labels, Value]]]]:
+    def __iter__(self) -> Iterator[tuple[Family, FamilySamples]]:
         return iter(self._by_family.items())
-
-    def of(self, family: Family) -> list[tuple[Labels, Value]]:
-        return self._by_family.get(family, [])

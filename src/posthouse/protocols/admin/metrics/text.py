@@ -1,37 +1,54 @@
 """Samples in Prometheus' text format, piece by piece.
 
-prometheus_client's own `generate_latest` makes one text of everything, and took 7 µs for a sample where this
-takes 1 µs: a broker with thousands of queues is scraped every few seconds. A test lets its parser read both.
+prometheus_client's own `generate_latest` makes one text of everything, and takes 7 µs for a sample. A broker
+with thousands of queues may be scraped every second, so the lines of a block of labels are written once, as a
+template with a place for each value: filling in the values takes 0.1 µs for a sample. A test lets
+prometheus_client's parser read both.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from posthouse.model.histogram import Histogram
-from posthouse.protocols.admin.metrics.family import Family
-from posthouse.protocols.admin.metrics.samples import Labels, Samples, Value
+from posthouse.protocols.admin.metrics.family import Family, MetricKind
+from posthouse.protocols.admin.metrics.samples import FamilySamples, LabelBlock, Labels, Samples, Value
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_AT_ONCE: Final = 200
-"""Samples that are rendered in one piece."""
+_PIECE_CHARACTERS: Final = 128 * 1024
 
 
-async def render(parts: AsyncIterable[Samples]) -> AsyncIterator[bytes]:
-    """Each part is sent before the next one is collected. No family may be in two of them."""
-    async for samples in parts:
-        pieces: list[str] = []
-        shown: dict[tuple[str, ...], dict[Labels, str]] = {}
-        """Labels as text, by the names and values: a queue has them in a dozen families."""
-        for family, values in samples:
-            pieces.append(head(family))
-            for first in range(0, len(values), _AT_ONCE):
-                known = shown.setdefault(family.labels, {})
-                pieces += lines(family, values[first : first + _AT_ONCE], known)
-                await samples.turns.next()
-                if len(pieces) >= _AT_ONCE:
-                    yield "".join(pieces).encode()
-                    pieces = []
-        yield "".join(pieces).encode()
+class PrometheusText:
+    """The text of one collector's samples. It keeps the templates of the blocks that still exist."""
+
+    def __init__(self) -> None:
+        self._templates = WeakKeyDictionary[LabelBlock, dict[Family, str]]()
+
+    async def render(self, parts: AsyncIterable[Samples]) -> AsyncIterator[bytes]:
+        """Each part is sent before the next one is collected. No family may be in two of them."""
+        async for samples in parts:
+            pieces: list[str] = []
+            size = 0
+            for family, found in samples:
+                pieces.append(head(family))
+                for text in self._texts(family, found):
+                    pieces.append(text)
+                    size += len(text)
+                    await samples.turns.next()
+                    if size >= _PIECE_CHARACTERS:
+                        yield "".join(pieces).encode()
+                        pieces, size = [], 0
+            yield "".join(pieces).encode()
+
+    def _texts(self, family: Family, samples: FamilySamples) -> Iterator[str]:
+        for block, values in samples.blocks:
+            templates = self._templates.setdefault(block, {})
+            template = templates.get(family)
+            if template is None:
+                template = templates[family] = _template(family, block.rows, values)
+            yield template % _numbers(family, values)
+        for labels, value in samples.singles:
+            yield _template(family, (labels,), (value,)) % _numbers(family, (value,))
 
 
 def head(family: Family) -> str:
@@ -39,21 +56,32 @@ def head(family: Family) -> str:
     return f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind}\n"
 
 
-def lines(family: Family, values: Iterable[tuple[Labels, Value]], known: dict[Labels, str]) -> list[str]:
-    """`known` are labels of these names as text; those that are new are added."""
+def _template(family: Family, rows: Iterable[Labels], values: Iterable[Value]) -> str:
+    """The lines of some samples, with `%s` in the place of each number. Of histograms only the bounds matter,
+    which never change."""
     name = family.name
-    made = []
-    for labels, value in values:
-        shown = known.get(labels)
-        if shown is None:
-            shown = known[labels] = ",".join(map(_label, family.labels, labels))
+    lines: list[str] = []
+    for labels, value in zip(rows, values, strict=True):
+        shown = ",".join(map(_label, family.labels, labels)).replace("%", "%%")
         if isinstance(value, Histogram):
-            made += _histogram_lines(name, shown, value)
+            lines += _histogram_lines(name, shown, value.bounds)
         elif shown:
-            made.append(f"{name}{{{shown}}} {value}\n")
+            lines.append(f"{name}{{{shown}}} %s\n")
         else:
-            made.append(f"{name} {value}\n")
-    return made
+            lines.append(f"{name} %s\n")
+    return "".join(lines)
+
+
+def _numbers(family: Family, values: tuple[Value, ...]) -> tuple[object, ...]:
+    """What the template of these values has places for."""
+    if family.kind is not MetricKind.HISTOGRAM:
+        return values
+    numbers: list[float] = []
+    for value in values:
+        assert isinstance(value, Histogram)
+        counts = value.cumulative()
+        numbers += (*counts, counts[-1], value.sum)
+    return tuple(numbers)
 
 
 def _label(name: str, value: str) -> str:
@@ -62,16 +90,11 @@ def _label(name: str, value: str) -> str:
     return f'{name}="{value}"'
 
 
-def _histogram_lines(name: str, shown: str, histogram: Histogram) -> list[str]:
+def _histogram_lines(name: str, shown: str, bounds: Iterable[float]) -> list[str]:
     before = f"{shown}," if shown else ""
     around = f"{{{shown}}}" if shown else ""
-    counts = histogram.cumulative()
-    bounds = [str(float(bound)) for bound in histogram.bounds]
     return [
-        *(
-            f'{name}_bucket{{{before}le="{bound}"}} {count}\n'
-            for bound, count in zip([*bounds, "+Inf"], counts, strict=True)
-        ),
-        f"{name}_count{around} {counts[-1]}\n",
-        f"{name}_sum{around} {histogram.sum}\n",
+        *(f'{name}_bucket{{{before}le="{bound}"}} %s\n' for bound in (*map(float, bounds), "+Inf")),
+        f"{name}_count{around} %s\n",
+        f"{name}_sum{around} %s\n",
     ]

@@ -1,0 +1,86 @@
+"""Rows of labels and values, in one collection after the other."""
+
+from collections.abc import AsyncIterator
+
+from posthouse.model.histogram import Histogram
+from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
+from posthouse.protocols.admin.metrics.samples import LabelBlock, Samples
+from posthouse.protocols.admin.metrics.table import Table
+from posthouse.protocols.admin.metrics.text import PrometheusText
+from tests.protocols.admin.metrics.scraping import Scrape, parsed
+
+SIZE = gauge("size", "Size.", "key")
+SEEN = counter("seen_total", "Seen.", "key")
+TOOK = histogram("took_seconds", "Took.", "key")
+
+
+async def filled(table: Table, rows: dict[str, tuple[int, int]]) -> Samples:
+    samples = Samples()
+    await table.fill(samples, [(name,) for name in rows], list(rows.values()))
+    return samples
+
+
+async def shown(text: PrometheusText, samples: Samples) -> Scrape:
+    async def one() -> AsyncIterator[Samples]:
+        yield samples
+
+    return parsed("".join([piece.decode() async for piece in text.render(one())]))
+
+
+def blocks(samples: Samples) -> list[LabelBlock]:
+    [(_, first), _] = samples
+    return [block for block, _ in first.blocks]
+
+
+async def test_both_renderings_have_the_same_numbers() -> None:
+    table, text = Table(SIZE, SEEN), PrometheusText()
+    many = {f"name-{number}": (number, number * 2) for number in range(1234)}
+    samples = await filled(table, many)
+    found = await shown(text, samples)
+    for family, values in samples:
+        pairs = list(values)
+        assert len(pairs) == len(many)
+        for labels, value in pairs:
+            assert found.value(family.name, key=labels[0]) == value
+    assert found.value("size", key="name-7") == 7
+    assert found.value("seen_total", key="name-1200") == 2400
+
+
+async def test_values_change_under_the_same_labels() -> None:
+    table, text = Table(SIZE, SEEN), PrometheusText()
+    first = await filled(table, {"a": (1, 2), "b": (3, 4)})
+    assert (await shown(text, first)).value("size", key="b") == 3
+    second = await filled(table, {"a": (5, 6), "b": (7, 8)})
+    assert blocks(first) == blocks(second), "labels are written once"
+    found = await shown(text, second)
+    assert (found.value("size", key="b"), found.value("seen_total", key="a")) == (7, 6)
+
+
+async def test_objects_come_and_go() -> None:
+    table, text = Table(SIZE, SEEN), PrometheusText()
+    many = {f"name-{number}": (number, 0) for number in range(1200)}
+    first = await filled(table, many)
+    del many["name-600"]
+    many["new"] = (-1, 0)
+    second = await filled(table, many)
+    same = [before is after for before, after in zip(blocks(first), blocks(second), strict=True)]
+    assert same == [True, False, False]
+    found = await shown(text, second)
+    assert found.labels("size", "key") == set(many)
+    assert all(found.value("size", key=name) == value for name, (value, _) in many.items())
+    assert not list(await filled(table, {})), "no objects, no family"
+
+
+async def test_rows_of_histograms() -> None:
+    table, text = Table(TOOK), PrometheusText()
+    for times in (1, 2):
+        samples = Samples()
+        took = Histogram((0.5, 1))
+        for _ in range(times):
+            took.observe(0.75)
+        await table.fill(samples, [("50 %",)], [(took,)])
+        found = await shown(text, samples)
+        assert found.value("took_seconds_bucket", key="50 %", le="0.5") == 0
+        assert found.value("took_seconds_bucket", key="50 %", le="1.0") == times
+        assert found.value("took_seconds_count", key="50 %") == times
+        assert found.value("took_seconds_sum", key="50 %") == 0.75 * times
