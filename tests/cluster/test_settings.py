@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from posthouse.model.errors import InvalidConfig
-from posthouse.settings import Address, Settings, load_settings
+from posthouse.setting_sources import load_settings
+from posthouse.settings import Address, Settings
 
 DATABASE = "postgresql://posthouse:verysecret@db.example:5432/broker?password=verysecret"
 

@@ -17,7 +17,10 @@ from tests.postgres import MIGRATED, PostgresServer, new_database
 class TestLease:
     incarnation: UUID = field(default_factory=uuid4)
     epoch: int = 1
-    is_valid: bool = True
+    is_lost: bool = False
+
+    def fenced(self) -> None:
+        self.is_lost = True
 
     __test__ = False
 
@@ -28,7 +31,7 @@ async def take_lease(database: Database) -> TestLease:
     connection = await database.connect("tests")
     try:
         found = await connection.execute(
-            "UPDATE scope SET holder = %s, epoch = epoch + 1, until = now() + '1 hour' RETURNING epoch",
+            "UPDATE scope SET holder = %s, epoch = epoch + 1 RETURNING epoch",
             [lease.incarnation],
         )
         row = await found.fetchone()

@@ -29,7 +29,10 @@ Step = Callable[[str], None]
 class Lease:
     incarnation: UUID = field(default_factory=uuid4)
     epoch: int = 1
-    is_valid: bool = True
+    is_lost: bool = False
+
+    def fenced(self) -> None:
+        self.is_lost = True
 
 
 class SteppedConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
@@ -62,7 +65,7 @@ class SharedLogs:
         self.lease = Lease(epoch=self.lease.epoch + 1)
         self.names = ObjectNames(self.lease.incarnation)
         await self.connection.execute(
-            "UPDATE scope SET holder = %s, epoch = %s, until = now() + interval '1 hour'",
+            "UPDATE scope SET holder = %s, epoch = %s",
             [self.lease.incarnation, self.lease.epoch],
         )
 

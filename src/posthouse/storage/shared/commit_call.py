@@ -47,7 +47,7 @@ class CommitCall:
         epoch: int,
         path: int,
         seconds: float,
-        is_lease_valid: Callable[[], bool],
+        is_lease_lost: Callable[[], bool],
     ) -> None:
         self._database = database
         self._holder = holder
@@ -55,7 +55,7 @@ class CommitCall:
         self._path = path
         self._seconds = seconds
         """The longest wait for an answer."""
-        self._is_lease_valid = is_lease_valid
+        self._is_lease_lost = is_lease_lost
         self._connection: DatabaseConnection | None = None
         self._number = 0
         self._acknowledged = 0
@@ -104,9 +104,9 @@ class CommitCall:
         log.warning("%s: %s; asking whether it counts", call, one_line(error))
         attempt = 0
         while True:
-            if not self._is_lease_valid():
+            if self._is_lease_lost():
                 raise LeaseLost(
-                    f"PostgreSQL at {self._database.name} did not answer until the lease ended; whether "
+                    f"PostgreSQL at {self._database.name} did not answer until the lease was lost; whether "
                     f"{call} counts is not known"
                 ) from error
             await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])

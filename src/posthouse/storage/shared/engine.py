@@ -6,7 +6,6 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from uuid import uuid4
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
@@ -27,6 +26,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.definitions import Definitions
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.loading import load
+from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.payloads import Uploads
 from posthouse.storage.shared.piece_reader import PieceReader, ReadBlocks
@@ -68,7 +68,7 @@ class SharedStorage:
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
         self._tails = Tails(tail_bytes)
-        self._uploads = Uploads(objects, lambda: f"tmp/{uuid4()}", clock)
+        self._uploads = Uploads(objects, ObjectNames(lease.incarnation).new, clock)
         self._committer = Committer(
             clock=clock,
             logs=self._logs,
@@ -96,7 +96,7 @@ class SharedStorage:
             epoch=self._lease.epoch,
             path=path,
             seconds=_ANSWER_SECONDS,
-            is_lease_valid=lambda: self._lease.is_valid,
+            is_lease_lost=lambda: self._lease.is_lost,
         )
 
     def _is_object_topic(self, partition: PartitionId) -> bool:
@@ -224,6 +224,7 @@ class SharedStorage:
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
             self._state = error
+            self._lease.fenced()
             self._report_fenced(error)
 
     def _check_open(self) -> None:

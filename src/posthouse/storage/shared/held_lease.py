@@ -14,5 +14,8 @@ class HeldLease(Protocol):
         """Raised with every takeover."""
 
     @property
-    def is_valid(self) -> bool:
-        """Whether it certainly has not ended, by the broker's own clock."""
+    def is_lost(self) -> bool:
+        """Whether it is known to belong to another broker, or to nobody."""
+
+    def fenced(self) -> None:
+        """A commit was refused because another broker holds the lease."""
