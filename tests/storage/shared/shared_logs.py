@@ -32,7 +32,7 @@ class Lease:
     is_lost: bool = False
 
     def fenced(self) -> None:
-        self.is_lost = True
+        raise AssertionError("nothing is committed by a storage here")
 
 
 class SteppedConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
