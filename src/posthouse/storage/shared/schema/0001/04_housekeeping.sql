@@ -96,3 +96,45 @@ BEGIN
     WHERE r.log = ANY (swapped);
     RETURN swapped;
 END $$;
+
+-- Closes the open slot and opens the next free one. Returns the number of the open slot, which stays the same if
+-- none is free. A commit that still writes to the closed slot does no harm: see truncate_slot.
+CREATE FUNCTION open_next_slot(p_holder uuid, p_epoch bigint) RETURNS smallint LANGUAGE plpgsql AS $$
+DECLARE
+    current_slot smallint;
+    next_slot smallint;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT number INTO current_slot FROM slot WHERE state = 'open' FOR UPDATE;
+    SELECT number INTO next_slot FROM slot WHERE state = 'free' ORDER BY (number - current_slot + 16) % 16 LIMIT 1;
+    IF next_slot IS NULL THEN
+        RETURN current_slot;
+    END IF;
+    UPDATE slot SET state = 'closed', changed_at = now() WHERE number = current_slot;
+    UPDATE slot SET state = 'open', changed_at = now() WHERE number = next_slot;
+    RETURN next_slot;
+END $$;
+
+-- Empties a closed slot if all its runs are in segments or their logs are gone; returns whether it did. The first
+-- lock keeps out commits, but not readers, while runs are looked at. TRUNCATE waits for readers, and whoever reads
+-- a log then waits behind it: so it gives up soon.
+CREATE FUNCTION truncate_slot(p_holder uuid, p_epoch bigint, p_slot smallint) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+DECLARE
+    is_used boolean;
+BEGIN
+    EXECUTE format('LOCK TABLE run_%s, inline_data_%s IN SHARE MODE', p_slot, p_slot);
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM run_%s r JOIN log l ON l.id = r.log WHERE r.base >= l.segments_to)', p_slot
+    ) INTO is_used;
+    IF is_used THEN
+        RETURN false;
+    END IF;
+    PERFORM check_lease(p_holder, p_epoch);
+    UPDATE slot SET state = 'free', changed_at = now() WHERE number = p_slot AND state = 'closed';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('TRUNCATE run_%s, inline_data_%s', p_slot, p_slot);
+    RETURN true;
+END $$;
