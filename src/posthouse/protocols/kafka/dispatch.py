@@ -395,7 +395,7 @@ class _Call(Context):
             self.api.key, self.guard.principal, self.client_id, self.pending.size, response, seconds
         )
         if delay > 0:
-            self.pending.throttle(delay)
+            self.pending.throttle(delay, self.throttling.waits)
 
     def fail(self, error: BaseException) -> None:
         if isinstance(error, CloseWithoutResponse):
