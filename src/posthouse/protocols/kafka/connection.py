@@ -30,6 +30,7 @@ from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.throttle_timer import Waits
 from posthouse.settings import Address, Settings
 
 log = logging.getLogger(__name__)
@@ -301,10 +302,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Count an offence: the client sent a request that well-behaved clients do not repeat."""
         self.throttle(self._listener.offended(self))
 
-    def throttle(self, seconds: float) -> None:
-        """Throttle the client: it has exceeded its quota or its share, so reading pauses."""
+    def throttle(self, seconds: float, waits: Waits | None = None) -> None:
+        """Throttle the client: it has exceeded its quota or its share, so reading pauses. `waits` counts the
+        time of quotas."""
         if not self._closed and seconds > 0:
-            self._flow.throttle.extend(seconds)
+            self._flow.throttle.extend(seconds, waits)
             self._regulate_reading()
 
     def _go_on(self) -> None:
