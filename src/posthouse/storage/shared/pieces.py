@@ -38,7 +38,8 @@ LEFT JOIN LATERAL (
             s.max_time, s.created_ms, NULL::bytea AS refs, s.generation
      FROM segment s
      WHERE s.log = l.id AND s.last >= greatest(%(offset)s, l.start) AND s.base >= coalesce(
-         (SELECT max(b.base) FROM segment b WHERE b.log = l.id AND b.base <= greatest(%(offset)s, l.start)), 0)
+         (SELECT max(b.base) FROM segment b
+           WHERE b.log = l.id AND b.base <= greatest(%(offset)s, l.start)), 0)
      ORDER BY s.base LIMIT %(rows)s)
     UNION ALL
     (SELECT r.slot, r.base, r.last, r.inline, r.object, r.pos::bigint, r.size::bigint,
