@@ -101,6 +101,7 @@ from posthouse.protocols.kafka.handlers import (
     write_txn_markers,
 )
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
 from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
@@ -109,7 +110,6 @@ from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.protocols.kafka.throttling import Throttling
 from posthouse.protocols.request_metrics import ApiMetrics, RequestMetrics
 from posthouse.protocols.stopwatch import Stopwatch, Timed
-from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ class Dispatcher:
         self.is_behind = broker.is_behind
         self.now_ms = broker.now_ms
 
-    def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
+    def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
         """Start one request. Raises DecodeError or ProtocolViolation if the connection must close."""
         begun = perf_counter()
         header, pos = decode_request_header(frame)
