@@ -78,7 +78,7 @@ class Queue(LogQueue):
 
     @property
     def leased_count(self) -> int:
-        return sum(len(lane.leased) for lane in self.lanes) - len(self.dispatcher.requeue)
+        return sum(len(lane.leases.holders) for lane in self.lanes) - len(self.dispatcher.requeue)
 
     @property
     def consumer_count(self) -> int:
