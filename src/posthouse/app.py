@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.amqp.connection import AmqpConnections
@@ -49,14 +50,16 @@ class App:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | LoadedSettings,
         *,
         clock: Clock | None = None,
         storage: Storage | None = None,
         front_ends: Sequence[FrontEnd] = FRONT_ENDS,
     ) -> None:
-        settings.check()
-        settings = _affordable(settings)
+        """Settings that are not loaded were made by the program that starts the broker."""
+        loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
+        loaded.settings.check()
+        settings = _affordable(loaded.settings)
         clock = clock or SystemClock()
         self.settings = settings
         self._gate = Gate(
@@ -85,6 +88,7 @@ class App:
         backend = Backend(
             broker=self.broker,
             settings=settings,
+            setting_sources=loaded.sources,
             budget=self._budget,
             gate=self._gate,
             requests=RequestMetrics(),
