@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.amqp.connection import AmqpConnections
@@ -53,16 +54,18 @@ class App:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | LoadedSettings,
         *,
         clock: Clock | None = None,
         storage: Storage | None = None,
         front_ends: Sequence[FrontEnd] = FRONT_ENDS,
         membership: Membership | None = None,
     ) -> None:
-        """`membership` is for a broker that shares its storage, and needs a lease to serve."""
-        settings.check()
-        settings = _affordable(settings)
+        """Settings that are not loaded were made by the program that starts the broker. `membership` is for a
+        broker that shares its storage, and needs a lease to serve."""
+        loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
+        loaded.settings.check()
+        settings = _affordable(loaded.settings)
         clock = clock or SystemClock()
         self.settings = settings
         self._gate = Gate(
@@ -91,6 +94,7 @@ class App:
         backend = Backend(
             broker=self.broker,
             settings=settings,
+            setting_sources=loaded.sources,
             budget=self._budget,
             gate=self._gate,
             requests=RequestMetrics(),

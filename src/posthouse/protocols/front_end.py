@@ -1,11 +1,12 @@
 """A front end: one protocol, with all that the broker needs to open, limit and name its listeners."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from posthouse.broker.broker import Broker
 from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
+from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
@@ -27,6 +28,8 @@ class Backend:
 
     broker: Broker
     settings: Settings
+    setting_sources: Mapping[str, SettingSource]
+    """Where those settings come from that do not have their defaults, by name."""
     budget: Budget
     gate: Gate
     requests: RequestMetrics
