@@ -115,15 +115,14 @@ async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(ur
 
 
 async def test_two_brokers_of_one_name(url: str) -> None:
-    async with nodes(url, "a") as (first,):
-        again = node(url, "a")
-        await again.start()
-        with pytest.raises(NodeFailed, match="broker_name"):
-            await first.failed()
-            assert first._living is not None
-            first._living.result()
-        await until(holds(again))
-        await again.stop()
+    first, again = node(url, "a"), node(url, "a")
+    await first.start()
+    await again.start()
+    await first.ended()
+    with pytest.raises(NodeFailed, match="broker_name"):
+        await first.stop()
+    await until(holds(again))
+    await again.stop()
 
 
 async def test_a_database_that_is_not_there() -> None:
