@@ -170,6 +170,14 @@ class App:
         """The listener whose address is the setting of this name."""
         return next((each.listener for each in self._served if each.name == name), None)
 
+    async def ended(self) -> None:
+        """Never returns: it does not end by itself."""
+        await asyncio.get_running_loop().create_future()
+
+    def ready(self) -> dict[str, object]:
+        """What the ready line says besides the addresses."""
+        return {}
+
     async def stop(self, *, at_once: bool = False) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage.
 

@@ -10,6 +10,7 @@ from posthouse import __version__
 from posthouse.cli import (
     acls,
     archive,
+    brokers,
     config,
     connections,
     consume,
@@ -56,6 +57,7 @@ produce.register(app, panel=_FIRST)
 consume.register(app, panel=_FIRST)
 app.add_typer(profile_command.app, rich_help_panel=_FIRST)
 status.register(app, panel=_WATCH)
+app.add_typer(brokers.app, rich_help_panel=_WATCH)
 app.add_typer(connections.app, rich_help_panel=_WATCH)
 app.add_typer(config.app, rich_help_panel=_WATCH)
 app.add_typer(topics.app, rich_help_panel=_KAFKA)
