@@ -32,11 +32,12 @@ def place(memory_path: Path) -> Path:
 
 
 class FailingFiles(BlockFiles):
-    """All calls fail while there is an `error`, and wait while `gate` is clear."""
+    """All calls fail while there is an `error`, writes with `write_error`, and wait while `gate` is clear."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.error: OSError | None = None
+        self.write_error: OSError | None = None
         self.gate = threading.Event()
         self.gate.set()
 
@@ -55,6 +56,8 @@ class FailingFiles(BlockFiles):
 
     def write(self, key: str, start: int, data: bytes) -> None:
         self._enter()
+        if self.write_error is not None:
+            raise self.write_error
         super().write(key, start, data)
 
 
@@ -195,24 +198,45 @@ async def test_a_removed_directory_is_made_again(disk: DiskCache, place: Path) -
     assert total(place) == disk.bytes_used
 
 
-async def test_a_full_disk_means_misses_and_one_line(
+async def test_a_full_disk_is_read_and_says_one_line(
     disk: DiskCache, files: FailingFiles, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(disk, 0)
-    files.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    await fill(disk, 1, 2)
-    while disk.metrics.failures < 4:  # it tries again after each rest
-        assert await get(disk, 0) is None
+    files.write_error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    while disk.metrics.failures < 3:  # it tries again after each rest
+        await fill(disk, 1)
+        assert await get(disk, 0) == block(0)
         await asyncio.sleep(0.01)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "No space left on device" in caplog.text
     assert str(place) in caplog.text
+    files.write_error = None
+    while not await get(disk, 1):
+        await fill(disk, 1)
+        await asyncio.sleep(0.01)
+    assert total(place) == disk.bytes_used
+    files.write_error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    await fill(disk, 2)
+    assert len(caplog.records) == 2
+
+
+async def test_a_failing_disk_means_misses_and_one_line(
+    disk: DiskCache, files: FailingFiles, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(disk, 0)
+    files.error = OSError(errno.EIO, os.strerror(errno.EIO))
+    await fill(disk, 1, 2)
+    while disk.metrics.failures < 4:
+        assert await get(disk, 0) is None
+        await asyncio.sleep(0.01)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "Input/output error" in caplog.text
     files.error = None
     await recovered(disk)
     assert await get(disk, 0) == block(0)
     await fill(disk, 1)
     assert total(place) == disk.bytes_used
-    files.error = OSError(errno.EIO, "Input/output error")
+    files.error = OSError(errno.EIO, os.strerror(errno.EIO))
     assert await get(disk, 0) is None
     assert len(caplog.records) == 2
 

@@ -104,6 +104,7 @@ async def test_a_delete_may_be_repeated(store: ObjectStore) -> None:
     await store.delete(["a/1", "never/was", "a/1"])
     await store.delete(["a/1", "never/was"])
     await store.delete([])
+    await store.delete(("never/was", "nor/this"))
     assert await listed(store) == {}
 
 

@@ -1,7 +1,8 @@
 """Blocks of objects on a local disk: a second, larger level below the block cache in memory.
 
 The directory may be removed at any time. A disk that is full, slow or broken only means that blocks come from
-the object store: the cache rests for a minute, looks through its directory and tries again.
+the object store. After an error the cache rests for a minute, looks through its directory and tries again; a
+disk that is full is read all the same.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from posthouse.storage.files.system.disk import DISK_FULL
 from posthouse.storage.shared.block_files import (
     HEADER_BYTES,
     BlockFiles,
@@ -74,6 +76,7 @@ class DiskCache:
         self._is_ready = False
         self._preparation: asyncio.Task[None] | None = None
         self._resting_until = 0.0
+        self._full_until = 0.0
         self._has_warned = False
         self.metrics = DiskCacheMetrics()
 
@@ -97,7 +100,6 @@ class DiskCache:
             self._rest(error)
             return
         self._is_ready = True
-        self._has_warned = False
 
     async def get(self, key: str, start: int, size: int) -> bytes | None:
         """A block, verified; None if it is not there or the disk does not give it."""
@@ -128,6 +130,7 @@ class DiskCache:
             not self._is_usable()
             or name in self._sizes
             or name in self._writes
+            or time.monotonic() < self._full_until
             or len(self._writes) >= _MOST_WRITES
             or self._writing_bytes + size > self._max_bytes
         ):
@@ -182,8 +185,13 @@ class DiskCache:
             await self._in_writer(write)
         except OSError as error:
             self._bytes -= size
-            self._rest(error)
+            if error.errno in DISK_FULL:  # what is on the disk can be read
+                self._full_until = time.monotonic() + self._rest_seconds
+                self._note(error)
+            else:
+                self._rest(error)
         else:
+            self._has_warned = False
             self._sizes[name] = size
             self._names[key_hash(key)].add(name)
             self.metrics.written_bytes += size
@@ -230,14 +238,18 @@ class DiskCache:
 
     def _rest(self, error: OSError) -> None:
         """Use no disk for a while. What is on it then is looked up again, because some of it is not known."""
-        self.metrics.failures += 1
         self._is_ready = False
         self._resting_until = time.monotonic() + self._rest_seconds
+        self._note(error)
+
+    def _note(self, error: OSError) -> None:
+        """Log the first failure since a block was written."""
+        self.metrics.failures += 1
         if not self._has_warned:
             self._has_warned = True
             reason = error.strerror or "it does not answer in time"
             log.warning(
-                "the disk cache in %s is not used for now: %s; blocks come from the object store",
+                "the disk cache in %s keeps no blocks for now: %s; they come from the object store",
                 self._files.directory,
                 reason,
             )
