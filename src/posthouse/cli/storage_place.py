@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from posthouse.loaded_settings import load_settings
 from posthouse.model.errors import InvalidConfig
-from posthouse.setting_sources import load_settings
 
 DatabaseUrl = Annotated[
     str | None,
@@ -53,9 +53,8 @@ def _urls(database: str | None, objects: str | None, config: Path | None) -> tup
     if find_spec("psycopg") is None:
         raise InvalidConfig('shared storage needs more packages: pip install "posthouse[cluster]"')
     file = config or os.environ.get("POSTHOUSE_CONFIG")
-    settings = load_settings(
-        file=Path(file) if file else None, flags={"database": database, "objects": objects}
-    )
+    given = {"database": database, "objects": objects}
+    settings = load_settings(file=Path(file) if file else None, flags=given).settings
     if settings.database is None:
         raise InvalidConfig("name the database with --database or POSTHOUSE_DATABASE")
     return settings.database.url, None if settings.objects is None else settings.objects.url
