@@ -24,6 +24,7 @@ from posthouse.cli import (
     routing,
     serve_command,
     status,
+    storage,
     topics,
     transactions,
     users,
@@ -70,6 +71,7 @@ app.add_typer(users.app, rich_help_panel=_ACCESS)
 app.add_typer(acls.app, rich_help_panel=_ACCESS)
 app.add_typer(quotas.app, rich_help_panel=_ACCESS)
 app.add_typer(log.app, rich_help_panel=_MORE)
+app.add_typer(storage.app, rich_help_panel=_MORE)
 app.add_typer(archive.app, rich_help_panel=_MORE)
 app.add_typer(pipeline.app, rich_help_panel=_MORE)
 
