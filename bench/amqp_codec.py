@@ -168,7 +168,7 @@ def mapping(name: str, values: commands.Basic.Properties) -> list[Row]:
     section = envelope_of(b"celery", properties).headers
     seen, known = EnvelopeCache(), DeliveryCache(lambda _: b"")
     return [
-        Row(f"envelope of {name}, seen before", _each(lambda: seen.of(b"celery", properties))),
+        Row(f"envelope of {name}, seen before", _each(lambda: seen[b"celery", properties])),
         Row(f"envelope of {name}, new", _each(lambda: envelope_of(b"celery", properties))),
         Row(f"delivery of {name}, seen before", _each(lambda: known.of(section, "celery", 0))),
         Row(f"delivery of {name}, new", _each(lambda: DeliveryCache(lambda _: b"").of(section, "celery", 0))),

@@ -30,7 +30,9 @@ LAYERS = {
     "broker": ("broker",),
     "storage, and the formats below": ("storage", "records", "model"),
 }
-_TIMERS = frozenset({"App._sweep", "FileStorage._look", "FileStorage._watch", "Housekeeping._run"})
+_TIMERS = frozenset(
+    {"App._sweep", "FileStorage._look", "FileStorage._watch", "Housekeeping._run", "LoopDelay._ring"}
+)
 _QUEUE, _EXCHANGE, _KEY = "walked", "walks", "key"
 _WARM_UP = 50
 _LAST = "Settling._stored"

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
 from posthouse.listener_settings import Address
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.amqp.connection import AmqpConnections
@@ -23,7 +24,9 @@ from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
+from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.loop_delay import LoopDelay
+from posthouse.protocols.membership import Membership
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListener, ServedListeners
 from posthouse.protocols.tls import Certificates
@@ -40,6 +43,8 @@ log = logging.getLogger(__name__)
 
 _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
+_ABORT_SECONDS = 2.0
+"""How long connections that were closed at once have for what they do last."""
 _CERTIFICATE_SECONDS = 5.0
 """How often the certificate files are checked for changes."""
 
@@ -49,14 +54,18 @@ class App:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | LoadedSettings,
         *,
         clock: Clock | None = None,
         storage: Storage | None = None,
         front_ends: Sequence[FrontEnd] = FRONT_ENDS,
+        membership: Membership | None = None,
     ) -> None:
-        settings.check()
-        settings = _affordable(settings)
+        """Settings that are not loaded were made by the program that starts the broker. `membership` is for a
+        broker that shares its storage, and needs a lease to serve."""
+        loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
+        loaded.settings.check()
+        settings = _affordable(loaded.settings)
         clock = clock or SystemClock()
         self.settings = settings
         self._gate = Gate(
@@ -85,12 +94,14 @@ class App:
         backend = Backend(
             broker=self.broker,
             settings=settings,
+            setting_sources=loaded.sources,
             budget=self._budget,
             gate=self._gate,
             requests=RequestMetrics(),
             loop_delay=self._loop_delay,
             direct_channels=_direct_channels(self.broker, settings, self._budget),
             listeners=self._served,
+            membership=membership,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
         _serve(front_ends, backend)
@@ -98,16 +109,22 @@ class App:
         self.listeners: dict[str, Address] = {}
         """The addresses of the listeners, by the name of the setting, once started."""
 
-    async def start(self) -> None:
+    async def start(self, sockets: Mapping[str, ListeningSockets] | None = None) -> None:
+        """`sockets` are bound already, by the name of the setting. They belong to the app from now on."""
         try:
             await self.broker.start()
         except BaseException:
+            for bound in (sockets or {}).values():
+                bound.close()
             await self._stop_exporters()
             raise
         try:
             for each in self._served:
                 tls = self._certificates if each.has_tls else None
-                self.listeners[each.name] = await each.listener.start(each.settings.address, tls)
+                if sockets is None:
+                    self.listeners[each.name] = await each.listener.start(each.settings.address, tls)
+                else:
+                    self.listeners[each.name] = each.listener.start_on(sockets[each.name], tls)
             if self._tracing is not None:
                 self._tracing.start()
         except BaseException:
@@ -149,8 +166,15 @@ class App:
     def connections(self) -> list[Connection]:
         return [connection for _, connection in self._served.connections()]
 
-    async def stop(self) -> None:
-        """Accept no more connections, answer the requests in flight, then close the storage."""
+    def listener(self, name: str) -> Listener | None:
+        """The listener whose address is the setting of this name."""
+        return next((each.listener for each in self._served if each.name == name), None)
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Accept no more connections, answer the requests in flight, then close the storage.
+
+        With `at_once` all connections are closed immediately, and nothing is answered any more.
+        """
         if self._following is not None:
             self._following.cancel()
         if self._sweeping is not None:
@@ -159,9 +183,12 @@ class App:
         if self._otlp_metrics is not None:
             self._otlp_metrics.stop()
         for each in self._served:
-            each.listener.close()
+            if at_once:
+                each.listener.abort()
+            else:
+                each.listener.close()
         self.broker.wake_readers()
-        seconds = self.settings.shutdown_seconds
+        seconds = _ABORT_SECONDS if at_once else self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
         try:
             await self.broker.stop()
@@ -193,8 +220,19 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
         connections = front_end.connect(backend)
         for each in listeners:
             if each.protocol == front_end.protocol:
-                listener = Listener(each.protocol.label, connections(each), backend.gate)
+                listener = Listener(
+                    each.protocol.label,
+                    connections(each),
+                    backend.gate,
+                    may_answer=_may_answer(front_end, backend.membership),
+                )
                 backend.listeners.add(ServedListener(settings=each, listener=listener))
+
+
+def _may_answer(front_end: FrontEnd, membership: Membership | None) -> Callable[[], bool] | None:
+    if membership is None:
+        return None
+    return membership.may_read if front_end.reads_cut_off else membership.may_serve
 
 
 def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":

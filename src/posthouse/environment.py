@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 
+from posthouse.loaded_settings import ENVIRONMENT_PREFIX
 from posthouse.model.errors import InvalidConfig
-from posthouse.setting_sources import ENVIRONMENT_PREFIX
 from posthouse.settings import Settings
 
 OTHERS = frozenset(

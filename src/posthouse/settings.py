@@ -1,6 +1,6 @@
 """Every setting of the broker, declared once: type, default, flag, environment variable and meaning.
 
-`setting_sources` says where their values come from.
+`loaded_settings` finds the values: in flags, the environment (POSTHOUSE_…) and a file.
 """
 
 from dataclasses import dataclass, field, fields

@@ -1,11 +1,20 @@
 """Records and bytes in and out of topics."""
 
+import errno
+from pathlib import Path
+
+import pytest
+
 from posthouse.broker.appending import Produced
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.traffic import Traffic, count_records
+from posthouse.model.clock import SystemClock
+from posthouse.model.errors import StorageFull
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
+from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.rig import running
+from tests.storage.faults import FaultyDisk
 
 
 def batch(records: int) -> bytes:
@@ -53,7 +62,41 @@ async def test_a_batch_counts_once_however_often_it_is_sent() -> None:
             builder.add(None, b"value", timestamp=rig.broker.now_ms())
             data = memoryview(builder.build())
             await rig.broker.append([Produced(topic, 0, data)]).wait()
-        traffic = rig.broker.traffic["orders"]
+        traffic = rig.broker.traffic.of("orders")
         assert (traffic.records_in, traffic.bytes_in) == (1, len(data))
         await rig.broker.delete_topics([topic])
+        assert "orders" not in rig.broker.traffic
+
+
+def produced(topic: Topic, records: int) -> list[Produced]:
+    return [Produced(topic, 0, memoryview(bytearray(batch(records))))]
+
+
+async def test_a_batch_counts_when_it_is_durable(tmp_path: Path) -> None:
+    disk, clock = FaultyDisk(), SystemClock()
+    async with running(storage=FileStorage(tmp_path, clock=clock, disk=disk)) as rig:
+        [topic] = await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        assert isinstance(topic, Topic)
+        disk.fail("write", "*/journal/*", errno.ENOSPC, for_ever=True)
+        with pytest.raises(StorageFull):
+            await rig.broker.append(produced(topic, 3)).wait()
+        disk.heal()
+        assert rig.broker.traffic.of("orders").records_in == 0
+        disk.sync_gate.clear()
+        first, second = (rig.broker.append(produced(topic, count)) for count in (3, 4))
+        assert rig.broker.traffic.of("orders").records_in == 0, "both are under way"
+        disk.sync_gate.set()
+        await first.wait()
+        await second.wait()
+        assert rig.broker.traffic.of("orders").records_in == 7
+
+
+async def test_a_batch_of_a_topic_that_is_deleted_meanwhile_is_forgotten_with_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        [topic] = await rig.broker.create_topics([NewTopic(name="orders", partitions=1)])
+        assert isinstance(topic, Topic)
+        under_way = rig.broker.append(produced(topic, 3))
+        rig.broker.traffic.forget(["orders"])
+        await under_way.wait()
+        assert rig.broker.traffic.of("orders").records_in == 0
         assert "orders" not in rig.broker.traffic

@@ -120,7 +120,7 @@ def test_transactions(serving: Serving) -> None:
 
 def test_the_settings_of_a_broker(serving: Serving) -> None:
     found = {each["name"]: each for each in parsed(serving, "config", "describe")}
-    assert found["kafka"]["source"] == "set" and found["default_partitions"]["value"] == "4"
+    assert found["kafka"]["source"] == "flag" and found["default_partitions"]["value"] == "4"
     changed = output(serving, "config", "describe", "--changed")
     assert "\nkafka " in changed and "default_partitions" not in changed
     assert len(parsed(serving, "config", "describe", "--search", "partitions")) == 1

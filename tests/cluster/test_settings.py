@@ -4,17 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.loaded_settings import load_settings
 from posthouse.model.errors import InvalidConfig
-from posthouse.setting_sources import load_settings
 from posthouse.settings import Address, Settings
 
 DATABASE = "postgresql://posthouse:verysecret@db.example:5432/broker?password=verysecret"
 
 
 def shared(**flags: str) -> Settings:
-    return load_settings(
+    loaded = load_settings(
         environment={}, flags={"database": DATABASE, "objects": "file:///tmp/objects", **flags}
     )
+    return loaded.settings
 
 
 def test_the_password_is_not_shown() -> None:
@@ -54,13 +55,13 @@ def test_nor_in_the_sentence_about_a_wrong_one() -> None:
 )
 def test_what_does_not_go_together(flags: dict[str, object], sentence: str) -> None:
     with pytest.raises(InvalidConfig, match=sentence):
-        load_settings(environment={}, flags=flags).check()
+        load_settings(environment={}, flags=flags).settings.check()
 
 
 def test_a_file_and_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('database = "postgresql://db/a"\nobjects = "s3://bucket/p"\npeer = "10.0.0.1:7000"\n')
-    settings = load_settings(file=file, environment={"POSTHOUSE_RACK": "east"})
+    settings = load_settings(file=file, environment={"POSTHOUSE_RACK": "east"}).settings
     settings.check()
     assert (str(settings.objects), settings.rack, settings.peer) == (
         "s3://bucket/p",

@@ -203,11 +203,10 @@ class LogWriter:
             if required:
                 raise
             appending.refuse_all(error)
-        for name, append in accepted:
-            if append.base_offset >= 0:  # else it was there already, or is refused
-                traffic = self._traffic[name]
-                traffic.records_in += append.header.count
-                traffic.bytes_in += append.header.length
+        if appending.future is not None:
+            for name, append in accepted:
+                if append.base_offset >= 0:  # else it was there already, or is refused
+                    self._traffic.write(name, append.header, appending.future)
         return appending
 
     def append_routed(

@@ -3,11 +3,13 @@
 Plain ints that are incremented in place, once for a batch, a fetch or a delivery.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
-from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, Readable
+from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, BatchHeader, Readable
 
 _LENGTH_AND_COUNT = Struct(f">{LENGTH_AT}xi{COUNT_AT - LENGTH_AT - 4}xi")
 _COUNTED_BATCHES = 64
@@ -34,13 +36,39 @@ _NO_TRAFFIC: Final = TopicTraffic()
 class Traffic(dict[str, TopicTraffic]):
     """By the name of the topic. Owned by the event loop."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._writing: deque[tuple[asyncio.Future[Any], TopicTraffic, int, int]] = deque()
+        """Commits, and the records and bytes that count once they are durable. Commits end in their order."""
+
     def __missing__(self, topic: str) -> TopicTraffic:
         self[topic] = created = TopicTraffic()
         return created
 
     def of(self, topic: str) -> TopicTraffic:
         """For readers: zeros where there was no traffic."""
+        if self._writing:
+            self._count_written()
         return self.get(topic, _NO_TRAFFIC)
+
+    def write(self, topic: str, header: BatchHeader, commit: asyncio.Future[Any]) -> None:
+        """A batch is being written. It counts when its commit has succeeded.
+
+        Commits that have ended are looked at here and by readers: a callback of each commit would cost an
+        iteration of the event loop.
+        """
+        writing = self._writing
+        writing.append((commit, self[topic], header.count, header.length))
+        if writing[0][0].done():
+            self._count_written()
+
+    def _count_written(self) -> None:
+        writing = self._writing
+        while writing and (commit := writing[0][0]).done():
+            _, traffic, records, size = writing.popleft()
+            if not commit.cancelled() and commit.exception() is None:
+                traffic.records_in += records
+                traffic.bytes_in += size
 
     def read(self, topic: str, batches: Readable) -> None:
         """Whole batches go to a client."""

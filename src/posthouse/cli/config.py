@@ -29,7 +29,11 @@ def describe(
     json: Json = False,
     admin: Admin = None,
 ) -> None:
-    """Show the settings that the broker runs with, who set them, and what they mean. Secrets are hidden."""
+    """Show the settings that the broker runs with, where they come from, and what they mean.
+
+    A setting comes from a flag, an environment variable, a file or its default, or was changed at run time.
+    Secrets are hidden.
+    """
     with open_admin(context, admin) as client:
         found = client.get("/v1/settings")["settings"]
     shown = [

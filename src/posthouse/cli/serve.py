@@ -15,6 +15,7 @@ from posthouse.cli.collector import Collector
 from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.settings import Settings
 
 log = logging.getLogger("posthouse")
@@ -24,18 +25,20 @@ log = logging.getLogger("posthouse")
 _SWITCH_INTERVAL = 0.0005
 
 
-def run(settings: Settings, *, hints: bool) -> None:
+def run(loaded: LoadedSettings, *, hints: bool) -> None:
     """Serve until a signal arrives."""
+    settings = loaded.settings
     configure_logging(settings.log_format, settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, hints))
+        runner.run(_serve(loaded, hints))
 
 
-async def _serve(settings: Settings, hints: bool) -> None:
+async def _serve(loaded: LoadedSettings, hints: bool) -> None:
+    settings = loaded.settings
     stop = _stop_on_signals()
-    app = App(settings)
+    app = App(loaded)
     await app.start()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload_certificates)
     print(_ready_line(app), flush=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
 
-from posthouse.setting_sources import load_settings
+from posthouse.loaded_settings import load_settings
 from posthouse.settings import Address, Settings
 
 # These change the meaning of a command line in ways that only Typer knows.
@@ -97,12 +97,12 @@ def plain_values(arguments: Sequence[str], environment: Mapping[str, str]) -> di
 def start(*, config: str | None = None, hints: bool = False, **flags: Any) -> None:
     """Serve until a signal arrives; `flags` are settings, None for those not given."""
     file = config or os.environ.get("POSTHOUSE_CONFIG")
-    settings = load_settings(file=Path(file) if file else None, flags=flags)
-    settings.check()
+    loaded = load_settings(file=Path(file) if file else None, flags=flags)
+    loaded.settings.check()
     gc.disable()  # objects created before the broker is ready never become garbage
     try:
         from posthouse.cli.serve import run
 
-        run(settings, hints=bool(hints))
+        run(loaded, hints=bool(hints))
     finally:
         gc.enable()

@@ -1,16 +1,18 @@
 """A front end: one protocol, with all that the broker needs to open, limit and name its listeners."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from posthouse.broker.broker import Broker
 from posthouse.listener_settings import Address, ListenerSettings, WireProtocol
+from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.loop_delay import LoopDelay
+from posthouse.protocols.membership import Membership
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
 from posthouse.protocols.share_members import ShareMemberships
@@ -26,6 +28,8 @@ class Backend:
 
     broker: Broker
     settings: Settings
+    setting_sources: Mapping[str, SettingSource]
+    """Where those settings come from that do not have their defaults, by name."""
     budget: Budget
     gate: Gate
     requests: RequestMetrics
@@ -35,6 +39,8 @@ class Backend:
     listeners: ServedListeners
     """Of all front ends, this one's among them; filled when all are built."""
     share_memberships: ShareMemberships = field(default_factory=ShareMemberships)
+    membership: Membership | None = None
+    """None for a broker that does not share its storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +51,6 @@ class FrontEnd:
     """Called once. Its result is called for each listener: all of them share what `connect` built."""
     describe: Callable[[Address, Settings], str]
     """Describes a listener for people: "Kafka clients on 127.0.0.1:9092"."""
+    reads_cut_off: bool = False
+    """Whether it answers while the broker has no lease because the database cannot be reached. It must then
+    answer only what is durable and cannot have changed."""

@@ -137,6 +137,9 @@ class Listener:
 
     def adopt(self, accepted: socket.socket, client: Address) -> None:
         """Serve a connection that `client` has made to another broker, and that broker has passed on."""
+        if self.address is None:
+            accepted.close()
+            return
         self._welcome(accepted, client, is_passed_on=True)
 
     def _welcome(self, accepted: socket.socket, peer: Address, *, is_passed_on: bool = False) -> bool:
@@ -285,6 +288,14 @@ class Listener:
             task.cancel()
         for connection in list(self._visitors):
             connection.finish()
+
+    def abort(self) -> None:
+        """Accept no more connections, and close every connection immediately."""
+        self._close_sockets()
+        for task in list(self._shaking_hands):
+            task.cancel()
+        for connection in list(self._visitors):
+            connection.abort()
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

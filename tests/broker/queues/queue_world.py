@@ -203,7 +203,7 @@ class QueueWorld(RuleBasedStateMachine):
         held = {id(message) for holder in self.holders() for message in holder.held.values()}
         for name in QUEUES:
             for each in self.queue(name).lanes:
-                yield from (message for message in each.leased.values() if id(message) not in held)
+                yield from (message for message in each.leases.holders.values() if id(message) not in held)
 
     def holders(self) -> list[Holder]:
         return [*self.consumers, *self.getters.values()]
@@ -225,7 +225,7 @@ class QueueWorld(RuleBasedStateMachine):
             assert queue.message_count == len(ready), name
             assert not self.ledger.passed_over(name)
             assert queue.leased_count == len(self.ledger.alive[name]) - len(ready)
-            leased = sum(message.size for each in queue.lanes for message in each.leased.values())
+            leased = sum(message.size for each in queue.lanes for message in each.leases.holders.values())
             assert queue.leased_bytes == leased
             if name == "short":
                 assert len(ready) <= SHORT

@@ -32,7 +32,7 @@ async def test_messages_that_are_published_delivered_and_acknowledged(tmp_path: 
         queue.ack(taker.taken[:2])
         queue.ack(taker.taken[:2])  # again: they are not leased any more
         assert last(queue) == {"published": 3, "delivered": 3, "acked": 2}
-        traffic = rig.broker.traffic[queue.backing.name]
+        traffic = rig.broker.traffic.of(queue.backing.name)
         assert (traffic.records_in, traffic.records_out, traffic.bytes_out) == (3, 3, 6)
         assert traffic.bytes_in > 6
 

@@ -139,7 +139,7 @@ async def test_the_slowest_queue_counts() -> None:
         assert rig.storage.bounds(log).start == 3, "a queue needs what is older than seven days"
         assert rig.retention.held_back == {log: 10}
         assert await values_of(queues[0]) == numbers(3, 10)
-        queues[0].ack(list(queues[0].lanes[0].leased.values()))
+        queues[0].ack(list(queues[0].lanes[0].leases.holders.values()))
         await rig.broker.retention.enforce()
         assert rig.storage.bounds(log).start == 10
 

@@ -35,7 +35,7 @@ async def every(queue: Queue) -> AsyncIterator[Message]:
 
 def leased(queue: Queue) -> int:
     [lane] = queue.lanes
-    return len(lane.leased)
+    return len(lane.leases.holders)
 
 
 async def test_they_come_back_a_part_at_a_time() -> None:

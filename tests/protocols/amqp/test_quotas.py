@@ -10,7 +10,6 @@ from pamqp.commands import Basic, Queue
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.access.quotas import DEFAULT, Entity, Quota
 from posthouse.protocols import stopwatch
-from posthouse.protocols.throttle_timer import ThrottleTimer
 from tests.protocols.amqp.guarded import GuardedRig
 from tests.protocols.amqp.rig import Rig
 from tests.protocols.amqp.wire import Wire
@@ -239,16 +238,3 @@ async def test_the_time_of_methods_that_wait_is_counted(monkeypatch: pytest.Monk
             await wire.call(1, Queue.Declare(queue="q"))
             while sum(taken) < 2:  # it came, and it was worked on by a task
                 await asyncio.sleep(0)
-
-
-async def test_the_longest_of_two_debts_counts() -> None:
-    loop = asyncio.get_running_loop()
-    ends: list[float] = []
-    pause = ThrottleTimer(loop, lambda: ends.append(loop.time()))
-    begun = loop.time()
-    pause.extend(0.2)
-    pause.extend(0.01)
-    while not ends:
-        await asyncio.sleep(0.01)
-    assert ends[0] - begun >= 0.19
-    assert not pause.is_on

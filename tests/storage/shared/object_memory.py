@@ -22,6 +22,7 @@ class MemoryObjects:
         self.step = step
         self.stored: dict[str, tuple[bytes, int]] = {}
         self.reads = 0
+        self.lists: list[str] = []
 
     async def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         self.step(f"before put {key}")
@@ -44,6 +45,7 @@ class MemoryObjects:
         self.step("after delete")
 
     async def list(self, prefix: str) -> AsyncIterator[ListedObject]:
+        self.lists.append(prefix)
         for key in sorted(self.stored):
             if key.startswith(f"{prefix}/"):
                 data, modified = self.stored[key]

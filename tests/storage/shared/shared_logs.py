@@ -93,14 +93,16 @@ class SharedLogs:
         row = await self.one("SELECT topic, partition FROM log WHERE id = %s", log)
         return PartitionId(TopicId(row[0].bytes), row[1])
 
-    async def append(self, log: int, *batches: bytes | bytearray, in_object: bool = False) -> int:
+    async def append(
+        self, log: int, *batches: bytes | bytearray, in_object: bool = False, slot: int | None = None
+    ) -> int:
         """One run, inline or in an object of its own; returns its base offset."""
         data = b"".join(batches)
         headers = [parse_header(batch) for batch in batches]
         count = sum(header.last_offset_delta + 1 for header in headers)
         newest = max(header.max_timestamp for header in headers)
         inline = object_id = None
-        slot = await self.open_slot()
+        slot = await self.open_slot() if slot is None else slot
         if in_object:
             key = self.names.new()
             await self.objects.put(key, data)
@@ -222,7 +224,8 @@ class SharedLogs:
         verification = SharedVerification(self.connect, self.objects)
         assert [each async for each in verification.findings()] == []
         wrong = await self.connection.execute(
-            "SELECT id, bytes, stored_bytes(id) FROM log WHERE bytes <> stored_bytes(id)"
+            "SELECT log.id, bytes, stored_bytes(log.id) FROM log JOIN topic ON topic.id = log.topic "
+            "WHERE bytes <> stored_bytes(log.id) AND deleted_at IS NULL"
         )
         assert await wrong.fetchall() == []
         return verification.tally

@@ -9,6 +9,7 @@ import pytest
 
 from posthouse.model.clock import SystemClock
 from posthouse.storage.shared.objects.directory import DirectoryObjectStore
+from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.objects.store import (
@@ -20,11 +21,13 @@ from posthouse.storage.shared.objects.store import (
 )
 
 
-@pytest.fixture(params=["memory", "directory", "s3"])
+@pytest.fixture(params=["memory", "measured", "directory", "s3"])
 async def store(request: pytest.FixtureRequest, memory_path: Path, name: str) -> AsyncIterator[ObjectStore]:
     made: ObjectStore
     if request.param == "memory":
         made = MemoryObjectStore(SystemClock())
+    elif request.param == "measured":
+        made = MeasuredObjectStore(MemoryObjectStore(SystemClock()), ObjectStoreMetrics())
     elif request.param == "directory":
         made = DirectoryObjectStore(memory_path / "objects", timeout=10)
     else:
@@ -101,6 +104,7 @@ async def test_a_delete_may_be_repeated(store: ObjectStore) -> None:
     await store.delete(["a/1", "never/was", "a/1"])
     await store.delete(["a/1", "never/was"])
     await store.delete([])
+    await store.delete(("never/was", "nor/this"))
     assert await listed(store) == {}
 
 

@@ -119,6 +119,22 @@ async def test_a_connection_that_breaks_in_an_answer(call: Call) -> None:
             await call(open_object_store(url, timeout=0.5))
 
 
+async def test_a_delete_of_several_that_fails_for_one() -> None:
+    body = (
+        "<DeleteResult><Deleted><Key>a</Key></Deleted>"
+        "<Error><Key>b</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>"
+    )
+    async with answering(http("200 OK", body)) as (url, _requests):
+        with pytest.raises(ObjectsAway, match="delete 2 objects"):
+            await open_object_store(url, timeout=5).delete(["a", "b"])
+
+
+async def test_a_large_object_has_more_time() -> None:
+    async with answering(None) as (url, _requests):
+        with pytest.raises(ObjectsAway, match=r"did not answer in 0.3 s"):
+            await open_object_store(url, timeout=0.1).put("a", bytes(40 * 1024 * 1024))
+
+
 async def test_a_check_says_what_to_do() -> None:
     async with answering(http("403 Forbidden")) as (url, _requests):
         with pytest.raises(ObjectsRefused, match=r"cannot put objects in s3://bucket .*AWS_ACCESS_KEY_ID"):

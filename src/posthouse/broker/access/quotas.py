@@ -105,7 +105,7 @@ class Quotas:
         self._buckets: dict[tuple[Quota, Entity], TokenBucket] = {}
         self._found: dict[tuple[str, str], dict[Quota, TokenBucket]] = {}
         self.throttles = 0
-        """How often a connection was told to wait,"""
+        """How often a connection has waited,"""
         self.throttled_seconds = 0.0
         """and for how long in all."""
         self.is_empty = True
@@ -162,11 +162,12 @@ class Quotas:
         bucket = found.get(quota)
         if bucket is None:
             return 0.0
-        delay = bucket.take(amount, self._clock.monotonic())
-        if delay > 0:
-            self.throttles += 1
-            self.throttled_seconds += delay
-        return delay
+        return bucket.take(amount, self._clock.monotonic())
+
+    def waited(self, seconds: float) -> None:
+        """A connection was throttled once, for that long: less than its debt if it was closed meanwhile."""
+        self.throttles += 1
+        self.throttled_seconds += seconds
 
     def _forget_clients(self) -> None:
         """Drop buckets of clients. Buckets of users stay: otherwise a user could drop its debt by using many

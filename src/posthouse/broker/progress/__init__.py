@@ -1,1 +1,2 @@
-"""Stored progress: which positions of a lane or partition are settled. Below queues and subscriptions."""
+"""Which positions of a lane or partition are settled, which is stored, and which are leased. Below queues and
+subscriptions."""

@@ -38,7 +38,7 @@ async def ready_messages(
 
 def is_ready(message: Message, now_ms: int) -> bool:
     lane, position = message.lane, message.position
-    if position in lane.leased or lane.is_gone or lane.has_expired(message, now_ms):
+    if position in lane.leases.holders or lane.is_gone or lane.has_expired(message, now_ms):
         return False
     return not lane.progress.is_settled(position) or position in lane.progress.stash
 
@@ -52,7 +52,7 @@ async def _stashed(
     for first in range(0, len(positions), at_once):
         found = []
         for position in positions[first : first + at_once]:
-            if position in lane.progress.stash and position not in lane.leased:
+            if position in lane.progress.stash and position not in lane.leases.holders:
                 message = reader.stashed(position)
                 with suppress(DataDamaged):  # the queue's own reader logs it
                     if await rereading.reload(message):
@@ -67,7 +67,7 @@ async def _logged(
     passed = 0
     position = lane.progress.next_unsettled(lane.progress.floor)
     while position < end:
-        if position in lane.leased:
+        if position in lane.leases.holders:
             position = lane.progress.next_unsettled(position + 1)
             passed += 1
             if passed % _LEASED_AT_ONCE == 0:

@@ -361,7 +361,7 @@ class Dispatcher:
         again = []
         for message in messages:
             if message.is_leased:
-                message.lane.leased[message.position] = other = message.copy()
+                message.lane.leases.holders[message.position] = other = message.copy()
                 again.append(other)
                 if self.keys is not None:
                     self.keys.free(message)

@@ -131,7 +131,8 @@ class Expiry:
             messages = [
                 message
                 for message in await reader.load(position, reference)
-                if message.position not in lane.leased and not lane.progress.is_settled(message.position)
+                if message.position not in lane.leases.holders
+                and not lane.progress.is_settled(message.position)
             ]
             expired = [message for message in messages if lane.has_expired(message, now)]
             if len(expired) < len(messages):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
+from posthouse.broker.progress.lease_table import LeaseTable
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import Stashed
 from posthouse.broker.queues.expiries import Expiries
@@ -80,7 +81,7 @@ class Lane(Generic[M]):
         """Requeued messages whose bodies have to be read again; a heap too. Later positions wait for them."""
         self.reloading: M | None = None
         """The one of these that is being read."""
-        self.leased: dict[int, M] = {}
+        self.leases: LeaseTable[M] = LeaseTable(progress)
         self.unreadable = 0
         """Number of positions below `loaded_to` that cannot be read: they stay in the queue, undelivered."""
         self.expires = expires
@@ -94,7 +95,7 @@ class Lane(Generic[M]):
     def ready(self) -> int:
         progress = self.progress
         there = self.end - progress.floor - progress.settled_above + len(progress.stash)
-        return there - len(self.leased) - self.unreadable
+        return there - len(self.leases.holders) - self.unreadable
 
     @property
     def has_more(self) -> bool:
@@ -145,7 +146,8 @@ class Lane(Generic[M]):
     def take(self, most: int) -> list[M]:
         """Lease the next messages in order."""
         taken: list[M] = []
-        window, returned, leased, progress = self.window, self.returned, self.leased, self.progress
+        window, returned, progress = self.window, self.returned, self.progress
+        leased = self.leases.holders
         plain = not progress.settled_above  # then nothing in the window can be settled
         reserved_to = progress.reserved_to
         if (barrier := self._barrier) is not None:
@@ -201,25 +203,16 @@ class Lane(Generic[M]):
             self.unreadable += 1
             position = self.progress.next_unsettled(position + 1)
 
-    def settle(self, message: M) -> bool:
-        """False where it is not leased any more."""
-        if self.leased.get(message.position) is not message:
-            return False
-        del self.leased[message.position]
-        self.progress.settle(message.position)
-        return True
-
     def unsettle(self, message: M) -> None:
-        self.progress.unsettle(message.position)
+        """A settlement could not be stored."""
+        self.leases.unsettle(message.position, message)
         self.progress.not_stored()
-        self.leased[message.position] = message
         self._owner.progressed(self)  # another commit may have stored it meanwhile
 
     def give_back(self, message: M) -> bool:
         """Requeue the message. False where it is not leased."""
-        if self.leased.get(message.position) is not message:
+        if not self.leases.release(message.position, message):
             return False
-        del self.leased[message.position]
         if message.value is None:
             heappush(self.bodiless, message)
         else:
@@ -228,7 +221,7 @@ class Lane(Generic[M]):
 
     def park(self, message: M) -> None:
         """End the lease. The message is not taken again before it is `reloaded`."""
-        del self.leased[message.position]
+        self.leases.release(message.position, message)
 
     def reloaded(self, message: M) -> None:
         if message.position not in self._latest:
@@ -249,7 +242,7 @@ class Lane(Generic[M]):
             stashed = Stashed(offset, message.expires_ms, message.size, message.source.topic)
             progress.put_aside(position, stashed)
             self._watch_expiry(position, stashed)
-            if position >= self.loaded_to and position not in self.leased:
+            if position >= self.loaded_to and position not in self.leases.holders:
                 message.value = None
                 heappush(self.bodiless, message)  # loading skips its position in the log
 
@@ -267,7 +260,7 @@ class Lane(Generic[M]):
             for position in stash
             if first <= position < end
             and NEVER < stash[position].expires_ms <= now_ms
-            and position not in self.leased
+            and position not in self.leases.holders
         ]
 
     def lose(self, first: int, end: int) -> None:
@@ -288,12 +281,8 @@ class Lane(Generic[M]):
         """Settle all ready messages, and return their number."""
         count = self.ready + self.unreadable
         self.unreadable = 0
-        first = self.progress.floor
-        for position in sorted(self.leased):
-            self.progress.settle_range(first, position)
-            first = position + 1
-        self.progress.settle_range(first, self.end)
-        for position in [each for each in self.progress.stash if each not in self.leased]:
+        self.leases.settle_unleased(self.progress.floor, self.end)
+        for position in [each for each in self.progress.stash if each not in self.leases.holders]:
             self.progress.settle(position)
         self.loaded_to = self.end
         self.window.clear()

@@ -157,7 +157,7 @@ class LogQueue(ABC):
         self.stop()
         for lane in self.lanes:
             self._settling.forget(lane)
-            lane.leased.clear()
+            lane.leases.holders.clear()
             lane.is_gone = True
 
     @abstractmethod

@@ -135,7 +135,7 @@ class Message:
     @property
     def is_leased(self) -> bool:
         """Whether this copy of the message holds the lease of its position."""
-        return self.lane.leased.get(self.position) is self
+        return self.lane.leases.holders.get(self.position) is self
 
     def copy(self) -> "Message":
         """The same message for another holder."""

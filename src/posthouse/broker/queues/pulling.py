@@ -4,9 +4,10 @@ Consumers that stay connected need no deadlines: their leases end with the conne
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 
+from posthouse.broker.progress.deadlines import Deadlines
 from posthouse.broker.queues.message import Message
 from posthouse.model.clock import Clock
 
@@ -20,8 +21,7 @@ class Pulling:
         self.is_used = False
         """Most queues are never polled, and skip all of this."""
         self._waiting: list[asyncio.Future[None]] = []
-        self._deadlines: dict[Message, float] = {}
-        self._heap: list[tuple[float, int, Message]] = []
+        self._deadlines: Deadlines[Message] = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
 
     # Waiting
@@ -53,31 +53,22 @@ class Pulling:
         self.is_used = True
         deadline = self._clock.monotonic() + seconds
         for message in messages:
-            self._deadlines[message] = deadline
-            heappush(self._heap, (deadline, message.position, message))
+            self._deadlines.set(message, deadline)
         self._plan()
 
     def drop(self, message: Message) -> None:
         """Settled or released."""
-        self._deadlines.pop(message, None)
+        self._deadlines.drop(message)
 
     def end_overdue(self) -> None:
         """End the leases of messages that were not settled in time."""
-        now = self._clock.monotonic()
-        overdue: list[Message] = []
-        while self._heap and self._heap[0][0] <= now:
-            deadline, _, message = heappop(self._heap)
-            if self._deadlines.get(message) == deadline:  # else it was settled, or extended
-                del self._deadlines[message]
-                overdue.append(message)
-        if overdue:
+        if overdue := self._deadlines.overdue(self._clock.monotonic()):
             self._leases_ended(overdue)
         self._plan()
 
     def close(self) -> None:
         """The queue is deleted."""
         self._deadlines.clear()
-        self._heap.clear()
         self._plan()
         self.wake()
 
@@ -85,6 +76,6 @@ class Pulling:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._heap:
-            seconds = max(0.0, self._heap[0][0] - self._clock.monotonic())
+        if math.isfinite(self._deadlines.next):
+            seconds = max(0.0, self._deadlines.next - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end_overdue)

@@ -84,7 +84,7 @@ class Queue(LogQueue):
     def leased_count(self) -> int:
         leased = -len(self.dispatcher.requeue)
         for lane in self.lanes:
-            leased += len(lane.leased)
+            leased += len(lane.leases.holders)
         return leased
 
     @property

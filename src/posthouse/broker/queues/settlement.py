@@ -77,7 +77,7 @@ class Settlement:
         lane: MessageLane | None = None
         settled: list[Message] = []
         for message in messages:
-            if message.lane.settle(message):
+            if message.lane.leases.settle(message.position, message):
                 if message.lane is not lane:
                     lane = message.lane
                     self._resources.settling.changed(lane)
@@ -122,7 +122,7 @@ class Settlement:
     def _take_out(self, messages: Sequence[Message]) -> None:
         """Lease messages that are ready, wherever in their lanes they are."""
         for message in messages:
-            message.lane.leased[message.position] = message
+            message.lane.leases.holders[message.position] = message
         self.lease(messages)
 
     # Dead letters

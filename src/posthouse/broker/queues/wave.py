@@ -257,7 +257,7 @@ class Wave:
     def _settlements(self) -> list[Put]:
         lanes: dict[MessageLane, None] = {}
         for message in self._settled:
-            if message.lane.settle(message):
+            if message.lane.leases.settle(message.position, message):
                 self._taken_back.append(message)
                 lanes[message.lane] = None
         return [put for lane in lanes for put in lane.progress.puts()]

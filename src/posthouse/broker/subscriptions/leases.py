@@ -45,22 +45,16 @@ class LeasedRun:
     deliveries: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """One member's lease on records up to `last`, until `deadline`; compared by identity.
+    """One member's lease on the records `first` to `last`; compared by identity.
 
     Records that were settled or renewed since are no longer part of it.
     """
 
-    __slots__ = ("deadline", "first", "last", "member")
-
-    def __init__(self, member: MemberId, first: int, last: int, deadline: float) -> None:
-        self.member = member
-        self.first = first
-        self.last = last
-        self.deadline = deadline
-
-    def __lt__(self, other: "Lease") -> bool:
-        return self.deadline < other.deadline
+    member: MemberId
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

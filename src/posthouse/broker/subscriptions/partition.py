@@ -9,11 +9,11 @@ not stored: after a restart, leased records are ready. A plain object: callers p
 records.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
 from itertools import islice
 
+from posthouse.broker.progress.deadlines import Deadlines
+from posthouse.broker.progress.lease_table import LeaseTable
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.subscriptions.leases import Acknowledgement, Lease, LeasedRun, LeaseTerms, Verdict
 from posthouse.model.errors import NotLeased
@@ -23,35 +23,35 @@ _SETTLING = frozenset((Verdict.GONE, Verdict.ACCEPT, Verdict.REJECT))
 
 
 class SubscribedPartition:
-    """Owned by the event loop. Invariant: at most one lease holds an offset, and it is not settled."""
+    """Owned by the event loop."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.start = 0
         """The known log start: records below it do not exist any more."""
-        self._leases: dict[int, Lease] = {}
-        self._deadlines: list[Lease] = []
+        self._leases: LeaseTable[Lease] = LeaseTable(progress)
+        self._deadlines: Deadlines[Lease] = Deadlines()
         self._ready_from = progress.floor
         """No record below is ready."""
 
     @property
     def leased(self) -> int:
-        return len(self._leases)
+        return len(self._leases.holders)
 
     @property
     def deadline(self) -> float:
         """When to call `expire` next; it may be too early."""
-        return self._deadlines[0].deadline if self._deadlines else math.inf
+        return self._deadlines.next
 
     def holder(self, offset: int) -> MemberId | None:
-        lease = self._leases.get(offset)
+        lease = self._leases.holders.get(offset)
         return None if lease is None else lease.member
 
     def next_ready(self, offset: int = 0) -> int:
         """The first offset from `offset` on that is neither settled nor leased; it may not be written yet."""
         is_first = offset <= self._ready_from
         found = self.progress.next_unsettled(max(offset, self._ready_from))
-        while found in self._leases:
+        while found in self._leases.holders:
             found = self.progress.next_unsettled(found + 1)
         if is_first:
             self._ready_from = found
@@ -59,7 +59,7 @@ class SubscribedPartition:
 
     def ready(self, offsets: Iterable[int], most: int | None = None) -> list[int]:
         """The first `most` ready offsets: a batch may claim millions of records."""
-        leases, progress = self._leases, self.progress
+        leases, progress = self._leases.holders, self.progress
         if not leases and not progress.settled_above:
             floor = progress.floor
             found = (offset for offset in offsets if offset >= floor)
@@ -71,7 +71,7 @@ class SubscribedPartition:
         self, offsets: Iterable[int], member: MemberId, now: float, terms: LeaseTerms, run_size: int
     ) -> list[LeasedRun]:
         """Lease the ready ones of `offsets`, as many as the terms allow, in runs of up to `run_size`."""
-        ready = self.ready(offsets)[: max(terms.max_leases - len(self._leases), 0)]
+        ready = self.ready(offsets)[: max(terms.max_leases - self.leased, 0)]
         if not ready:
             return []
         runs = self._runs(ready, run_size)
@@ -96,10 +96,9 @@ class SubscribedPartition:
         return runs
 
     def _lease(self, first: int, last: int, member: MemberId, deadline: float) -> None:
-        lease = Lease(member, first, last, deadline)
-        heappush(self._deadlines, lease)
-        for offset in range(first, last + 1):
-            self._leases[offset] = lease
+        lease = Lease(member, first, last)
+        self._deadlines.set(lease, deadline)
+        self._leases.holders |= dict.fromkeys(range(first, last + 1), lease)
 
     def acknowledge(
         self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: LeaseTerms
@@ -122,10 +121,7 @@ class SubscribedPartition:
 
     def _apply(self, member: MemberId, said: Acknowledgement, now: float, terms: LeaseTerms) -> None:
         if len(said.verdicts) == 1 and said.verdicts[0] in _SETTLING:
-            first = max(said.first, self.start)
-            for offset in range(first, said.last + 1):
-                del self._leases[offset]
-            self.progress.settle_range(first, said.last + 1)
+            self._leases.settle_range(max(said.first, self.start), said.last + 1)
             return
         for offset, verdict in said:
             if offset < self.start:
@@ -133,32 +129,29 @@ class SubscribedPartition:
             if verdict is Verdict.RENEW:
                 self._lease(offset, offset, member, now + terms.lock_seconds)
             elif verdict is Verdict.RELEASE:
-                self._give_back(offset, terms)
+                self._give_back(offset, self._leases.holders[offset], terms)
             else:
-                del self._leases[offset]
-                self.progress.settle(offset)
+                self._leases.settle_range(offset, offset + 1)
 
     def expire(self, now: float, terms: LeaseTerms) -> bool:
         """Release expired leases; returns whether there were any."""
-        before = len(self._leases)
-        while self._deadlines and self._deadlines[0].deadline <= now:
-            lease = heappop(self._deadlines)
+        before = self.leased
+        for lease in self._deadlines.overdue(now):
             for offset in range(lease.first, lease.last + 1):
-                if self._leases.get(offset) is lease:
-                    self._give_back(offset, terms)
-        if not self._leases:
+                self._give_back(offset, lease, terms)
+        if not self.leased:
             self._deadlines.clear()
-        return len(self._leases) < before
+        return self.leased < before
 
     def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
         """Release all leases of the member. With `count`, they count as deliveries."""
-        held = [offset for offset, lease in self._leases.items() if lease.member == member]
-        for offset in held:
-            self._give_back(offset, terms, count=count)
+        held = [each for each in self._leases.holders.items() if each[1].member == member]
+        for offset, lease in held:
+            self._give_back(offset, lease, terms, count=count)
         return bool(held)
 
-    def _give_back(self, offset: int, terms: LeaseTerms, *, count: bool = True) -> None:
-        if self._leases.pop(offset, None) is None:
+    def _give_back(self, offset: int, lease: Lease, terms: LeaseTerms, *, count: bool = True) -> None:
+        if not self._leases.release(offset, lease):
             return
         if count and self.progress.came_back(offset) >= terms.max_deliveries:
             self.progress.settle(offset)
@@ -170,19 +163,13 @@ class SubscribedPartition:
 
         Leases on them stay: the member has the record, though the log may not.
         """
-        if first >= end:
-            return
-        for offset in sorted(offset for offset in self._leases if first <= offset < end):
-            self.progress.settle_range(first, offset)
-            first = offset + 1
-        self.progress.settle_range(first, end)
+        self._leases.settle_unleased(first, end)
 
     def trim(self, start: int) -> None:
         """Set the log start."""
         if start <= self.start:
             return
         self.start = start
-        for offset in [offset for offset in self._leases if offset < start]:
-            del self._leases[offset]
+        self._leases.drop_below(start)
         if start > self.progress.floor:
             self.progress.settle_range(self.progress.floor, start)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from time import monotonic
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
@@ -63,6 +64,11 @@ class CallContext:
 
         The connection is not read meanwhile.
         """
-        delay = self.broker.access.quotas.take(quota, self.guard.principal.name, _NO_CLIENT_ID, size)
+        quotas = self.broker.access.quotas
+        delay = quotas.take(quota, self.guard.principal.name, _NO_CLIENT_ID, size)
         if delay > 0:
-            await asyncio.sleep(delay)
+            began = monotonic()
+            try:
+                await asyncio.sleep(delay)
+            finally:
+                quotas.waited(monotonic() - began)

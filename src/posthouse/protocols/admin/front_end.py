@@ -19,4 +19,4 @@ def _describe(address: Address, settings: Settings) -> str:
     return f"operators and metrics on http://{address}"
 
 
-ADMIN_FRONT_END: Final = FrontEnd(protocol=ADMIN, connect=_connect, describe=_describe)
+ADMIN_FRONT_END: Final = FrontEnd(protocol=ADMIN, connect=_connect, describe=_describe, reads_cut_off=True)

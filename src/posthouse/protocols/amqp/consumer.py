@@ -10,6 +10,7 @@ from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.mapping.changes import with_delivery_count
+from posthouse.protocols.amqp.mapping.deliveries import Delivery
 
 AT_ONCE: Final = 512
 """Messages that a queue delivers at most before it asks for the credit again."""
@@ -107,12 +108,15 @@ class ChannelConsumer:
         held = deliveries.held
         delivery_tag = deliveries.last_tag
         frame_max = channel.session.frame_max
-        shown = channel.session.shown.of
+        shown = channel.session.shown
         consumer_tag = self._tag
         no_ack = self.no_ack
         frames = []
         for message in messages:
-            exchange, properties = shown(message.headers, message.topic, message.timestamp)
+            found = shown[message.headers]
+            if not isinstance(found, Delivery):
+                found = shown.placed(found, message.topic, message.timestamp)
+            exchange, properties = found
             if message.deliveries and self.counts_deliveries:
                 properties = with_delivery_count(properties, message.deliveries)
             delivery_tag += 1

@@ -168,6 +168,8 @@ class Conversation:
                 self.waiting.append(event)
                 self._wait_for_room(blocked)
             except Exception as error:  # noqa: BLE001 - told apart in one place
+                if (metrics := self._methods.of(index)) is not None:
+                    metrics.untimed += 1  # what is refused at once is a request, too
                 self._refuse(number, error, index)
             if self._is_held:
                 self.waiting.extend(line)

@@ -145,7 +145,7 @@ class AmqpDirectChannel:
         with _refusals():
             to = self._exchange(exchange)
             encoded = with_own(channel, properties_from_json(properties))
-            envelope = self._shared.envelopes.of(exchange.encode(), encoded)
+            envelope = self._shared.envelopes[exchange.encode(), encoded]
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")

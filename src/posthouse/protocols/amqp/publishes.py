@@ -38,7 +38,7 @@ def publish(channel: Channel, event: Publish) -> None:
             raise _unknown(channel, exchange_name.decode())
         if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
             properties = with_own(channel, properties)
-        envelope = session.envelopes.of(exchange_name, properties)
+        envelope = session.envelopes[exchange_name, properties]
     except UnicodeDecodeError:
         raise _unknown(channel, exchange_name.decode(errors="replace")) from None
     except PropertyError as error:

@@ -24,19 +24,22 @@ class Throttle:
 
     def written(self, size: int) -> None:
         """The client sent `size` bytes of messages."""
-        self.reading.extend(self.quotas.take(Quota.WRITTEN, self._user, self._client, size))
+        self._charge(self.reading, Quota.WRITTEN, size)
 
     def delivered(self, size: int) -> None:
-        self.deliveries.extend(self.quotas.take(Quota.READ, self._user, self._client, size))
+        self._charge(self.deliveries, Quota.READ, size)
 
     def gotten(self, size: int) -> None:
         """The client got `size` bytes of a message by basic.get: its next request waits."""
-        self.reading.extend(self.quotas.take(Quota.READ, self._user, self._client, size))
+        self._charge(self.reading, Quota.READ, size)
 
     def worked(self) -> None:
         """Charge the time that the stopwatch has measured since the last call."""
         seconds, self.stopwatch.seconds = self.stopwatch.seconds, 0.0
-        self.reading.extend(self.quotas.take(Quota.TIME, self._user, self._client, seconds))
+        self._charge(self.reading, Quota.TIME, seconds)
+
+    def _charge(self, timer: ThrottleTimer, quota: Quota, amount: float) -> None:
+        timer.extend(self.quotas.take(quota, self._user, self._client, amount), self.quotas)
 
     def close(self) -> None:
         self.reading.close()

@@ -9,8 +9,8 @@ from posthouse.broker.groups.config import GROUP_CONFIG_KEYS, default_config
 from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
 from posthouse.protocols.kafka.config_resources import ConfigEntry, ConfigSource, ConfigType, Synonym
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
-from posthouse.protocols.kafka.handler import NODE_ID
-from posthouse.settings import Address, Settings
+from posthouse.protocols.kafka.nodes import NODE_ID, Node
+from posthouse.settings import Settings
 
 _NO_LIMIT = 2**31 - 1
 
@@ -76,14 +76,14 @@ _ALWAYS_SET = frozenset({"node.id", "listeners", "advertised.listeners", "log.di
 """Settings that every Kafka broker sets explicitly: tools expect these among the static settings."""
 
 
-def describe_broker(broker: Broker, node: Address) -> list[ConfigEntry]:
+def describe_broker(broker: Broker, node: Node) -> list[ConfigEntry]:
     settings = broker.settings
     own, standard = ConfigType, Settings()
     rows: list[tuple[str, object, object, ConfigType, str]] = [
-        ("node.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
-        ("broker.id", NODE_ID, NODE_ID, own.INT, "The number of this node."),
+        ("node.id", node.id, NODE_ID, own.INT, "The number of this node."),
+        ("broker.id", node.id, NODE_ID, own.INT, "The number of this node."),
         ("listeners", f"PLAINTEXT://{settings.kafka}", None, own.STRING, "Addresses of the Kafka listeners."),
-        ("advertised.listeners", f"PLAINTEXT://{node}", None, own.STRING, "Address for this client."),
+        ("advertised.listeners", f"PLAINTEXT://{node.address}", None, own.STRING, "Address for this client."),
         ("log.dirs", settings.data, standard.data, own.STRING, "The directory that holds the log."),
         (
             "auto.create.topics.enable",

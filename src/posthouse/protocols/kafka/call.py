@@ -152,7 +152,7 @@ class Call(Context):
             self.api.key, self.guard.principal, self.client_id, self.pending.size, response, seconds
         )
         if delay > 0:
-            self.pending.throttle(delay)
+            self.pending.throttle(delay, self.throttling.waits)
 
     def fail(self, error: BaseException) -> None:
         if isinstance(error, CloseWithoutResponse):

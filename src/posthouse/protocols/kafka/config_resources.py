@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
-from posthouse.protocols.kafka.handler import NODE_ID
+from posthouse.protocols.kafka.nodes import Node
 
 
 class ResourceType(IntEnum):
@@ -62,9 +62,10 @@ class ConfigEntry:
     """From the effective source to the one with the lowest precedence."""
 
 
-def check_broker_name(name: str) -> None:
-    if name not in ("", str(NODE_ID)):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}; this one is {NODE_ID}")
+def check_broker_name(name: str, node: Node) -> None:
+    """The empty name stands for all brokers. They share what can be set for one of them."""
+    if name and name not in (str(each.id) for each in node.all()):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}; this one is {node.id}")
 
 
 def check_alterable(resource_type: int, names: Sequence[str]) -> None:

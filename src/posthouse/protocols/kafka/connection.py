@@ -27,9 +27,11 @@ from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.nodes import NODE_ID, Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.throttle_timer import Waits
 from posthouse.settings import Address, Settings
 
 log = logging.getLogger(__name__)
@@ -54,12 +56,15 @@ class KafkaConnections:
         settings: Settings,
         budget: Budget,
         advertised: Address | None = None,
+        cluster: Node | None = None,
     ) -> None:
+        """`cluster` is the node that clients are told of if this broker shares its storage with others."""
         self.dispatcher = dispatcher
         self.access = access
         self.settings = settings
         self.budget = budget
         self.advertised = advertised
+        self.cluster = cluster
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER))
 
     def __call__(self, listener: Listener) -> asyncio.BufferedProtocol:
@@ -75,9 +80,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._settings = settings
         self._listener = listener
         self._advertised = made_by.advertised
+        self._cluster = made_by.cluster
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(made_by.receive_buffer, settings.max_request_bytes)
-        self._node = Address("127.0.0.1", 0)
+        self._node = Node(NODE_ID, Address("127.0.0.1", 0))
         self.peer = "?"
         self.session = ConnectionIdentity()
         self.software = ("", "")
@@ -120,7 +126,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._authenticator = Authenticator(
             self._access, identity, _PROTOCOL, admitted=self._admitted, revoked=self._revoked
         )
-        self._node = self._advertised or self._node_reached()
+        self._node = self._cluster or Node(NODE_ID, self._advertised or self._address_reached())
         if not self._listener.join(self):
             self._closed = True
             self._transport.abort()
@@ -159,10 +165,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if failure is not None:
             self.violated(str(failure))
 
-    def _node_reached(self) -> Address:
+    def _address_reached(self) -> Address:
         """The address on which this client reached the broker: the one that is known to work for it."""
         name = self._transport.get_extra_info("sockname")
-        return Address(name[0], name[1]) if isinstance(name, tuple) else self._node
+        return Address(name[0], name[1]) if isinstance(name, tuple) else self._node.address
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
@@ -301,10 +307,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Count an offence: the client sent a request that well-behaved clients do not repeat."""
         self.throttle(self._listener.offended(self))
 
-    def throttle(self, seconds: float) -> None:
-        """Throttle the client: it has exceeded its quota or its share, so reading pauses."""
+    def throttle(self, seconds: float, waits: Waits | None = None) -> None:
+        """Throttle the client: it has exceeded its quota or its share, so reading pauses. `waits` counts the
+        time of quotas."""
         if not self._closed and seconds > 0:
-            self._flow.throttle.extend(seconds)
+            self._flow.throttle.extend(seconds, waits)
             self._regulate_reading()
 
     def _go_on(self) -> None:

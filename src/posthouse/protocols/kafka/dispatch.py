@@ -17,6 +17,7 @@ from posthouse.protocols.kafka.codec.registry import Api
 from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation
 from posthouse.protocols.kafka.handler import Deferred
 from posthouse.protocols.kafka.handlers import api_versions
+from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
 from posthouse.protocols.kafka.served_apis import ADVERTISED, BEFORE_LOGIN, HANDLERS
@@ -24,7 +25,6 @@ from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.protocols.kafka.throttling import Throttling
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.stopwatch import Stopwatch, Timed
-from posthouse.settings import Address
 
 _PROTOCOL = "kafka"
 
@@ -47,7 +47,7 @@ class Dispatcher:
         self.is_behind = broker.is_behind
         self.now_ms = broker.now_ms
 
-    def dispatch(self, frame: memoryview, node: Address, pending: PendingRequest) -> None:
+    def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
         """Start one request. Raises DecodeError or ProtocolViolation if the connection must close."""
         begun = perf_counter()
         header, pos = decode_request_header(frame)

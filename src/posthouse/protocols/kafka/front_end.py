@@ -7,22 +7,39 @@ from posthouse.listener_settings import KAFKA, Address, ListenerSettings
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
 from posthouse.protocols.kafka.connection import KafkaConnections
 from posthouse.protocols.kafka.dispatch import Dispatcher
+from posthouse.protocols.kafka.nodes import MemberNode
 from posthouse.settings import Settings
 
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
-    dispatcher = Dispatcher(backend.broker, backend.requests)
+    dispatcher = _dispatcher(backend)
     backend.share_memberships.serve(dispatcher.share_groups)
 
     def connections(listener: ListenerSettings) -> KafkaConnections:
-        access = backend.broker.access
-        return KafkaConnections(dispatcher, access, backend.settings, backend.budget, listener.advertised)
+        membership = backend.membership
+        return KafkaConnections(
+            dispatcher,
+            backend.broker.access,
+            backend.settings,
+            backend.budget,
+            listener.advertised,
+            None if membership is None else MemberNode(membership, listener.name),
+        )
 
     return connections
+
+
+def _dispatcher(backend: Backend) -> Dispatcher:
+    if backend.membership is None:
+        return Dispatcher(backend.broker, backend.requests)
+    # Not needed by a broker that is alone.
+    from posthouse.protocols.kafka.leased_dispatch import LeasedDispatcher
+
+    return LeasedDispatcher(backend.broker, backend.requests, backend.membership.lease)
 
 
 def _describe(address: Address, settings: Settings) -> str:
     return f"Kafka clients on {address}"
 
 
-KAFKA_FRONT_END: Final = FrontEnd(protocol=KAFKA, connect=_connect, describe=_describe)
+KAFKA_FRONT_END: Final = FrontEnd(protocol=KAFKA, connect=_connect, describe=_describe, reads_cut_off=True)

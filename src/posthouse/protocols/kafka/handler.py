@@ -10,12 +10,9 @@ from posthouse.broker.broker import Broker
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.request_origins import CorrelatedOrigin
 from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
-from posthouse.settings import Address
-
-NODE_ID = 1
-"""There is one node; it is leader of every partition, controller and coordinator."""
 
 
 class Context:
@@ -27,7 +24,7 @@ class Context:
         self,
         broker: Broker,
         share_groups: ShareGroups,
-        node: Address,
+        node: Node,
         version: int,
         client_id: str | None,
         guard: Guard,
@@ -35,6 +32,7 @@ class Context:
         self.broker = broker
         self.share_groups = share_groups
         self.node = node
+        """The node that serves the request."""
         self.version = version
         self.client_id = client_id
         self.guard = guard

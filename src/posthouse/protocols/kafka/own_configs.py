@@ -44,7 +44,7 @@ async def change_own(
 
 
 async def _change_broker(context: Context, name: str, change: Change, *, validate_only: bool) -> None:
-    check_broker_name(name)
+    check_broker_name(name, context.node)
     dynamic = context.broker.dynamic_settings
 
     def changed(kept: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from posthouse.broker.access.guard import Guard
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
+from posthouse.protocols.throttle_timer import Waits
 
 _LINGER_SECONDS = 0.2
 
@@ -48,7 +49,7 @@ class RequestHost(Protocol):
 
     def offended(self) -> None: ...
 
-    def throttle(self, seconds: float) -> None: ...
+    def throttle(self, seconds: float, waits: Waits | None = None) -> None: ...
 
     def finish(self) -> None: ...
 
@@ -124,6 +125,6 @@ class PendingRequest:
         """Count an offence: the client asked for something that is always refused, and costs time."""
         self.host.offended()
 
-    def throttle(self, seconds: float) -> None:
-        """Stop reading from the client for that long."""
-        self.host.throttle(seconds)
+    def throttle(self, seconds: float, waits: Waits) -> None:
+        """Stop reading from the client for that long; `waits` counts the time."""
+        self.host.throttle(seconds, waits)

@@ -6,6 +6,7 @@ from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.quotas import Quota, Quotas
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.throttle_timer import Waits
 
 _PRODUCE = 0
 _READING = frozenset({1, 78})
@@ -17,6 +18,11 @@ _FREE = frozenset({API_VERSIONS_KEY, 17, 36})
 class Throttling:
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
+
+    @property
+    def waits(self) -> Waits:
+        """Counts the time that clients wait."""
+        return self._quotas
 
     @property
     def is_on(self) -> bool:

@@ -15,7 +15,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import OutOfOrderSequence, PosthouseError, StorageFenced, Unavailable
+from posthouse.model.errors import (
+    OutOfOrderSequence,
+    PosthouseError,
+    StorageClosed,
+    StorageFenced,
+    Unavailable,
+)
 from posthouse.model.ids import PartitionId
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.metrics import StorageMetrics
@@ -30,6 +36,7 @@ log = logging.getLogger(__name__)
 
 INLINE_PATH = 0
 OBJECT_PATH = 1
+_MOST_AWAITED = 100_000
 OPERATIONS_PER_CALL = 500
 """A call takes longer than in proportion beyond that; a single commit may be larger."""
 
@@ -99,7 +106,6 @@ class Committer:
         """Epoch and sequence of the first batch of producers whose first batch failed: they repeat it, and
         until then their later batches are refused."""
         self._subscribers: list[Arrived] = []
-        self._stopped: PosthouseError | None = None
         self.unwritten_bytes = 0
 
     def subscribe(self, arrived: Arrived) -> None:
@@ -159,21 +165,17 @@ class Committer:
         if pending:
             await asyncio.wait(pending)
 
-    async def drain(self) -> None:
-        while workers := [path.worker for path in (self._inline, self._object) if path.worker is not None]:
-            await asyncio.wait(workers)
-
-    async def close(self, error: PosthouseError) -> None:
-        await self.drain()
-        self.stop(error)
-        await self._inline.call.close()
-        await self._object.call.close()
-
-    def stop(self, error: PosthouseError) -> None:
-        """Fail everything that waits."""
-        self._stopped = error
+    async def close(self, error: PosthouseError, *, seconds: float) -> None:
+        """Finish the commits that wait; those that take longer than `seconds` fail with `error`."""
+        workers = [path.worker for path in (self._inline, self._object) if path.worker is not None]
+        if workers:
+            _, late = await asyncio.wait(workers, timeout=seconds)
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         for path in (self._inline, self._object):
             self._fail_waiting(path, error)
+            await path.call.close()
 
     async def _work(self, path: CommitPath) -> None:
         """While there are commits. It begins after this iteration of the event loop, so that its commits
@@ -184,8 +186,10 @@ class Committer:
                 group = await self._next_group(path)
                 try:
                     await self._write(path, group)
+                except asyncio.CancelledError:
+                    self._fail(path, group, StorageClosed("the storage is closed"))
+                    raise
                 except StorageFenced as error:
-                    self._stopped = error
                     self._on_fenced(error)
                     self._fail(path, group, error)
                     self._fail_waiting(path, error)
@@ -275,6 +279,8 @@ class Committer:
                     header = each.header
                     key = (each.partition, header.producer_id)
                     self._awaited.setdefault(key, (header.producer_epoch, header.base_sequence))
+        while len(self._awaited) > _MOST_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
 
     def _forget_awaited(self, group: CommitGroup) -> None:
         if self._awaited:

@@ -41,6 +41,7 @@ INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
 CACHE_BYTES = 128 * 1024 * 1024
 _ANSWER_SECONDS = 10.0
+_CLOSE_SECONDS = 10.0
 
 
 class SharedStorage:
@@ -137,7 +138,7 @@ class SharedStorage:
         if isinstance(self._state, StorageClosed):
             return
         self._state = StorageClosed("the storage is closed")
-        await self._committer.close(self._state)
+        await self._committer.close(self._state, seconds=_CLOSE_SECONDS)
         await self._reads.close()
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:

@@ -14,7 +14,6 @@ class HousekeepingMetrics:
         "damaged_logs",
         "deleted_objects",
         "deleted_orphans",
-        "deleted_topics",
         "doomed_objects",
         "free_slots",
         "removed_segments",
@@ -43,4 +42,3 @@ class HousekeepingMetrics:
         self.deleted_objects = 0
         self.deleted_orphans = 0
         """Objects that were uploaded, but never committed."""
-        self.deleted_topics = 0

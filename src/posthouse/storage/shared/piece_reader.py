@@ -1,6 +1,7 @@
 """Whole batches with their offsets from runs and segments, each checked once while they stay in memory."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +10,8 @@ from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header, ver
 from posthouse.storage.files.segments.header import Identity
 from posthouse.storage.files.segments.index import SparseIndex
 from posthouse.storage.files.segments.segment import HEADER_BYTES
-from posthouse.storage.shared.pieces import read_index, read_inline
+from posthouse.storage.shared.database import DatabaseConnection
+from posthouse.storage.shared.pieces import read_index, read_inline, read_inline_runs
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.runs import RunRow, SegmentRow, batches_of
 from posthouse.storage.shared.shared_log import SharedLog
@@ -18,6 +20,7 @@ _WINDOW_BYTES = 1024 * 1024
 """Read at once from a segment."""
 _BLOCKS_AHEAD = 2
 _INDEXES = 1000
+_NOT_A_SEGMENT = -1
 
 
 class ReadBlocks(Protocol):
@@ -55,8 +58,22 @@ class PieceReader:
             return await self._run(piece)
         return await self._window(log, piece, max(offset, piece.base))
 
+    async def load_inline(
+        self, connection: DatabaseConnection, pieces: Sequence[RunRow | SegmentRow]
+    ) -> None:
+        """Read the inline runs that are not in memory, all at once."""
+        wanted = [
+            piece
+            for piece in pieces
+            if isinstance(piece, RunRow) and piece.inline is not None and _key(piece) not in self._chunks
+        ]
+        if len(wanted) > 1:
+            for run, data in zip(wanted, await read_inline_runs(connection, wanted), strict=True):
+                if data is not None:
+                    self._add(_key(run), Chunk(batches_of(run, data), run.base, run.last + 1))
+
     async def _run(self, run: RunRow) -> Chunk | None:
-        key = (run.log, run.base, -1, run.last)
+        key = _key(run)
         if (known := self._known(key)) is not None:
             return known
         data: bytes | memoryview = b""
@@ -122,6 +139,10 @@ class PieceReader:
             _, dropped = self._chunks.popitem(last=False)
             self._cached_bytes -= len(dropped.data)
         return chunk
+
+
+def _key(run: RunRow) -> tuple[int, int, int, int]:
+    return run.log, run.base, _NOT_A_SEGMENT, run.last
 
 
 def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[Chunk | None, int]:

@@ -37,15 +37,16 @@ LEFT JOIN LATERAL (
     (SELECT NULL::smallint AS slot, s.base, s.last, NULL::bigint AS inline, s.object, s.pos, s.size,
             s.max_time, s.created_ms, NULL::bytea AS refs, s.generation
      FROM segment s
-     WHERE s.log = l.id AND s.last >= %(offset)s AND s.base >= coalesce(
-         (SELECT max(b.base) FROM segment b WHERE b.log = l.id AND b.base <= %(offset)s), 0)
+     WHERE s.log = l.id AND s.last >= greatest(%(offset)s, l.start) AND s.base >= coalesce(
+         (SELECT max(b.base) FROM segment b
+           WHERE b.log = l.id AND b.base <= greatest(%(offset)s, l.start)), 0)
      ORDER BY s.base LIMIT %(rows)s)
     UNION ALL
     (SELECT r.slot, r.base, r.last, r.inline, r.object, r.pos::bigint, r.size::bigint,
             r.max_time, r.created_ms, r.refs, 0
      FROM run r
-     WHERE r.log = l.id AND r.last >= %(offset)s AND r.base >= greatest(l.segments_to,
-         (SELECT max(b.base) FROM run b WHERE b.log = l.id AND b.base <= %(offset)s))
+     WHERE r.log = l.id AND r.last >= greatest(%(offset)s, l.start) AND r.base >= greatest(l.segments_to,
+         (SELECT max(b.base) FROM run b WHERE b.log = l.id AND b.base <= greatest(%(offset)s, l.start)))
      ORDER BY r.base LIMIT %(rows)s)
     ORDER BY base LIMIT %(rows)s
 ) p ON true
@@ -140,6 +141,26 @@ async def read_inline(connection: DatabaseConnection, run: RunRow) -> bytes | No
     )
     row = await found.fetchone()
     return None if row is None else row[0]
+
+
+async def read_inline_runs(connection: DatabaseConnection, runs: Sequence[RunRow]) -> list[bytes | None]:
+    """The same for several runs, by one query."""
+    found = await connection.execute(
+        """
+        SELECT substring(data.data FROM wanted.pos + 1 FOR wanted.size)
+          FROM unnest(%s::smallint[], %s::bigint[], %s::integer[], %s::integer[]) WITH ORDINALITY
+               AS wanted (slot, id, pos, size, place)
+          LEFT JOIN inline_data AS data ON data.slot = wanted.slot AND data.id = wanted.id
+         ORDER BY wanted.place
+        """,
+        [
+            [run.slot for run in runs],
+            [run.inline for run in runs],
+            [run.pos for run in runs],
+            [run.size for run in runs],
+        ],
+    )
+    return [row[0] for row in await found.fetchall()]
 
 
 async def read_index(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import psycopg
 
+from posthouse.model.errors import PosthouseError
 from posthouse.storage.shared.database import Database, DatabaseConnection, translated
 
 _CONNECTIONS = 4
@@ -29,6 +30,9 @@ class Readers:
                 # The server may have restarted: the others are most likely broken, too.
                 await self.close()
                 raise translated(error, doing) from error
+            except PosthouseError:
+                self._idle.append(made)
+                raise
             except BaseException:
                 await made.close()
                 raise

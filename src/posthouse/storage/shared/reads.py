@@ -104,8 +104,9 @@ class Reads:
             found = await find_pieces(
                 connection, log.id, offset, max_bytes=max_bytes, max_rows=_PIECES_AT_ONCE
             )
-        if found is None or offset < found.start:
-            raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+            if found is None or offset < found.start:
+                raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+            await self._pieces.load_inline(connection, found.pieces)
         return list(found.pieces)
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:

@@ -58,6 +58,7 @@ class Registry:
         self._is_stopped = False
         self._beating: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
+        self._seen_at = 0.0
         self.node_id = 0
         """Of this broker, once registered."""
         self.view = ClusterView()
@@ -69,6 +70,10 @@ class Registry:
     def loss(self) -> str | None:
         """A sentence if the database has lost commits, and no operator has confirmed that."""
         return self._watch.loss
+
+    def lease_seconds_left(self) -> float:
+        """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
+        return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` after each heartbeat, also after one that failed."""
@@ -88,6 +93,7 @@ class Registry:
 
     async def beat(self) -> ClusterView:
         """One heartbeat. Raises DatabaseAway and NameTaken."""
+        asked_at = asyncio.get_running_loop().time()
         found = await self._link.ask(
             "SELECT posthouse.heartbeat(%s, %s)",
             [self._registration.incarnation, self._live_seconds],
@@ -99,6 +105,7 @@ class Registry:
                 "needs a broker_name of its own"
             )
         self.view = _view(found)
+        self._seen_at = asked_at
         loss_before = self._watch.loss
         self._watch.see(self.view)
         if self._watch.loss is not None and loss_before is None:

@@ -151,8 +151,24 @@ async def test_errors_of_each_protocol() -> None:
         found = await scrape(broker)
         name = "posthouse_request_errors_total"
         assert found.value(name, protocol="amqp", api="queue.declare") == 1
+        assert found.value("posthouse_requests_total", protocol="amqp", api="queue.declare") == 1
         assert found.value(name, protocol="http", api="GET /v1/topics/{topic}") == 1
         assert found.value(name, protocol="http", api="unknown") == 1
+
+
+async def test_what_amqp_refuses_at_once_is_a_request_too() -> None:
+    async with AsyncBroker() as broker:
+        connection = await aio_pika.connect(f"amqp://guest:guest@{broker.amqp}/")
+        async with connection:
+            channel = await connection.channel(publisher_confirms=False)
+            exchange = await channel.get_exchange("nothing", ensure=False)
+            with pytest.raises(aio_pika.exceptions.AMQPError):
+                await exchange.publish(aio_pika.Message(b"x"), "q")
+                await channel.declare_queue("q")
+        found = await scrape(broker)
+        labels = {"protocol": "amqp", "api": "basic.publish"}
+        assert found.value("posthouse_request_errors_total", **labels) == 1
+        assert found.value("posthouse_requests_total", **labels) == 1
 
 
 async def test_errors_of_kafka_clients_in_parts_of_responses() -> None:

@@ -1,13 +1,17 @@
 """Metrics as OpenTelemetry's SDK exports them."""
 
 import gzip
+import io
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 
+from posthouse import otel_exporters
+from posthouse.model.errors import InvalidConfig
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.lazy_rig import until
 from tests.broker.queues.rig import Rig
@@ -79,6 +83,54 @@ async def test_the_same_numbers_are_pushed(collecting: Collecting) -> None:
         assert collecting.value("posthouse_queue_ready_messages", labels) == 2
         await until(lambda: (collecting.value("posthouse_event_loop_delay_seconds_count", {}) or 0) > 0)
         assert collecting.services == {"posthouse"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "protocol", "expected"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "there is no metrics exporter 'otlp_proto_grpc'"),
+        ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "is 'http/json'"),
+    ],
+)
+async def test_a_protocol_that_is_not_there_is_refused(
+    collecting: Collecting, monkeypatch: pytest.MonkeyPatch, variable: str, protocol: str, expected: str
+) -> None:
+    monkeypatch.setenv(variable, protocol)
+    with pytest.raises(InvalidConfig, match=expected):
+        async with AsyncBroker():
+            pass
+
+
+async def test_the_protocol_of_metrics_may_differ_from_that_of_traces(
+    collecting: Collecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")
+    async with AsyncBroker():
+        await until(lambda: "posthouse" in collecting.services)
+
+
+async def test_a_grpc_exporter_is_used_where_one_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    class GrpcExporter(ConsoleMetricExporter):
+        def __init__(self) -> None:
+            super().__init__(out=io.StringIO())
+            made.append(self)
+
+    class Installed:
+        """An entry point of a package."""
+
+        name = "otlp_proto_grpc"
+
+        def load(self) -> type[GrpcExporter]:
+            return GrpcExporter
+
+    monkeypatch.setattr(otel_exporters, "entry_points", lambda **wanted: [Installed()])
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "otlp")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    async with AsyncBroker():
+        assert len(made) == 1
 
 
 async def test_nothing_is_pushed_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ Amqp = commands.Basic.Properties
 
 
 def envelope(values: Amqp | bytes, exchange: bytes = b"ex") -> Envelope:
-    return EnvelopeCache().of(exchange, values if isinstance(values, bytes) else values.marshal())
+    return EnvelopeCache()[exchange, values if isinstance(values, bytes) else values.marshal()]
 
 
 def headers_only(**headers: Any) -> bytes:
@@ -224,30 +224,30 @@ class TestCache:
     def test_the_same_object_for_the_same_message(self) -> None:
         cache = EnvelopeCache()
         raw = Amqp(content_type="a").marshal()
-        assert cache.of(b"x", raw) is cache.of(b"x", bytes(bytearray(raw)))
-        assert cache.of(b"x", raw) is not cache.of(b"y", raw)
-        assert in_a_record(cache.of(b"y", raw).headers)[0] == ("posthouse.exchange", b"y")
+        assert cache[b"x", raw] is cache[b"x", bytes(bytearray(raw))]
+        assert cache[b"x", raw] is not cache[b"y", raw]
+        assert in_a_record(cache[b"y", raw].headers)[0] == ("posthouse.exchange", b"y")
 
     def test_long_properties_are_not_kept(self) -> None:
         cache = EnvelopeCache()
         for size, is_kept in ((512, True), (513, False)):
             raw = headers_only(a="v" * (size - len(headers_only(a=""))))
             assert len(raw) == size
-            assert (cache.of(b"", raw) is cache.of(b"", raw)) is is_kept
+            assert (cache[b"", raw] is cache[b"", raw]) is is_kept
 
     def test_it_does_not_grow_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(caches, "MAX_CACHED", 3)
         cache = EnvelopeCache()
         raws = [Amqp(message_id=str(number)).marshal() for number in range(4)]
-        first = [cache.of(b"", raw) for raw in raws]
-        assert cache.of(b"", raws[3]) is first[3]
-        assert cache.of(b"", raws[0]) is not first[0]
+        first = [cache[b"", raw] for raw in raws]
+        assert cache[b"", raws[3]] is first[3]
+        assert cache[b"", raws[0]] is not first[0]
 
     def test_faults_are_told_every_time(self) -> None:
         cache = EnvelopeCache()
         for _ in range(2):
             with pytest.raises(InvalidProperty):
-                cache.of(b"", Amqp(expiration="never").marshal())
+                cache[b"", Amqp(expiration="never").marshal()]
 
     def test_json_stays_json(self) -> None:
         value = {"list": [1, 2.5, "x"], "nested": {"none": None}}

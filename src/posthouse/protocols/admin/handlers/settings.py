@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.dynamic_settings import Scope
+from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
 
@@ -15,8 +16,11 @@ _SECRET_WORDS = ("password", "secret", "token")
 _HIDDEN = "(hidden)"
 
 Source = Annotated[
-    Literal["default", "set", "runtime"],
-    Meta(description="`set`: by a flag, the environment or a file. `runtime`: changed since the start."),
+    Literal["flag", "environment", "file", "default", "set", "runtime"],
+    Meta(
+        description="`environment`: a variable. `set`: by the program that the broker runs in. `runtime`: "
+        "changed while the broker runs."
+    ),
 ]
 
 
@@ -34,13 +38,14 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> BrokerSettings:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     found = []
+    sources = context.backend.setting_sources
     for each in fields(context.settings):
         value = getattr(context.settings, each.name)
         found.append(
             BrokerSetting(
                 name=each.name,
                 value=_HIDDEN if _is_secret(each.name, value) else _text(value),
-                source="default" if value == each.default else "set",
+                source=sources.get(each.name, SettingSource.DEFAULT).value,
                 meaning=each.metadata["doc"],
             )
         )

@@ -2,7 +2,7 @@
 
 OpenTelemetry's SDK exports on a thread of its own, which must not look at the broker. So the event loop
 collects from time to time, and the thread gets what was collected last. OpenTelemetry reads its own
-environment variables: OTEL_EXPORTER_OTLP_…, OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME.
+environment variables: OTEL_METRIC_EXPORT_INTERVAL, and those that `otel_exporters` names.
 """
 
 import asyncio
@@ -11,13 +11,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
 from posthouse.model.histogram import Histogram
+from posthouse.otel_exporters import METRICS, new_exporter, otlp, resource
 from posthouse.protocols.admin.metrics.collector import FAMILIES, MetricsCollector
 from posthouse.protocols.admin.metrics.family import Family, MetricKind
 from posthouse.protocols.admin.metrics.samples import FamilySamples, Value
@@ -30,8 +29,6 @@ _COLLECTIONS_PER_EXPORT: Final = 4
 """What is exported is at most a quarter of the interval old."""
 _SHUTDOWN_MS: Final = 2000
 """How long a collector that does not answer may delay the end of the broker."""
-_UNNAMED: Final = "unknown_service"
-"""OpenTelemetry's name for a service that has none begins like this."""
 
 _Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
@@ -43,17 +40,17 @@ class OtlpMetrics:
         reader: MetricReader | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """`reader` collects and exports; without one, it is OpenTelemetry's for OTLP over HTTP."""
+        """`reader` collects and exports; without one, it is OpenTelemetry's for OTLP. Raises InvalidConfig if
+        the environment asks for a protocol that is not installed."""
         self._collector = collector
         self._seconds = _interval_ms(environment) / 1000 / _COLLECTIONS_PER_EXPORT
         self._collected: dict[Family, FamilySamples] = {}
         """Replaced as a whole: the exporter's thread reads it."""
         self._task: asyncio.Task[None] | None = None
-        resource = Resource.create()
-        if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
-            resource = resource.merge(Resource({SERVICE_NAME: "posthouse"}))
-        reader = reader or PeriodicExportingMetricReader(OTLPMetricExporter())
-        self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+        if reader is None:
+            exporter = new_exporter(METRICS, otlp(METRICS, environment))
+            reader = PeriodicExportingMetricReader(exporter)
+        self._provider = MeterProvider([reader], resource(), shutdown_on_exit=False)
         self._declare()
 
     def start(self) -> None:

@@ -11,7 +11,7 @@ from posthouse.protocols.kafka.codec.generated.alter_partition_reassignments imp
     ReassignableTopicResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
@@ -36,7 +36,7 @@ def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> R
     answer = ReassignablePartitionResponse(partition_index=wanted.partition_index)
     try:
         context.broker.partition(context.broker.topic(name), wanted.partition_index)
-        _check_replicas(wanted.replicas)
+        _check_replicas(wanted.replicas, context.node.id)
     except Refused as error:
         answer.error_code, answer.error_message = error.code, str(error)
     except NotFound as error:
@@ -44,13 +44,13 @@ def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> R
     return answer
 
 
-def _check_replicas(replicas: list[int] | None) -> None:
+def _check_replicas(replicas: list[int] | None, node_id: int) -> None:
     """None cancels a running reassignment."""
     if replicas is None:
         raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing is being reassigned")
-    if replicas != [NODE_ID]:
+    if replicas != [node_id]:
         raise Refused(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has one copy, on node {NODE_ID}: [{NODE_ID}]"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has one copy, on node {node_id}: [{node_id}]"
         )
 
 

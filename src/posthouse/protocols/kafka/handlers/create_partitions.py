@@ -46,7 +46,7 @@ def _check_assignments(context: Context, wanted: CreatePartitionsTopic) -> None:
             f"{added} partitions are added but {len(wanted.assignments)} are assigned",
         )
     for assignment in wanted.assignments:
-        check_replicas(assignment.broker_ids)
+        check_replicas(assignment.broker_ids, context.node)
 
 
 def _refuse(

@@ -33,7 +33,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
             require_creation(context, wanted.name)
             if occurrences[wanted.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named more than once")
-            accepted.append(_new_topic(wanted))
+            accepted.append(_new_topic(context, wanted))
         except (PosthouseError, Refused) as error:
             results[wanted.name] = _failed(wanted.name, code_of(error), str(error))
     created = await context.broker.create_topics(accepted, validate_only=request.validate_only)
@@ -45,10 +45,10 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     return CreateTopicsResponse(topics=[results[name] for name in occurrences])
 
 
-def _new_topic(wanted: CreatableTopic) -> NewTopic:
+def _new_topic(context: Context, wanted: CreatableTopic) -> NewTopic:
     partitions = wanted.num_partitions
     if wanted.assignments:
-        partitions = _assigned_partitions(wanted)
+        partitions = _assigned_partitions(context, wanted)
     elif wanted.replication_factor < 1 and wanted.replication_factor != _DEFAULT:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -66,7 +66,7 @@ def _new_topic(wanted: CreatableTopic) -> NewTopic:
     )
 
 
-def _assigned_partitions(wanted: CreatableTopic) -> int:
+def _assigned_partitions(context: Context, wanted: CreatableTopic) -> int:
     if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -78,7 +78,7 @@ def _assigned_partitions(wanted: CreatableTopic) -> int:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap"
         )
     for assignment in wanted.assignments:
-        check_replicas(assignment.broker_ids)
+        check_replicas(assignment.broker_ids, context.node)
     return len(indexes)
 
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: one node."""
+"""DescribeCluster: the nodes."""
 
 from enum import IntEnum
 
@@ -8,7 +8,7 @@ from posthouse.protocols.kafka.codec.generated.describe_cluster import (
     DescribeClusterResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations
 
 
@@ -26,8 +26,11 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         )
     return DescribeClusterResponse(
         cluster_id=context.broker.cluster_id,
-        controller_id=NODE_ID,
-        brokers=[DescribeClusterBroker(broker_id=NODE_ID, host=context.node.host, port=context.node.port)],
+        controller_id=context.node.id,
+        brokers=[
+            DescribeClusterBroker(broker_id=each.id, host=each.host, port=each.port, rack=each.rack)
+            for each in context.node.all()
+        ],
         cluster_authorized_operations=(
             cluster_operations(context.guard) if request.include_cluster_authorized_operations else NOT_ASKED
         ),

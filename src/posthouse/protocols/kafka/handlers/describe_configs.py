@@ -54,7 +54,7 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
         check_topic_name(name)
         return describe_topic(context.broker.topic(name), context.broker.topics.defaults)
     if resource.resource_type == ResourceType.BROKER:
-        check_broker_name(name)
+        check_broker_name(name, context.node)
         if not name:  # the empty name stands for the cluster-wide dynamic settings
             return describe_cluster_defaults(context.broker)
         return describe_broker(context.broker, context.node)

@@ -15,7 +15,7 @@ from posthouse.protocols.kafka.codec.generated.describe_quorum import (
     ResponseTopicData,
 )
 from posthouse.protocols.kafka.errors import ErrorCode
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_cluster
 from posthouse.records.batch import LEADER_EPOCH
 
@@ -28,7 +28,7 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
     listener = Listener(name="PLAINTEXT", host=context.node.host, port=context.node.port)
     return DescribeQuorumResponse(
         topics=[_described(context, wanted) for wanted in request.topics],
-        nodes=[Node(node_id=NODE_ID, listeners=[listener])],
+        nodes=[Node(node_id=context.node.id, listeners=[listener])],
     )
 
 
@@ -52,10 +52,10 @@ def _partition(context: Context, topic: str, index: int) -> ResponsePartitionDat
     now = context.broker.now_ms()
     return ResponsePartitionData(
         partition_index=index,
-        leader_id=NODE_ID,
+        leader_id=context.node.id,
         leader_epoch=LEADER_EPOCH,
         current_voters=[
-            ReplicaState(replica_id=NODE_ID, last_fetch_timestamp=now, last_caught_up_timestamp=now)
+            ReplicaState(replica_id=context.node.id, last_fetch_timestamp=now, last_caught_up_timestamp=now)
         ],
     )
 

@@ -13,7 +13,7 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
     DescribeTopicPartitionsResponseTopic,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.operations import topic_operations
 from posthouse.protocols.kafka.permissions import require_on_topic, sees_topic
 from posthouse.records.batch import LEADER_EPOCH
@@ -63,14 +63,15 @@ def _names(context: Context, request: DescribeTopicPartitionsRequest) -> Iterato
 
 
 def _described(context: Context, topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
-    replicas = [NODE_ID]
+    leader = context.node.id
+    replicas = [leader]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
-                leader_id=NODE_ID,
+                leader_id=leader,
                 leader_epoch=LEADER_EPOCH,
                 replica_nodes=replicas,
                 isr_nodes=replicas,

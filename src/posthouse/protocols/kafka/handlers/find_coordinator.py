@@ -1,4 +1,4 @@
-"""FindCoordinator: it is always this node."""
+"""FindCoordinator: it is always the node that serves."""
 
 from enum import IntEnum
 
@@ -9,7 +9,7 @@ from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     FindCoordinatorResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require
 
 _FIRST_WITH_MANY_KEYS = 4
@@ -30,7 +30,8 @@ def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinator
         raise Refused(ErrorCode.INVALID_REQUEST, f"nothing of the type {request.key_type} has a coordinator")
     if context.version < _FIRST_WITH_MANY_KEYS:
         require(context, Operation.DESCRIBE, kind, request.key)
-        return FindCoordinatorResponse(node_id=NODE_ID, host=context.node.host, port=context.node.port)
+        node = context.node
+        return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port)
     return FindCoordinatorResponse(
         coordinators=[_coordinator(context, kind, key) for key in request.coordinator_keys]
     )
@@ -41,7 +42,8 @@ def _coordinator(context: Context, kind: Kind, key: str) -> Coordinator:
         require(context, Operation.DESCRIBE, kind, key)
     except Refused as error:
         return _nobody(key, error.code, str(error))
-    return Coordinator(key=key, node_id=NODE_ID, host=context.node.host, port=context.node.port)
+    node = context.node
+    return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
 
 
 def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:

@@ -8,7 +8,7 @@ from posthouse.protocols.kafka.codec.generated.list_config_resources import (
 )
 from posthouse.protocols.kafka.config_resources import RESOURCE_TYPES, ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_cluster
 
 _FIRST_WITH_TYPES = 1
@@ -34,7 +34,7 @@ def _names(context: Context, resource_type: int) -> list[str]:
     if resource_type == ResourceType.TOPIC:
         return [topic.name for topic in context.broker.topics]
     if resource_type == ResourceType.BROKER:
-        return [str(NODE_ID)]
+        return [str(each.id) for each in context.node.all()]
     if resource_type == ResourceType.GROUP:
         return sorted(context.broker.group_configs)
     if resource_type == ResourceType.CLIENT_METRICS:

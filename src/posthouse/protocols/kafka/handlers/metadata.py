@@ -1,4 +1,4 @@
-"""Metadata: the node and the topics; also auto-creates topics."""
+"""Metadata: the nodes and the topics; also auto-creates topics."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -19,7 +19,7 @@ from posthouse.protocols.kafka.codec.generated.metadata import (
 )
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
-from posthouse.protocols.kafka.handler import NODE_ID, Context, Handler
+from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.many_topics import STRETCH, ManyTopics, encode, take_topics
 from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from posthouse.protocols.kafka.permissions import require_creation, require_on_topic, sees_topic
@@ -29,7 +29,8 @@ _FIRST_WITH_NULL_TOPICS = 1
 _FIRST_WITH_NULL_NAMES = 12
 _LOOKED_AT_IN_A_TURN = 500
 
-_KNOWN_PARTITIONS: list[MetadataResponsePartition] = []
+_KNOWN_PARTITIONS: dict[int, list[MetadataResponsePartition]] = {}
+"""By the id of their leader."""
 
 _Found = Topic | PosthouseError | Refused
 
@@ -152,7 +153,7 @@ def _described(context: Context, request: MetadataRequest, topic: Topic) -> Meta
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        partitions=_partitions(topic.partitions),
+        partitions=_partitions(topic.partitions, context.node.id),
         topic_authorized_operations=(
             topic_operations(context.guard, topic.name)
             if request.include_topic_authorized_operations
@@ -161,27 +162,30 @@ def _described(context: Context, request: MetadataRequest, topic: Topic) -> Meta
     )
 
 
-def _partitions(count: int) -> list[MetadataResponsePartition]:
+def _partitions(count: int, leader: int) -> list[MetadataResponsePartition]:
     """Partitions with the same number are equal in all topics, so they are created once."""
-    _KNOWN_PARTITIONS.extend(
+    known = _KNOWN_PARTITIONS.setdefault(leader, [])
+    known.extend(
         MetadataResponsePartition(
             partition_index=index,
-            leader_id=NODE_ID,
+            leader_id=leader,
             leader_epoch=LEADER_EPOCH,
-            replica_nodes=[NODE_ID],
-            isr_nodes=[NODE_ID],
+            replica_nodes=[leader],
+            isr_nodes=[leader],
         )
-        for index in range(len(_KNOWN_PARTITIONS), count)
+        for index in range(len(known), count)
     )
-    return _KNOWN_PARTITIONS[:count]
+    return known[:count]
 
 
 def _filled(response: MetadataResponse, context: Context, request: MetadataRequest) -> MetadataResponse:
     """Fill in all fields but the topics."""
-    node = context.node
-    response.brokers = [MetadataResponseBroker(node_id=NODE_ID, host=node.host, port=node.port)]
+    response.brokers = [
+        MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
+        for each in context.node.all()
+    ]
     response.cluster_id = context.broker.cluster_id
-    response.controller_id = NODE_ID
+    response.controller_id = context.node.id
     response.cluster_authorized_operations = (
         cluster_operations(context.guard) if request.include_cluster_authorized_operations else NOT_ASKED
     )

@@ -15,6 +15,7 @@ from posthouse.storage.shared.objects.store import (
     ObjectsAway,
     ObjectsRefused,
     StoredObject,
+    seconds_for,
 )
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ _REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 class DirectoryObjectStore:
     def __init__(self, directory: Path, *, timeout: float) -> None:
-        """`timeout`: seconds for a call. A call that exceeds it may still take effect."""
+        """A call that exceeds the timeout may still take effect."""
         self._directory = directory
         self._timeout = timeout
         self._files = ObjectFiles(directory)
@@ -38,10 +39,10 @@ class DirectoryObjectStore:
         return f"file://{self._directory}"
 
     async def put(self, key: str, data: Buffer) -> None:
-        await self._run(f"put {key}", lambda: self._files.put(key, data))
+        await self._run(f"put {key}", lambda: self._files.put(key, data), len(data))
 
     async def read(self, key: str, start: int, size: int) -> bytes:
-        return await self._run(f"read {key}", lambda: self._files.read(key, start, size))
+        return await self._run(f"read {key}", lambda: self._files.read(key, start, size), size)
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self._run(f"delete {len(keys)} objects", lambda: self._files.delete(keys))
@@ -58,12 +59,13 @@ class DirectoryObjectStore:
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, doing: str, work: Callable[[], T]) -> T:
+    async def _run(self, doing: str, work: Callable[[], T], size: int = 0) -> T:
+        seconds = seconds_for(size, self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except TimeoutError as error:
-            raise ObjectsAway(f"{doing}: {self.name} did not answer in {self._timeout:g} s") from error
+            raise ObjectsAway(f"{doing}: {self.name} did not answer in {seconds:g} s") from error
         except OSError as error:
             kind = ObjectsRefused if error.errno in _REFUSALS else ObjectsAway
             raise kind(f"{doing}: {self.name}: {error.strerror or error}") from error

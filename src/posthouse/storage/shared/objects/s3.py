@@ -27,6 +27,7 @@ from posthouse.storage.shared.objects.store import (
     StoredObject,
     check_key,
     check_prefix,
+    seconds_for,
 )
 
 if TYPE_CHECKING:  # the client has the names of its types for type checkers only
@@ -43,7 +44,6 @@ _PAGE = 1000
 
 class S3ObjectStore:
     def __init__(self, address: S3Address, *, timeout: float) -> None:
-        """`timeout`: seconds for a call, once for each 16 MiB."""
         self._address = address
         self._timeout = timeout
         try:
@@ -58,10 +58,10 @@ class S3ObjectStore:
     async def put(self, key: str, data: Buffer) -> None:
         check_key(key)
         with self._meaning(f"put {key}"):
-            await self._in_time(
-                obstore.put_async(self._store, key, data, chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE),
-                len(data),
+            putting = obstore.put_async(
+                self._store, key, data, chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE
             )
+            await self._in_time(putting, len(data))
 
     async def read(self, key: str, start: int, size: int) -> bytes:
         check_key(key)
@@ -114,16 +114,18 @@ class S3ObjectStore:
         """No-op: connections end with the last reference to the client."""
 
     async def _in_time(self, work: Awaitable[T], size: int = 0) -> T:
-        async with asyncio.timeout(self._timeout * (1 + size // _PART)):
-            return await work
+        seconds = seconds_for(size, self._timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        except TimeoutError:
+            raise TimeoutError(f"it did not answer in {seconds:g} s") from None
 
     @contextmanager
     def _meaning(self, doing: str) -> Iterator[None]:
         """Turn errors of the client into those of an object store. `doing` says in words what was tried."""
         try:
             yield
-        except TimeoutError as error:
-            raise ObjectsAway(f"{doing}: {self.name} did not answer in {self._timeout:g} s") from error
         except (obstore.exceptions.BaseError, OSError) as error:
             refusal = Refusal.of(error)
             kind = ObjectsRefused if refusal.is_final else ObjectsAway

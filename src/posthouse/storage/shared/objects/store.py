@@ -9,6 +9,8 @@ from posthouse.model.errors import DataDamaged, Unavailable
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
+_TIMED_BYTES = 16 * 1024 * 1024
+
 _KEY = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]*(/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*")
 
 
@@ -38,6 +40,8 @@ class StoredObject:
 
 class ObjectStore(Protocol):
     """Every call ends within the store's timeout, with an ObjectsAway if the store does not answer.
+
+    The timeout is in seconds, once for each 16 MiB that are put or read.
 
     A key has one or more segments with a slash between them; a segment has letters, digits, `.`, `_`, `=` and
     `-`, and does not begin with a dot. No key is a whole number of leading segments of another.
@@ -72,6 +76,11 @@ class ObjectStore(Protocol):
 
     async def close(self) -> None:
         """Release threads and connections. No call may follow."""
+
+
+def seconds_for(size: int, timeout: float) -> float:
+    """The limit of a call that puts or reads `size` bytes."""
+    return timeout * (1 + size // _TIMED_BYTES)
 
 
 def check_key(key: str) -> None:

@@ -96,3 +96,172 @@ BEGIN
     WHERE r.log = ANY (swapped);
     RETURN swapped;
 END $$;
+
+-- Closes the open slot and opens the next free one. Returns the number of the open slot, which stays the same if
+-- none is free. A commit that still writes to the closed slot does no harm: see truncate_slot.
+CREATE FUNCTION open_next_slot(p_holder uuid, p_epoch bigint) RETURNS smallint LANGUAGE plpgsql AS $$
+DECLARE
+    current_slot smallint;
+    next_slot smallint;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT number INTO current_slot FROM slot WHERE state = 'open' FOR UPDATE;
+    SELECT number INTO next_slot FROM slot WHERE state = 'free' ORDER BY (number - current_slot + 16) % 16 LIMIT 1;
+    IF next_slot IS NULL THEN
+        RETURN current_slot;
+    END IF;
+    UPDATE slot SET state = 'closed', changed_at = now() WHERE number = current_slot;
+    UPDATE slot SET state = 'open', changed_at = now() WHERE number = next_slot;
+    RETURN next_slot;
+END $$;
+
+-- Empties a closed slot if all its runs are in segments or their logs are gone; returns whether it did. The first
+-- lock keeps out commits, but not readers, while runs are looked at. TRUNCATE waits for readers, and whoever reads
+-- a log then waits behind it: so it gives up soon.
+CREATE FUNCTION truncate_slot(p_holder uuid, p_epoch bigint, p_slot smallint) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+DECLARE
+    is_used boolean;
+BEGIN
+    EXECUTE format('LOCK TABLE run_%s, inline_data_%s IN SHARE MODE', p_slot, p_slot);
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM run_%s r JOIN log l ON l.id = r.log WHERE r.base >= l.segments_to)', p_slot
+    ) INTO is_used;
+    IF is_used THEN
+        RETURN false;
+    END IF;
+    PERFORM check_lease(p_holder, p_epoch);
+    UPDATE slot SET state = 'free', changed_at = now() WHERE number = p_slot AND state = 'closed';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('TRUNCATE run_%s, inline_data_%s', p_slot, p_slot);
+    RETURN true;
+END $$;
+
+-- Removes producers without a batch since `before`, except those with an open transaction; at most `limit`. Their
+-- logs are locked, as by a commit: a commit decides by the producers that it has read. Returns how many.
+CREATE FUNCTION expire_producers(p_holder uuid, p_epoch bigint, p_before bigint, p_limit integer) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    logs integer[];
+    removed integer;
+BEGIN
+    SELECT array_agg(DISTINCT found.log) INTO logs FROM (
+        SELECT p.log FROM producer p WHERE p.last_time < p_before AND p.open_since < 0 LIMIT p_limit
+    ) AS found;
+    IF logs IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM 1 FROM log WHERE id = ANY (logs) ORDER BY id FOR UPDATE;
+    DELETE FROM producer p WHERE (p.log, p.id) IN (
+        SELECT d.log, d.id FROM producer d
+        WHERE d.log = ANY (logs) AND d.last_time < p_before AND d.open_since < 0 LIMIT p_limit);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;
+
+-- Removes segments that lie below the start of their log; at most `limit`. Returns how many.
+CREATE FUNCTION remove_trimmed_segments(p_holder uuid, p_epoch bigint, p_limit integer) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    logs integer[];
+    bases bigint[];
+    objects bigint[];
+BEGIN
+    SELECT array_agg(dead.log), array_agg(dead.base) INTO logs, bases FROM (
+        SELECT s.log, s.base FROM log l CROSS JOIN LATERAL (
+            SELECT log, base FROM segment
+            WHERE log = l.id AND base < l.start AND last < l.start ORDER BY base LIMIT p_limit
+        ) AS s
+        WHERE l.start > 0 LIMIT p_limit
+    ) AS dead;
+    IF logs IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM check_lease(p_holder, p_epoch);
+    WITH removed AS (
+        DELETE FROM segment s USING unnest(logs, bases) AS d(log, base)
+        WHERE s.log = d.log AND s.base = d.base RETURNING s.object
+    )
+    SELECT array_agg(object) INTO objects FROM removed;
+    PERFORM release_objects(objects, array_fill(1, ARRAY[coalesce(cardinality(objects), 0)]));
+    RETURN coalesce(cardinality(objects), 0);
+END $$;
+
+-- One step of removing deleted topics: some of what comes first of runs, segments, producers, aborted transactions,
+-- logs and topics. Returns how many rows; 0 when nothing is left.
+CREATE FUNCTION remove_deleted_topics(p_holder uuid, p_epoch bigint, p_limit integer) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    logs integer[];
+    objects bigint[];
+    removed integer;
+BEGIN
+    IF NOT EXISTS (SELECT FROM topic WHERE deleted_at IS NOT NULL) THEN
+        RETURN 0;
+    END IF;
+    PERFORM check_lease(p_holder, p_epoch);
+
+    SELECT array_agg(locked.id) INTO logs FROM (
+        SELECT l.id FROM log l JOIN topic t ON t.id = l.topic
+        WHERE t.deleted_at IS NOT NULL AND l.segments_to < l.next
+        ORDER BY l.id LIMIT greatest(p_limit / 100, 1) FOR UPDATE OF l
+    ) AS locked;
+    IF logs IS NOT NULL THEN
+        PERFORM release_objects(array_agg(used.object), array_agg(used.uses)) FROM (
+            SELECT r.object, count(*)::integer AS uses FROM run r JOIN log l ON l.id = r.log
+            WHERE l.id = ANY (logs) AND r.base >= l.segments_to AND r.object IS NOT NULL GROUP BY r.object
+        ) AS used;
+        UPDATE log SET segments_to = next WHERE id = ANY (logs);
+        RETURN cardinality(logs);
+    END IF;
+
+    WITH removed_segments AS (
+        DELETE FROM segment s WHERE (s.log, s.base) IN (
+            SELECT d.log, d.base FROM topic t JOIN log l ON l.topic = t.id JOIN segment d ON d.log = l.id
+            WHERE t.deleted_at IS NOT NULL LIMIT p_limit)
+        RETURNING s.object
+    )
+    SELECT array_agg(object) INTO objects FROM removed_segments;
+    IF objects IS NOT NULL THEN
+        PERFORM release_objects(objects, array_fill(1, ARRAY[cardinality(objects)]));
+        RETURN cardinality(objects);
+    END IF;
+
+    DELETE FROM producer p WHERE (p.log, p.id) IN (
+        SELECT d.log, d.id FROM topic t JOIN log l ON l.topic = t.id JOIN producer d ON d.log = l.id
+        WHERE t.deleted_at IS NOT NULL LIMIT p_limit);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    IF removed > 0 THEN
+        RETURN removed;
+    END IF;
+
+    DELETE FROM aborted a WHERE (a.log, a.last) IN (
+        SELECT d.log, d.last FROM topic t JOIN log l ON l.topic = t.id JOIN aborted d ON d.log = l.id
+        WHERE t.deleted_at IS NOT NULL LIMIT p_limit);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    IF removed > 0 THEN
+        RETURN removed;
+    END IF;
+
+    DELETE FROM log WHERE segments_to = next AND id IN (
+        SELECT l.id FROM topic t JOIN log l ON l.topic = t.id WHERE t.deleted_at IS NOT NULL LIMIT p_limit);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    IF removed > 0 THEN
+        RETURN removed;
+    END IF;
+
+    DELETE FROM topic t WHERE t.deleted_at IS NOT NULL AND NOT EXISTS (SELECT FROM log l WHERE l.topic = t.id);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;
+
+-- Removes the rows of doomed objects that are deleted from the object store.
+CREATE FUNCTION forget_objects(p_holder uuid, p_epoch bigint, p_objects bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    DELETE FROM object WHERE id = ANY (p_objects) AND live = 0 AND doomed_at IS NOT NULL;
+END $$;

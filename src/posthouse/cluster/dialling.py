@@ -1,0 +1,81 @@
+"""A connection to the broker that holds the lease, in the name of a client."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from posthouse.cluster.exact import receive
+from posthouse.cluster.preamble import (
+    CHALLENGE_BYTES,
+    PROOF_BYTES,
+    Passage,
+    PeerRefused,
+    check_challenge,
+    check_welcome,
+    request,
+)
+from posthouse.model.address import Address
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 12.0
+"""How long a client waits for a holder: a takeover takes up to ten seconds."""
+_ATTEMPT_SECONDS = 3.0
+_PAUSE_SECONDS = 0.1
+
+
+class NoHolder(Exception):
+    """No broker could be reached that holds the lease."""
+
+
+class Dialler:
+    """Used by all connections of a standby."""
+
+    def __init__(
+        self,
+        secret: bytes,
+        holder: Callable[[], Address | None],
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`holder` is the peer address of the broker that holds the lease, None if there is none."""
+        self._secret = secret
+        self._holder = holder
+        self._patience_seconds = patience_seconds
+
+    async def dial(self, passage: Passage) -> socket.socket:
+        """A socket on which the bytes of the client may follow. Raises NoHolder."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_seconds
+        reason = "no broker holds the lease"
+        while True:
+            address = self._holder()
+            if address is not None:
+                try:
+                    async with asyncio.timeout(_ATTEMPT_SECONDS):
+                        return await self._connected(address, passage)
+                except (OSError, PeerRefused, TimeoutError) as error:
+                    reason = f"the holder at {address} cannot be reached: {error or type(error).__name__}"
+            if loop.time() > deadline:
+                raise NoHolder(reason)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _connected(self, address: Address, passage: Passage) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        dialled = socket.socket(family, kind, protocol)
+        try:
+            dialled.setblocking(False)
+            dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(dialled, where)
+            challenge = await receive(dialled, CHALLENGE_BYTES)
+            check_challenge(challenge)
+            sent, words = request(self._secret, challenge, passage)
+            await loop.sock_sendall(dialled, sent)
+            check_welcome(self._secret, challenge, words, await receive(dialled, PROOF_BYTES))
+        except BaseException:
+            dialled.close()
+            raise
+        return dialled

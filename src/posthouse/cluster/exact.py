@@ -1,0 +1,16 @@
+"""Reading from a socket exactly the bytes that were agreed on: those behind them belong to somebody else."""
+
+import asyncio
+import socket
+
+
+async def receive(sock: socket.socket, size: int) -> bytes:
+    """Raises ConnectionError if the other side closes before."""
+    loop = asyncio.get_running_loop()
+    received = b""
+    while len(received) < size:
+        more = await loop.sock_recv(sock, size - len(received))
+        if not more:
+            raise ConnectionResetError("the other side closed the connection")
+        received += more
+    return received

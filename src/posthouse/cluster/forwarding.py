@@ -1,0 +1,202 @@
+"""A client's connection to a standby, whose bytes go to the holder of the lease and back.
+
+Neither direction buffers more than a transport's high watermark: a side that does not take its bytes stops
+the reading from the other. Each side may close its half of the connection before the other one.
+"""
+
+import asyncio
+import logging
+import socket
+from typing import cast
+
+from posthouse.cluster.dialling import Dialler, NoHolder
+from posthouse.cluster.preamble import Passage
+from posthouse.cluster.probes import LIVE_ANSWER, Probe
+from posthouse.model.address import Address
+from posthouse.protocols.connection_info import ConnectionInfo
+from posthouse.protocols.listener import Listener
+
+log = logging.getLogger(__name__)
+
+_HIGH_WATERMARK = 256 * 1024
+_LINGER_SECONDS = 5.0
+"""How long a client may take for its last bytes when the other side has closed."""
+
+
+class Forwarding:
+    """Makes the connections of one listener of a standby."""
+
+    def __init__(self, name: str, dialler: Dialler, *, answers_probes: bool = False) -> None:
+        """`name` is the name of the listener. With `answers_probes`, `GET /health/live` is answered here."""
+        self.name = name
+        self.dialler = dialler
+        self.answers_probes = answers_probes
+
+    def __call__(self, listener: Listener) -> asyncio.Protocol:
+        return ForwardedConnection(self, listener)
+
+
+class ForwardedConnection(asyncio.Protocol):
+    """The side of the client."""
+
+    def __init__(self, made_by: Forwarding, listener: Listener) -> None:
+        self._made_by = made_by
+        self._listener = listener
+        self._probe = Probe() if made_by.answers_probes else None
+        self._task: asyncio.Task[None] | None = None
+        self._upstream: _Upstream | None = None
+        self._has_ended = False
+        """The client has sent its last byte."""
+        self._early = bytearray()
+        """What the client has sent before the holder was reached: at most one read, and only for a probe."""
+        self.peer = "?"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.transport = cast("asyncio.Transport", transport)
+        found = transport.get_extra_info("peername")
+        self._client = Address(found[0], found[1])
+        self.peer = str(self._client)
+        self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
+        if not self._listener.join(self):
+            self.transport.abort()
+        elif self._probe is None:
+            self.transport.pause_reading()
+            self._dial()
+
+    def _dial(self) -> None:
+        self._task = self._loop.create_task(self._forward())
+
+    async def _forward(self) -> None:
+        passage = Passage(listener=self._made_by.name, client=self._client)
+        try:
+            dialled = await self._made_by.dialler.dial(passage)
+        except NoHolder as error:
+            log.warning("closing the connection from %s: %s", self.peer, error)
+            self.transport.abort()
+            return
+        await self._join(dialled)
+
+    async def _join(self, dialled: socket.socket) -> None:
+        try:
+            _, upstream = await self._loop.create_connection(lambda: _Upstream(self), sock=dialled)
+        except BaseException:
+            dialled.close()
+            raise
+        self._task = None
+        self._upstream = upstream
+        if self.transport.is_closing():
+            upstream.transport.abort()
+            return
+        self._listener.prove(self)
+        if self._early:
+            upstream.transport.write(bytes(self._early))
+            self._early.clear()
+        if self._has_ended:
+            upstream.transport.write_eof()
+        self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._upstream is not None:
+            self._upstream.transport.write(data)
+        elif self._probe is not None:
+            self._take_early(data, self._probe)
+
+    def _take_early(self, data: bytes, probe: Probe) -> None:
+        self._early += data
+        is_probe = probe.is_one(self._early)
+        if is_probe is None:
+            return
+        if is_probe:
+            self._listener.prove(self)
+            self.transport.write(LIVE_ANSWER)
+            self.transport.close()
+        elif self._task is None:
+            self.transport.pause_reading()
+            self._dial()
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        if self._upstream is not None:
+            self._upstream.end()
+        return self._upstream is not None or self._task is not None
+
+    def pause_writing(self) -> None:
+        if self._upstream is not None and not self._upstream.transport.is_closing():
+            self._upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._upstream is not None and not self._upstream.transport.is_closing():
+            self._upstream.transport.resume_reading()
+
+    def upstream_ended(self) -> None:
+        """The holder has sent its last byte."""
+        if self._has_ended:
+            self.leave()
+        elif not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def leave(self) -> None:
+        """Close when the client has taken what was sent to it."""
+        if not self.transport.is_closing():
+            self.transport.close()
+            self._loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._listener.leave(self)
+        self._early.clear()
+        if self._task is not None:
+            self._task.cancel()
+        if self._upstream is not None:
+            self._upstream.transport.abort() if error else self._upstream.transport.close()
+
+    @property
+    def info(self) -> ConnectionInfo:
+        return ConnectionInfo(peer=self.peer, protocol=self._made_by.name, since_ms=0)
+
+    def finish(self) -> None:
+        self.leave()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def tick(self) -> bool:
+        return False
+
+
+class _Upstream(asyncio.Protocol):
+    """The side of the holder."""
+
+    def __init__(self, client: ForwardedConnection) -> None:
+        self._client = client
+        self._has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
+
+    def data_received(self, data: bytes) -> None:
+        self._client.transport.write(data)
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        self._client.upstream_ended()
+        return True
+
+    def end(self) -> None:
+        """The client has sent its last byte."""
+        if self._has_ended:
+            self._client.leave()
+        elif not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def pause_writing(self) -> None:
+        if not self._client.transport.is_closing():
+            self._client.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if not self._client.transport.is_closing():
+            self._client.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._client.leave()

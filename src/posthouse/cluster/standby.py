@@ -1,0 +1,56 @@
+"""A broker that does not hold the lease: it listens where it always does, and passes all connections on."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from posthouse.cluster.dialling import Dialler
+from posthouse.cluster.forwarding import Forwarding
+from posthouse.listener_settings import ADMIN, ListenerSettings
+from posthouse.protocols.gate import Gate
+from posthouse.protocols.listener import Listener
+from posthouse.protocols.listening import ListeningSockets
+
+log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 1.0
+_DRAIN_SECONDS = 0.5
+
+
+class Standby:
+    """Started once, stopped once."""
+
+    def __init__(self, listeners: Sequence[ListenerSettings], gate: Gate, dialler: Dialler) -> None:
+        self._gate = gate
+        self._listeners = {each.name: _listener(each, gate, dialler) for each in listeners}
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def start(self, sockets: Mapping[str, ListeningSockets]) -> None:
+        """The sockets, by the names of the listeners, are closed when the standby stops."""
+        for name, listener in self._listeners.items():
+            listener.start_on(sockets[name])
+        self._sweep()
+
+    def _sweep(self) -> None:
+        self._gate.sweep()
+        for each in self._listeners.values():
+            each.sweep()
+        self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    @property
+    def connections(self) -> int:
+        return sum(map(len, self._listeners.values()))
+
+    async def stop(self) -> None:
+        """Close all connections. Their clients connect again, and then reach whoever holds the lease."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for each in self._listeners.values():
+            each.close()
+        await asyncio.gather(*(each.drained(_DRAIN_SECONDS) for each in self._listeners.values()))
+
+
+def _listener(settings: ListenerSettings, gate: Gate, dialler: Dialler) -> Listener:
+    answers_probes = settings.protocol == ADMIN and not settings.has_tls
+    forwarding = Forwarding(settings.name, dialler, answers_probes=answers_probes)
+    return Listener(f"{settings.protocol.label} (standby)", forwarding, gate)

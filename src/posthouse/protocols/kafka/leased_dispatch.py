@@ -1,0 +1,106 @@
+"""Dispatch in a broker that needs a lease to serve.
+
+When its lease is over because the database cannot be reached, clients can still read records: those in its
+memory and caches are durable. Everything else is refused with an error after which clients try again.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from posthouse.broker.broker import Broker
+from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
+from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.dispatch import Dispatcher
+from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    consumer_group_heartbeat,
+    describe_cluster,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+    share_group_heartbeat,
+    streams_group_heartbeat,
+    sync_group,
+    txn_offset_commit,
+)
+from posthouse.protocols.kafka.nodes import Node
+from posthouse.protocols.kafka.pending_request import PendingRequest
+from posthouse.protocols.membership import HeldLease
+from posthouse.protocols.request_metrics import RequestMetrics
+
+_READS = frozenset(
+    {
+        API_VERSIONS_KEY,
+        describe_cluster.HANDLER.key,
+        fetch.HANDLER.key,
+        list_offsets.HANDLER.key,
+        metadata.HANDLER.key,
+        offset_for_leader_epoch.HANDLER.key,
+        sasl_authenticate.HANDLER.key,
+        sasl_handshake.HANDLER.key,
+    }
+)
+_OF_COORDINATORS = frozenset(
+    {
+        add_offsets_to_txn.HANDLER.key,
+        add_partitions_to_txn.HANDLER.key,
+        consumer_group_heartbeat.HANDLER.key,
+        end_txn.HANDLER.key,
+        find_coordinator.HANDLER.key,
+        heartbeat.HANDLER.key,
+        init_producer_id.HANDLER.key,
+        join_group.HANDLER.key,
+        leave_group.HANDLER.key,
+        offset_commit.HANDLER.key,
+        offset_fetch.HANDLER.key,
+        share_group_heartbeat.HANDLER.key,
+        streams_group_heartbeat.HANDLER.key,
+        sync_group.HANDLER.key,
+        txn_offset_commit.HANDLER.key,
+    }
+)
+_REASON = "the database cannot be reached, and this broker may not serve until it is back"
+
+
+class LeasedDispatcher(Dispatcher):
+    def __init__(self, broker: Broker, requests: RequestMetrics, lease: HeldLease) -> None:
+        super().__init__(broker, requests)
+        self._lease = lease
+        self._everything = self._served
+        self._reads = {
+            key: (api, handler if key in _READS else _refusing(handler), metrics)
+            for key, (api, handler, metrics) in self._served.items()
+        }
+
+    def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
+        self._served = self._everything if self._lease.is_valid else self._reads
+        super().dispatch(frame, node, pending)
+
+
+def _refusing(handler: Handler[Any]) -> Handler[Any]:
+    """Clients look for another broker after these codes, and try again."""
+    code = ErrorCode.NOT_CONTROLLER
+    if handler.key == produce.HANDLER.key:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif handler.key in _OF_COORDINATORS:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def refuse(context: Context, request: Message) -> Message:
+        raise Refused(code, _REASON)
+
+    return replace(handler, handle=refuse)

@@ -1,0 +1,76 @@
+"""What one broker opens once and every storage of it uses: database, object store, caches.
+
+A broker makes a new storage each time it takes the lease; connections and caches stay.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import StorageFenced
+from posthouse.model.topic_config import TopicConfig
+from posthouse.storage.shared.block_cache import BLOCK_BYTES, BlockCache
+from posthouse.storage.shared.block_files import BlockFiles
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.disk_cache import DiskCache
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
+from posthouse.storage.shared.objects.opening import open_object_store
+
+_OBJECT_SECONDS = 10.0
+
+
+class SharedStores:
+    def __init__(
+        self,
+        *,
+        database: str,
+        objects: str,
+        clock: Clock,
+        cache_bytes: int,
+        cache_directory: Path | None = None,
+        cache_directory_bytes: int = 0,
+        inline_bytes: int,
+    ) -> None:
+        """Raises InvalidConfig for addresses that are none."""
+        self.database = Database(database)
+        self.object_metrics = ObjectStoreMetrics()
+        self.objects = MeasuredObjectStore(
+            open_object_store(objects, timeout=_OBJECT_SECONDS), self.object_metrics
+        )
+        self._clock = clock
+        self._inline_bytes = inline_bytes
+        self._cache_bytes = cache_bytes
+        self._disk: DiskCache | None = None
+        if cache_directory is not None:
+            self._disk = DiskCache(BlockFiles(cache_directory), max_bytes=cache_directory_bytes)
+        self.blocks = BlockCache(self.objects, max_bytes=max(cache_bytes // 2, BLOCK_BYTES), disk=self._disk)
+
+    async def open(self) -> None:
+        """Raises ObjectsAway with what to do if the object store cannot be used."""
+        await self.objects.check()
+        if self._disk is not None:
+            await self._disk.open()
+
+    def storage(
+        self, lease: HeldLease, *, defaults: TopicConfig, on_fenced: Callable[[StorageFenced], None]
+    ) -> SharedStorage:
+        return SharedStorage(
+            self.database,
+            self.objects,
+            self.blocks,
+            lease,
+            clock=self._clock,
+            defaults=defaults,
+            inline_bytes=self._inline_bytes,
+            tail_bytes=self._cache_bytes // 4,
+            cache_bytes=self._cache_bytes // 4,
+            on_fenced=on_fenced,
+        )
+
+    async def close(self) -> None:
+        await self.blocks.close()
+        if self._disk is not None:
+            await self._disk.close()
+        await self.objects.close()

@@ -1,0 +1,54 @@
+"""Brokers of one cluster inside the test. Each stores in memory of its own, so a takeover loses records."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from posthouse.model.clock import SystemClock
+from posthouse.node import Node, Role
+from posthouse.service_url import ServiceUrl
+from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.shared.lease import LeaseTimes
+from tests.served import on_any_port
+
+TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
+
+
+def node(url: str, name: str, **settings: Any) -> Node:
+    made = on_any_port(
+        database=ServiceUrl(url), objects=ServiceUrl("file:///nowhere"), broker_name=name, **settings
+    )
+    return Node(made, lambda lease: MemoryStorage(SystemClock()), times=TIMES, patience_seconds=4.0)
+
+
+@asynccontextmanager
+async def nodes(url: str, *names: str, **settings: Any) -> AsyncIterator[list[Node]]:
+    """The first is the holder."""
+    async with AsyncExitStack() as stack:
+        made = []
+        for name in names:
+            each = node(url, name, **settings)
+            await each.start()
+            stack.push_async_callback(each.stop)
+            made.append(each)
+        assert [each.role for each in made] == [Role.HOLDER, *[Role.STANDBY] * (len(names) - 1)]
+        yield made
+
+
+async def until(is_so: Callable[[], object], seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not is_so():
+            await asyncio.sleep(0.02)
+
+
+async def is_closed(reader: asyncio.StreamReader) -> None:
+    """Reads to the end, or until the connection is reset."""
+    with contextlib.suppress(ConnectionError):
+        while await asyncio.wait_for(reader.read(65536), 10):
+            pass
+
+
+def holds(each: Node) -> Callable[[], bool]:
+    return lambda: each.role is Role.HOLDER

@@ -1,0 +1,134 @@
+"""The life of nodes: takeovers, a database that is away, and clients that go on."""
+
+import asyncio
+
+import httpx
+import psycopg
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from posthouse.model.errors import InvalidConfig
+from posthouse.node import NodeFailed, Role
+from tests.cluster.nodes import holds, is_closed, node, nodes, until
+from tests.postgres import PostgresServer
+
+Sql = psycopg.Connection[tuple[object, ...]]
+
+
+async def test_a_standby_takes_over_when_the_holder_stops(url: str) -> None:
+    async with nodes(url, "b"):
+        pass
+    async with nodes(url, "a", "b") as (first, second):
+        await first.stop()
+        await until(holds(second), 5)
+        assert second.epoch == 3
+        producer = AIOKafkaProducer(bootstrap_servers=str(second.listeners["kafka"]))
+        await producer.start()
+        await producer.send_and_wait("t", b"1")
+        await producer.stop()
+
+
+async def test_a_client_goes_on_when_the_holder_changes(url: str) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        await until(lambda: len(first.view.brokers) == 2)
+        address = ",".join(str(each.listeners["kafka"]) for each in (first, second))
+        producer = AIOKafkaProducer(bootstrap_servers=address, metadata_max_age_ms=500)
+        await producer.start()
+        await producer.send_and_wait("t", b"1")
+        await first.stop()
+        await asyncio.wait_for(producer.send_and_wait("t", b"2"), 30)
+        await producer.stop()
+
+
+async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
+    async with nodes(url, "a", "b", "c") as (first, *others):
+        await until(lambda: len(others[0].view.brokers) == 3)
+        await first.stop()
+        address = others[0].listeners["admin"]
+        async with httpx.AsyncClient(timeout=15) as http:
+            answer = await http.get(f"http://{address}/v1/topics")
+        assert answer.status_code == 200
+        await until(lambda: sum(each.role is Role.HOLDER for each in others) == 1)
+
+
+async def test_the_holder_that_lost_its_lease_closes_all_and_becomes_a_standby(url: str, sql: Sql) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        address = first.listeners["amqp"]
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"AMQP\x00\x00\x09\x01")
+        assert await reader.read(4)
+        # as if it had been paused: its lease has ended, and the other broker was faster
+        sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
+        both = (first, second)
+        await until(lambda: [each.epoch for each in both if each.role is Role.HOLDER] == [3])
+        await is_closed(reader)
+        writer.close()
+
+
+async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, url: str) -> None:
+    async with nodes(url, "a") as (holder,):
+        where = str(holder.listeners["kafka"])
+        producer = AIOKafkaProducer(bootstrap_servers=where)
+        await producer.start()
+        await producer.send_and_wait("t", b"1", partition=0)
+        lease = holder._lease
+        assert lease is not None
+        postgres.pause()
+        try:
+            await until(lambda: not lease.is_valid)
+            await until(lambda: lease.is_cut_off)
+            consumer = AIOKafkaConsumer("t", bootstrap_servers=where, auto_offset_reset="earliest")
+            await consumer.start()
+            found = await asyncio.wait_for(consumer.getone(), 20)
+            assert found.value == b"1"
+            await consumer.stop()
+            sending = asyncio.create_task(producer.send_and_wait("t", b"2", partition=0))
+            await asyncio.sleep(1)
+            assert not sending.done()
+            amqp = holder.listeners["amqp"]
+            reader, writer = await asyncio.open_connection(amqp.host, amqp.port)
+            writer.write(b"AMQP\x00\x00\x09\x01")
+            await is_closed(reader)
+            writer.close()
+        finally:
+            postgres.resume()
+        await until(lambda: lease.is_valid)
+        assert holder.role is Role.HOLDER
+        assert holder.epoch == lease.epoch
+        await asyncio.wait_for(sending, 20)
+        await producer.stop()
+
+
+async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(url: str, sql: Sql) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        sql.execute("UPDATE lease SET epoch = epoch + 5")
+        await until(lambda: max(first.epoch, second.epoch) > 6)
+        holder, standby = (first, second) if first.role is Role.HOLDER else (second, first)
+        await until(lambda: standby.view.epoch > 6)
+        sql.execute("UPDATE lease SET epoch = 2, until = '-infinity'")
+        await until(lambda: holder._registry.loss and standby._registry.loss)
+        await until(lambda: holder.role is standby.role is Role.STANDBY)
+        await asyncio.sleep(0.5)
+        assert holder.role is standby.role is Role.STANDBY
+        await standby._registry.confirm_loss()
+        await until(lambda: Role.HOLDER in (holder.role, standby.role))
+
+
+async def test_two_brokers_of_one_name(url: str) -> None:
+    async with nodes(url, "a") as (first,):
+        again = node(url, "a")
+        await again.start()
+        with pytest.raises(NodeFailed, match="broker_name"):
+            await first.failed()
+            assert first._living is not None
+            first._living.result()
+        await until(holds(again))
+        await again.stop()
+
+
+async def test_a_database_that_is_not_there() -> None:
+    one = node("postgresql://postgres@127.0.0.1:1/none", "a")
+    with pytest.raises(Exception, match="cannot be reached"):
+        await one.start()
+    with pytest.raises(InvalidConfig):
+        node("postgresql://postgres@127.0.0.1:1/none", "a", memory=True)

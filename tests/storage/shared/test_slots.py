@@ -1,0 +1,143 @@
+"""Slots are used in turn, and truncated when all of their runs are in segments or of logs that are gone."""
+
+import asyncio
+
+import pytest
+
+from posthouse.storage.shared.database import LeaseLost
+from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.slots import Slots, SlotSettings
+from tests.storage.batches import make_batch
+from tests.storage.shared.crashes import at_every_step
+from tests.storage.shared.shared_logs import SharedLogs
+from tests.storage.shared.test_consolidation import consolidation, fill
+
+ALWAYS = SlotSettings(open_seconds=0)
+
+
+def slots(
+    logs: SharedLogs,
+    settings: SlotSettings = ALWAYS,
+    metrics: HousekeepingMetrics | None = None,
+    opened: list[int] | None = None,
+) -> Slots:
+    told = [] if opened is None else opened
+    return Slots(logs.connect, logs.lease, metrics or HousekeepingMetrics(), told.append, settings)
+
+
+async def states(logs: SharedLogs) -> list[str]:
+    found = await logs.connection.execute("SELECT state FROM slot ORDER BY number")
+    return [row[0] for row in await found.fetchall()]
+
+
+async def test_a_slot_is_closed_by_age_or_size(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    told: list[int] = []
+    await slots(logs, opened=told).run_once()
+    assert told == [0], "an empty slot stays open"
+    await fill(logs, log, 1)
+    await slots(logs, SlotSettings(), opened=told).run_once()
+    assert told == [0, 0]
+    await slots(logs, opened=told).run_once()
+    assert told == [0, 0, 1]
+    await logs.append(log, make_batch(b"x" * 100_000))
+    await slots(logs, SlotSettings(open_bytes=100_000), opened=told).run_once()
+    assert told == [0, 0, 1, 2]
+    assert (await states(logs))[:4] == ["closed", "closed", "open", "free"]
+    assert len(await logs.values(log)) == 3
+    await logs.check()
+
+
+async def test_a_slot_is_truncated_when_all_its_runs_are_in_segments(logs: SharedLogs) -> None:
+    [log, other] = await logs.create(partitions=2)
+    metrics = HousekeepingMetrics()
+    await fill(logs, log, 3)
+    await fill(logs, other, 3)
+    await slots(logs, metrics=metrics).run_once()
+    await consolidation(logs).consolidate([log])
+    await slots(logs, metrics=metrics).run_once()
+    assert (await states(logs))[0] == "closed"
+    assert metrics.truncated_slots == 0
+    await consolidation(logs).run_once()
+    before = await logs.read(other)
+    await slots(logs, metrics=metrics).run_once()
+    assert (await states(logs))[0] == "free"
+    assert (metrics.truncated_slots, metrics.free_slots) == (1, 15)
+    assert await logs.one("SELECT count(*) FROM run") == (0,)
+    assert await logs.one("SELECT count(*) FROM inline_data") == (0,)
+    assert await logs.read(other) == before
+    await logs.check()
+
+
+async def test_slots_go_round_and_stay_when_none_is_free(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    told: list[int] = []
+    for _ in range(17):
+        await fill(logs, log, 1)
+        await slots(logs, opened=told).run_once()
+    assert told == [*range(1, 16), 15, 15]
+    await consolidation(logs).run_once()
+    await slots(logs).run_once()
+    assert (await states(logs)).count("free") == 14
+    assert (await states(logs))[0] == "open", "the next one in the round"
+    assert len(await logs.values(log)) == 34
+    await logs.check()
+
+
+async def test_a_reader_is_waited_for_briefly(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    await fill(logs, log, 3)
+    await slots(logs).run_once()
+    await consolidation(logs).run_once()
+    async with logs.connection.transaction():
+        await logs.connection.execute("SELECT * FROM run_0")
+        await asyncio.wait_for(slots(logs).run_once(), 5)
+        assert (await states(logs))[0] == "closed"
+    await slots(logs).run_once()
+    assert (await states(logs))[0] == "free"
+
+
+async def test_a_late_commit_into_a_closed_slot_is_kept(logs: SharedLogs) -> None:
+    """A commit chose the slot before it was closed, and arrives after it was truncated."""
+    [log] = await logs.create()
+    await fill(logs, log, 3)
+    await slots(logs).run_once()
+    await consolidation(logs).run_once()
+    await slots(logs).run_once()
+    assert (await states(logs))[0] == "free"
+    await logs.append(log, make_batch(b"late"), slot=0)
+    for _ in range(20):
+        await slots(logs).run_once()
+        await fill(logs, log, 1)
+    assert (await logs.values(log))[6] == b"late"
+    await logs.check()
+
+
+async def test_a_broker_without_the_lease_changes_nothing(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    await fill(logs, log, 1)
+    old = slots(logs)
+    await old.run_once()
+    await consolidation(logs).run_once()
+    await logs.take_lease()
+    with pytest.raises(LeaseLost):
+        await old.run_once()
+    assert (await states(logs))[:2] == ["closed", "open"]
+
+
+async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
+    [log, other] = await logs.create(partitions=2)
+
+    async def prepare() -> None:
+        await fill(logs, log, 2)
+        await fill(logs, other, 2)
+        await slots(logs).run_once()
+        await consolidation(logs).consolidate([log])
+        await fill(logs, log, 1)
+
+    async def work() -> None:
+        await slots(logs).run_once()
+        await consolidation(logs).run_once()
+        await slots(logs).run_once()
+
+    assert await at_every_step(logs, prepare, work) > 20
