@@ -1,11 +1,12 @@
 """Shared storages for tests, on a real database."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from posthouse.model.clock import Clock
+from posthouse.model.errors import StorageFenced
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
@@ -60,6 +61,7 @@ async def make_shared(
     *,
     tail_bytes: int = 2**20,
     inline_bytes: int = 2**19,
+    on_fenced: Callable[[StorageFenced], None] = lambda error: None,
 ) -> SharedStorage:
     lease = await take_lease(database)
     return SharedStorage(
@@ -70,6 +72,7 @@ async def make_shared(
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,
+        on_fenced=on_fenced,
     )
 
 
@@ -79,8 +82,14 @@ async def shared_storage(
 ) -> AsyncIterator[SharedStorage]:
     """Open and empty. A tiny one keeps no tail in memory and uploads all but the smallest groups."""
     with new_database(server, MIGRATED) as url:
-        limits = {"tail_bytes": 0, "inline_bytes": 200} if is_tiny else {}
-        made = await make_shared(Database(url), MemoryObjectStore(clock), clock, **limits)
+        tail_bytes, inline_bytes = (0, 200) if is_tiny else (2**20, 2**19)
+        made = await make_shared(
+            Database(url),
+            MemoryObjectStore(clock),
+            clock,
+            tail_bytes=tail_bytes,
+            inline_bytes=inline_bytes,
+        )
         await made.open()
         yield made
         await made.close()

@@ -1,0 +1,118 @@
+"""Negative controls: a storage without one of its safeguards, whose broken promises the checker must find."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import Unavailable
+from posthouse.storage.shared import engine
+from posthouse.storage.shared.commit_call import CommitCall
+from posthouse.storage.shared.commit_group import Answer
+from posthouse.storage.shared.database import DatabaseConnection
+from tests.postgres import PostgresServer
+from tests.storage.shared.commit_clients import PlainClient
+from tests.storage.shared.fault_arena import FaultArena, fault_arena
+from tests.storage.shared.postgres_proxy import Damage, Direction, ProxyFault
+
+MESSAGES = 8
+
+
+class ForgetfulCall(CommitCall):
+    """Repeats a call whose answer was lost, without asking whether it counts."""
+
+    async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
+        return None
+
+
+class HastyCall(CommitCall):
+    """Answers before the transaction has ended."""
+
+    _ending: asyncio.Task[None] | None = None
+
+    async def _ask(self, statement: str, values: Sequence[Any]) -> Sequence[Any]:
+        if self._ending is not None:
+            await self._ending
+        row = await super()._ask(statement, values)
+        self._ending = asyncio.create_task(self._end())
+        return row
+
+    async def _connected(self) -> DatabaseConnection:
+        connection = await super()._connected()
+        if connection.autocommit:
+            await connection.set_autocommit(False)
+        return connection
+
+    async def _end(self) -> None:
+        assert self._connection is not None
+        with contextlib.suppress(psycopg.Error):
+            await self._connection.commit()
+
+
+@pytest.fixture
+async def arena(postgres: PostgresServer, clock: ManualClock) -> AsyncIterator[FaultArena]:
+    async with fault_arena(postgres, clock) as made:
+        yield made
+
+
+async def test_a_call_that_is_repeated_without_asking_counts_twice(
+    postgres: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "CommitCall", ForgetfulCall)
+    async with fault_arena(postgres, clock) as arena:
+        for message in range(MESSAGES):
+            arena.proxy.arm(ProxyFault(direction=Direction.TO_CLIENT, message=message, damage=Damage.CUT))
+            await arena.round()
+        assert any(text.startswith("duplicate:") for text in await arena.anomalies())
+
+
+async def test_an_answer_before_the_transaction_has_ended_may_be_lost(
+    postgres: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "CommitCall", HastyCall)
+    async with fault_arena(postgres, clock) as arena:
+        client = PlainClient(arena.scene, ("inline", 0))
+        for message in range(MESSAGES):
+            # A storage notices what it lost when it asks, and stops: so there is a new one each time.
+            arena.scene.storage = await arena.take_over(arena.database)
+            await client.step()
+            arena.proxy.arm(ProxyFault(direction=Direction.TO_SERVER, message=message, damage=Damage.CUT))
+            await client.step()
+        assert any(text.startswith("lost write:") for text in await arena.anomalies())
+
+
+async def two_holders(arena: FaultArena) -> None:
+    """The first goes on after the second has taken over, as it would after a long pause."""
+    scene = arena.scene
+    client = PlainClient(scene, ("inline", 0))
+    first = scene.storage
+    await arena.round()
+    second = await arena.take_over(arena.direct)
+    for storage in (second, first, second):
+        scene.storage = storage
+        await client.step()
+    await arena.clients.read()
+
+
+async def test_two_storages_that_both_believe_they_hold_the_lease(arena: FaultArena) -> None:
+    await two_holders(arena)
+    assert len(arena.fenced) == 1
+    await arena.clients.round()
+    assert await arena.anomalies() == []
+
+
+async def test_without_the_check_of_the_lease_both_write(arena: FaultArena) -> None:
+    connection = await arena.direct.connect("tests")
+    await connection.execute(
+        "CREATE OR REPLACE FUNCTION check_lease(p_holder uuid, p_epoch bigint) RETURNS void "
+        "LANGUAGE plpgsql AS $$ BEGIN END $$"
+    )
+    await connection.close()
+    await two_holders(arena)
+    assert arena.fenced == []
+    await arena.clients.round()
+    assert any(text.startswith("poll skip:") for text in await arena.anomalies())
