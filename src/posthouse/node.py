@@ -8,8 +8,9 @@ queue.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Protocol
 from uuid import UUID, uuid4
 
 import posthouse
@@ -18,6 +19,7 @@ from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
 from posthouse.cluster.peers import Adopt, PeerListener
 from posthouse.cluster.standby import Standby
 from posthouse.descriptors import RESERVE, allowed_descriptors
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig, PosthouseError
@@ -53,24 +55,36 @@ class NodeFailed(PosthouseError):
     """The process must end."""
 
 
+class StorageSource(Protocol):
+    """Makes a storage each time the lease was taken. The node opens and closes both."""
+
+    async def open(self) -> None: ...
+
+    def make(self, lease: Lease) -> Storage: ...
+
+    async def close(self) -> None: ...
+
+
 class Node:
     """Started once, stopped once."""
 
     def __init__(
         self,
-        settings: Settings,
-        make_storage: Callable[[Lease], Storage],
+        settings: LoadedSettings | Settings,
+        storages: StorageSource,
         *,
         clock: Clock | None = None,
         times: LeaseTimes | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`make_storage` is called each time the lease was taken; the storage is opened and closed here."""
+        loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
+        settings = loaded.settings
         settings.check()
         if settings.database is None:
             raise InvalidConfig("a node needs the settings database and objects")
+        self._loaded = loaded
         self.settings = settings
-        self._make_storage = make_storage
+        self._storages = storages
         self._clock = clock or SystemClock()
         self._times = times or LeaseTimes()
         self._patience_seconds = patience_seconds
@@ -106,6 +120,7 @@ class Node:
     async def _prepare(self) -> None:
         for warning in await inspect(self._database):
             log.warning("%s", warning)
+        await self._storages.open()
         connection = await self._database.connect("start")
         try:
             identity = await cluster_identity(connection)
@@ -181,6 +196,7 @@ class Node:
         await self._registry.stop()
         for each in self._sockets.values():
             each.close()
+        await self._storages.close()
         if self._living is not None:
             self._living.result()
 
@@ -261,9 +277,9 @@ class Node:
         app: App | None = None
         try:
             app = App(
-                self.settings,
+                self._loaded,
                 clock=self._clock,
-                storage=self._make_storage(lease),
+                storage=self._storages.make(lease),
                 membership=Membership(own=self._own(), lease=lease, view=lambda: self._registry.view),
             )
             if await self._start_app(app, lease):

@@ -11,7 +11,7 @@ from posthouse.node import Node, Role
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.shared.lease import LeaseTimes
+from posthouse.storage.shared.lease import Lease, LeaseTimes
 from tests.served import on_any_port
 
 TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
@@ -23,9 +23,20 @@ def node_settings(url: str, name: str, **settings: Any) -> Settings:
     )
 
 
+class MemoryStorages:
+    async def open(self) -> None:
+        pass
+
+    def make(self, lease: Lease) -> MemoryStorage:
+        return MemoryStorage(SystemClock())
+
+    async def close(self) -> None:
+        pass
+
+
 def node(url: str, name: str, **settings: Any) -> Node:
     made = node_settings(url, name, **settings)
-    return Node(made, lambda lease: MemoryStorage(SystemClock()), times=TIMES, patience_seconds=4.0)
+    return Node(made, MemoryStorages(), times=TIMES, patience_seconds=4.0)
 
 
 @asynccontextmanager

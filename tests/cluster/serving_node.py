@@ -3,18 +3,17 @@
 import sys
 
 from posthouse.cli.serve import run
-from posthouse.model.clock import SystemClock
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.node import Node
-from posthouse.storage.memory.engine import MemoryStorage
-from tests.cluster.nodes import TIMES, node_settings
+from tests.cluster.nodes import TIMES, MemoryStorages, node_settings
 
 
 def main() -> None:
     url, name = sys.argv[1:3]
     run(
-        node_settings(url, name),
+        LoadedSettings.of_program(node_settings(url, name)),
         hints=False,
-        make=lambda settings: Node(settings, lambda lease: MemoryStorage(SystemClock()), times=TIMES),
+        make=lambda settings: Node(settings, MemoryStorages(), times=TIMES),
     )
 
 

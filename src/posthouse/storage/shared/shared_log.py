@@ -64,9 +64,20 @@ class SharedLog:
             self.start = offset
             self.producers.trim(offset)
 
-    def drop_oldest(self) -> None:
+    def drop(self, batch: TailBatch) -> bool:
+        """Drop the oldest batch in memory if it is this one."""
+        if not self._batches or self._batches[0] is not batch:
+            return False
         self._bases.popleft()
         self._batches.popleft()
+        return True
+
+    def drop_all(self) -> int:
+        """Returns the bytes that were in memory."""
+        dropped = sum(batch.header.length for batch in self._batches)
+        self._bases.clear()
+        self._batches.clear()
+        return dropped
 
     def tail_from(self, offset: int) -> Iterator[TailBatch]:
         """Batches in memory from the one that holds `offset` on; `offset` is not below `tail_start`."""
@@ -81,7 +92,8 @@ class Tails:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._order: deque[tuple[SharedLog, int]] = deque()
+        self._order: deque[tuple[SharedLog, TailBatch]] = deque()
+        """Also of batches that were forgotten meanwhile."""
 
     @property
     def bytes(self) -> int:
@@ -89,10 +101,12 @@ class Tails:
 
     def add(self, log: SharedLog, batch: TailBatch) -> None:
         log.append(batch)
-        size = batch.header.length
-        self._order.append((log, size))
-        self._bytes += size
+        self._order.append((log, batch))
+        self._bytes += batch.header.length
         while self._bytes > self._max_bytes:
             oldest, dropped = self._order.popleft()
-            oldest.drop_oldest()
-            self._bytes -= dropped
+            if oldest.drop(dropped):
+                self._bytes -= dropped.header.length
+
+    def forget(self, log: SharedLog) -> None:
+        self._bytes -= log.drop_all()
