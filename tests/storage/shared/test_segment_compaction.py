@@ -14,7 +14,6 @@ from posthouse.storage.shared.compaction.compaction import Compaction, Compactio
 from posthouse.storage.shared.compaction.swap import CompactionSwap
 from posthouse.storage.shared.database import LeaseLost
 from tests.storage.compacted import COMPACT, Pair, put
-from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.partition_view import View
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation
@@ -187,15 +186,3 @@ async def test_a_broker_without_the_lease_changes_nothing(logs: SharedLogs) -> N
         await old.run_once(nothing_needed)
     assert len(await records(logs, log)) == 6
     await logs.check()
-
-
-async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
-    [log] = await logs.create("orders", 1, **COMPACT | {"segment_bytes": "250"})
-
-    async def prepare() -> None:
-        await write(logs, log, *((b"%d" % (number % 3), b"%d" % number) for number in range(6)))
-
-    async def work() -> None:
-        await (await compaction(logs)).run_once(nothing_needed)
-
-    assert await at_every_step(logs, prepare, work, latest) > 15
