@@ -7,7 +7,6 @@ queue.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from uuid import UUID, uuid4
@@ -21,6 +20,7 @@ from posthouse.descriptors import RESERVE, allowed_descriptors
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig, PosthouseError
+from posthouse.node_place import PEER, NodePlace
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listening import ListeningSockets
@@ -35,10 +35,10 @@ from posthouse.storage.shared.registry import Registration, Registry
 
 log = logging.getLogger(__name__)
 
-PEER = "peer"
-"""The name of the listener for other brokers, in the registry."""
 _AGAIN_SECONDS = 0.5
-_SOONEST_SECONDS = 0.1
+_SOONEST_SECONDS = 0.2
+_GRACE_SECONDS = 5.0
+"""More than a connection waits for a holder: waiting is no offence of the client."""
 _ABANDON_SECONDS = 15.0
 """More than it takes to stop at once; a process that takes longer ends, so that it cannot answer."""
 
@@ -77,9 +77,7 @@ class Node:
         self._database = Database(settings.database.url)
         self.incarnation: UUID = uuid4()
         self.role = Role.STARTING
-        self.listeners: dict[str, Address] = {}
-        """The addresses of the client listeners, by the name of the setting, once started."""
-        self._sockets: dict[str, ListeningSockets] = {}
+        self._place: NodePlace | None = None
         self._app: App | None = None
         self._lease: Lease | None = None
         self._settled = asyncio.Event()
@@ -90,11 +88,18 @@ class Node:
 
     async def start(self) -> None:
         """Returns when clients are accepted, in whichever role."""
+        for warning in await inspect(self._database):
+            log.warning("%s", warning)
+        connection = await self._database.connect("start")
         try:
-            await self._prepare()
+            identity = await cluster_identity(connection)
+        finally:
+            await connection.close()
+        self._place = await NodePlace.bind(self.settings)
+        try:
+            await self._join(identity.secret, self._place)
         except BaseException:
-            for each in self._sockets.values():
-                each.close()
+            self._place.close()
             raise
         self._living = asyncio.get_running_loop().create_task(self._live())
         settled = asyncio.create_task(self._settled.wait())
@@ -103,37 +108,25 @@ class Node:
         if self._living.done():
             await self.stop()
 
-    async def _prepare(self) -> None:
-        for warning in await inspect(self._database):
-            log.warning("%s", warning)
-        connection = await self._database.connect("start")
-        try:
-            identity = await cluster_identity(connection)
-        finally:
-            await connection.close()
-        for each in self.settings.listeners:
-            self._sockets[each.name] = await ListeningSockets.bind(each.address)
-            self.listeners[each.name] = self._sockets[each.name].address
-        peers = await ListeningSockets.bind(self.settings.peer)
-        self._dialler = Dialler(
-            identity.secret, self._holder_address, patience_seconds=self._patience_seconds
-        )
-        self._peers = PeerListener(peers, identity.secret, self._adopter)
+    async def _join(self, secret: bytes, place: NodePlace) -> None:
+        self._dialler = Dialler(secret, self._holder_address, patience_seconds=self._patience_seconds)
         self._registration = Registration(
-            name=self.settings.broker_name or _default_name(self.listeners),
+            name=place.name,
             incarnation=self.incarnation,
-            addresses=self._addresses(peers.address),
+            addresses=place.advertised,
             rack=self.settings.rack,
             version=posthouse.__version__,
         )
         self._registry = Registry(self._database, self._registration)
         await self._registry.register()
         self._registry.start()
+        self._peers = PeerListener(place.peer, secret, self._adopter)
         self._peers.start()
 
-    def _addresses(self, peer: Address) -> dict[str, Address]:
-        found = {each.name: each.advertised or self.listeners[each.name] for each in self.settings.listeners}
-        return found | {PEER: self.settings.peer_advertised or peer}
+    @property
+    def listeners(self) -> dict[str, Address]:
+        """The addresses of the client listeners, by the name of the setting, once started."""
+        return {} if self._place is None else self._place.listeners
 
     @property
     def name(self) -> str:
@@ -179,8 +172,8 @@ class Node:
         if self._peers is not None:
             await self._peers.close()
         await self._registry.stop()
-        for each in self._sockets.values():
-            each.close()
+        if self._place is not None:
+            self._place.close()
         if self._living is not None:
             self._living.result()
 
@@ -206,10 +199,11 @@ class Node:
             self._clock,
             total=total,
             per_address=self.settings.max_connections_per_address,
+            seconds_to_prove=self._patience_seconds + _GRACE_SECONDS,
             seconds_to_wait=self.settings.offender_wait_seconds,
         )
         standby = Standby(self.settings.listeners, gate, self._dialler)
-        standby.start(self._copies())
+        standby.start(self._place_copies())
         self._take_role(Role.STANDBY)
         holder = self.view.holder
         why = "no broker is the holder" if holder is None else f"{holder.name} is the holder"
@@ -280,7 +274,7 @@ class Node:
 
     async def _start_app(self, app: App, lease: Lease) -> bool:
         try:
-            await app.start(self._copies())
+            await app.start(self._place_copies())
         except InvalidConfig:
             raise
         except (PosthouseError, OSError) as error:
@@ -337,8 +331,9 @@ class Node:
             version=mine.version,
         )
 
-    def _copies(self) -> Mapping[str, ListeningSockets]:
-        return {name: each.duplicate() for name, each in self._sockets.items()}
+    def _place_copies(self) -> Mapping[str, ListeningSockets]:
+        assert self._place is not None
+        return self._place.copies()
 
     def _holder_address(self) -> Address | None:
         holder = self._registry.view.holder
@@ -349,12 +344,3 @@ class Node:
     def _adopter(self, name: str) -> Adopt | None:
         listener = None if self._app is None else self._app.listener(name)
         return None if listener is None else listener.adopt
-
-
-def _default_name(listeners: Mapping[str, Address]) -> str:
-    port = next(iter(listeners.values())).port
-    for name in ("kafka", "kafka_tls"):
-        if name in listeners:
-            port = listeners[name].port
-            break
-    return f"{socket.gethostname()}:{port}"
