@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from posthouse.model.clock import SystemClock
-from posthouse.node import Node, Role
+from posthouse.node import Node
+from posthouse.node_roles import Role
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
 from posthouse.storage.memory.engine import MemoryStorage

@@ -1,4 +1,7 @@
-"""A node as a process, with its records in memory: `python -m tests.cluster.serving_node URL NAME`."""
+"""A node as a process, with its records in memory.
+
+`python -m tests.cluster.serving_node URL NAME [usual-times]`
+"""
 
 import sys
 
@@ -6,15 +9,17 @@ from posthouse.cli.serve import run
 from posthouse.model.clock import SystemClock
 from posthouse.node import Node
 from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.shared.lease import LeaseTimes
 from tests.cluster.nodes import TIMES, node_settings
 
 
 def main() -> None:
-    url, name = sys.argv[1:3]
+    url, name, *how = sys.argv[1:]
+    times = LeaseTimes() if how == ["usual-times"] else TIMES
     run(
         node_settings(url, name),
         hints=False,
-        make=lambda settings: Node(settings, lambda lease: MemoryStorage(SystemClock()), times=TIMES),
+        make=lambda settings: Node(settings, lambda lease: MemoryStorage(SystemClock()), times=times),
     )
 
 
