@@ -2,25 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from uuid import uuid4
 
 import posthouse
+from posthouse.app import App
 from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
 from posthouse.cluster.peers import PeerListener
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.node_place import PEER, NodePlace
-from posthouse.node_roles import NodeRoles, Role
+from posthouse.node_roles import NodeRoles, Role, Storages
 from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.membership import Membership
 from posthouse.settings import Address, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.identity import cluster_identity
 from posthouse.storage.shared.inspection import inspect
-from posthouse.storage.shared.lease import Lease, LeaseTimes
+from posthouse.storage.shared.lease import LeaseTimes
 from posthouse.storage.shared.registry import Registration, Registry
 
 log = logging.getLogger(__name__)
@@ -43,18 +45,17 @@ class Node:
     def __init__(
         self,
         settings: Settings,
-        make_storage: Callable[[Lease], Storage],
+        storages: Storages,
         *,
         clock: Clock | None = None,
         times: LeaseTimes | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`make_storage` is called each time this broker has taken the lease."""
         settings.check()
         if settings.database is None:
             raise InvalidConfig("a node needs the settings database and objects")
         self.settings = settings
-        self._make_storage = make_storage
+        self._storages = storages
         self._clock = clock or SystemClock()
         self._times = times or LeaseTimes()
         self._patience_seconds = patience_seconds
@@ -70,12 +71,13 @@ class Node:
             identity = await cluster_identity(connection)
         finally:
             await connection.close()
-        place = await NodePlace.bind(self.settings)
-        try:
+        async with AsyncExitStack() as undo:
+            place = await NodePlace.bind(self.settings)
+            undo.callback(place.close)
+            undo.push_async_callback(self._storages.close)
+            await self._storages.open()
             self._parts = await self._joined(identity.secret, place)
-        except BaseException:
-            place.close()
-            raise
+            undo.pop_all()
         settled = asyncio.create_task(self._parts.roles.settled.wait())
         await asyncio.wait([self._parts.running, settled], return_when=asyncio.FIRST_COMPLETED)
         settled.cancel()
@@ -112,7 +114,8 @@ class Node:
             registry,
             own,
             Dialler(secret, holder, patience_seconds=self._patience_seconds),
-            self._make_storage,
+            self._storages,
+            self._app,
             clock=self._clock,
             times=self._times,
         )
@@ -121,6 +124,9 @@ class Node:
         peers.start()
         running = asyncio.get_running_loop().create_task(roles.run())
         return NodeParts(place=place, registry=registry, peers=peers, roles=roles, running=running)
+
+    def _app(self, storage: Storage, membership: Membership) -> App:
+        return App(self.settings, clock=self._clock, storage=storage, membership=membership)
 
     @property
     def parts(self) -> NodeParts:
@@ -177,5 +183,6 @@ class Node:
         await asyncio.wait([parts.running])
         await parts.peers.close()
         await parts.registry.stop()
+        await self._storages.close()
         parts.place.close()
         parts.running.result()

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Protocol
 
 from posthouse.app import App
 from posthouse.cluster.dialling import Dialler
@@ -42,6 +43,18 @@ class Role(StrEnum):
     HOLDER = "holder"
 
 
+class Storages(Protocol):
+    """Makes the storages of a node, on parts that they share: connections, caches."""
+
+    async def open(self) -> None:
+        """Raises InvalidConfig or Unavailable if the shared storage cannot be used."""
+
+    def make(self, lease: Lease) -> Storage:
+        """Called each time the node has taken the lease. The app opens and closes what is made."""
+
+    async def close(self) -> None: ...
+
+
 class NodeFailed(PosthouseError):
     """The process must end."""
 
@@ -57,19 +70,20 @@ class NodeRoles:
         registry: Registry,
         own: ClusterBroker,
         dialler: Dialler,
-        make_storage: Callable[[Lease], Storage],
+        storages: Storages,
+        make_app: Callable[[Storage, Membership], App],
         *,
         clock: Clock,
         times: LeaseTimes,
     ) -> None:
-        """`make_storage` is called each time the lease was taken; the storage is opened and closed here."""
         self._settings = settings
         self._place = place
         self._database = database
         self._registry = registry
         self._own = own
         self._dialler = dialler
-        self._make_storage = make_storage
+        self._storages = storages
+        self._make_app = make_app
         self._clock = clock
         self._times = times
         self._stopping = asyncio.Event()
@@ -176,12 +190,8 @@ class NodeRoles:
     async def _hold(self, lease: Lease) -> None:
         self.lease = lease
         try:
-            app = App(
-                self._settings,
-                clock=self._clock,
-                storage=self._make_storage(lease),
-                membership=Membership(own=self._own, lease=lease, view=lambda: self._registry.view),
-            )
+            membership = Membership(own=self._own, lease=lease, view=lambda: self._registry.view)
+            app = self._make_app(self._storages.make(lease), membership)
             if await self._start_app(app, lease):
                 self.app = app
                 self._take_role(Role.HOLDER)

@@ -1,15 +1,21 @@
-"""The storage of a node, made anew each time it has taken the lease."""
+"""The storages of a node: one each time it has taken the lease."""
 
-from collections.abc import Callable
-
+from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidConfig
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared.lease import Lease
 
 
-def storage_maker(settings: Settings) -> Callable[[Lease], Storage]:
-    def make(lease: Lease) -> Storage:
-        raise InvalidConfig(f"this release cannot store in {settings.database} yet")
+class SharedStorages:
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._place = settings.database
 
-    return make
+    async def open(self) -> None:
+        raise InvalidConfig(f"this release cannot store in {self._place} yet")
+
+    def make(self, lease: Lease) -> Storage:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        return

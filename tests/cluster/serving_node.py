@@ -6,11 +6,9 @@
 import sys
 
 from posthouse.cli.serve import run
-from posthouse.model.clock import SystemClock
 from posthouse.node import Node
-from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.shared.lease import LeaseTimes
-from tests.cluster.nodes import TIMES, node_settings
+from tests.cluster.nodes import TIMES, MemoryStorages, node_settings
 
 
 def main() -> None:
@@ -19,7 +17,7 @@ def main() -> None:
     run(
         node_settings(url, name),
         hints=False,
-        make=lambda settings: Node(settings, lambda lease: MemoryStorage(SystemClock()), times=times),
+        make=lambda settings: Node(settings, MemoryStorages(), times=times),
     )
 
 

@@ -17,6 +17,7 @@ from posthouse.cli.collector import Collector
 from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
+from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.settings import Address, Settings
 
@@ -65,14 +66,14 @@ def _served(settings: Settings) -> Served:
     try:
         # Only brokers that share their storage need it, and the packages of its extra.
         from posthouse.node import Node
-        from posthouse.shared_storage import storage_maker
+        from posthouse.shared_storage import SharedStorages
     except ModuleNotFoundError as error:
         if error.name not in ("psycopg", "obstore"):
             raise
         raise InvalidConfig(
             f'a shared storage needs the package {error.name}: pip install "posthouse[cluster]"'
         ) from None
-    return Node(settings, storage_maker(settings))
+    return Node(settings, SharedStorages(settings, SystemClock()))
 
 
 async def _serve(settings: Settings, make: Callable[[Settings], Served], hints: bool) -> None:
