@@ -23,9 +23,10 @@ MESSAGES = 8
 
 
 class ForgetfulCall(CommitCall):
-    """Repeats a call whose answer was lost, without asking whether it counts."""
+    """Repeats a call whose answer was lost, whether it counts or not."""
 
     async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
+        await super()._resolve(error, on_away)
         return None
 
 
