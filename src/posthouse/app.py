@@ -13,12 +13,9 @@ from posthouse.listener_settings import Address
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
-from posthouse.protocols.amqp.connection import AmqpConnections
-from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
-from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import Gate
@@ -99,7 +96,6 @@ class App:
             gate=self._gate,
             requests=RequestMetrics(),
             loop_delay=self._loop_delay,
-            direct_channels=_direct_channels(self.broker, settings, self._budget),
             listeners=self._served,
             membership=membership,
         )
@@ -170,6 +166,14 @@ class App:
         """The listener whose address is the setting of this name."""
         return next((each.listener for each in self._served if each.name == name), None)
 
+    async def ended(self) -> None:
+        """Never returns: it does not end by itself."""
+        await asyncio.get_running_loop().create_future()
+
+    def ready(self) -> dict[str, object]:
+        """What the ready line says besides the addresses."""
+        return {}
+
     async def stop(self, *, at_once: bool = False) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage.
 
@@ -201,13 +205,6 @@ class App:
         if self._otlp_metrics is not None:
             exporters.append(self._otlp_metrics.close())
         await asyncio.gather(*exporters)
-
-
-def _direct_channels(broker: Broker, settings: Settings, budget: Budget) -> DirectChannels:
-    connections = AmqpConnections(
-        broker.namespaces, broker.publishing, broker.access, settings, budget=budget
-    )
-    return AmqpDirectChannels(connections.shared)
 
 
 def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:

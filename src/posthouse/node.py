@@ -49,7 +49,7 @@ class Role(StrEnum):
     HOLDER = "holder"
 
 
-class NodeFailed(Exception):
+class NodeFailed(PosthouseError):
     """The process must end."""
 
 
@@ -102,7 +102,6 @@ class Node:
         settled.cancel()
         if self._living.done():
             await self.stop()
-            self._living.result()
 
     async def _prepare(self) -> None:
         for warning in await inspect(self._database):
@@ -163,12 +162,17 @@ class Node:
         if self._app is not None:
             self._app.reload_certificates()
 
-    async def failed(self) -> None:
+    def ready(self) -> dict[str, object]:
+        """What the ready line says besides the addresses."""
+        return {"broker": self.name, "role": str(self.role), "epoch": self.epoch}
+
+    async def ended(self) -> None:
         """Returns when the node has ended by itself; `stop` then raises the reason."""
-        assert self._living is not None
-        await asyncio.wait([self._living])
+        if self._living is not None:
+            await asyncio.wait([self._living])
 
     async def stop(self) -> None:
+        """Raises the reason if the node has ended by itself."""
         self._stopping.set()
         if self._living is not None:
             await asyncio.wait([self._living])
@@ -177,6 +181,8 @@ class Node:
         await self._registry.stop()
         for each in self._sockets.values():
             each.close()
+        if self._living is not None:
+            self._living.result()
 
     # Roles
 
@@ -189,8 +195,8 @@ class Node:
                 if lease is not None:
                     await self._hold(lease)
                     lease = None
-        except Exception:
-            log.exception("broker %s ends", self._registration.name)
+        except PosthouseError as error:
+            log.error("broker %s ends: %s", self.name, error)
             raise
 
     async def _stand_by(self) -> Lease | None:

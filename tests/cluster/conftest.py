@@ -1,11 +1,21 @@
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 
 import psycopg
 import pytest
+import uvloop
 
 from posthouse.storage.shared.database import Database
 from tests.cluster.schema import prepare_template
 from tests.postgres import PostgresServer, need_postgres, new_database, running_server
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Brokers run on uvloop."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")

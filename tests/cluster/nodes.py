@@ -9,6 +9,7 @@ from typing import Any
 from posthouse.model.clock import SystemClock
 from posthouse.node import Node, Role
 from posthouse.service_url import ServiceUrl
+from posthouse.settings import Settings
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.shared.lease import LeaseTimes
 from tests.served import on_any_port
@@ -16,10 +17,14 @@ from tests.served import on_any_port
 TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
 
 
-def node(url: str, name: str, **settings: Any) -> Node:
-    made = on_any_port(
+def node_settings(url: str, name: str, **settings: Any) -> Settings:
+    return on_any_port(
         database=ServiceUrl(url), objects=ServiceUrl("file:///nowhere"), broker_name=name, **settings
     )
+
+
+def node(url: str, name: str, **settings: Any) -> Node:
+    made = node_settings(url, name, **settings)
     return Node(made, lambda lease: MemoryStorage(SystemClock()), times=TIMES, patience_seconds=4.0)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posthouse.cli.byte_progress import byte_progress
 from posthouse.cli.options import Json
 from posthouse.cli.output import counted, one_line, print_json, print_table, say, shown
 from posthouse.model.excerpts import printable
@@ -68,7 +68,7 @@ def verify(directory: Directory, json: Json = False) -> None:
     from posthouse.storage.files.verify import Verification
 
     damaged = False
-    with _progress() as (begin, advance):
+    with byte_progress("checking") as (begin, advance):
         verification = Verification(directory, advance)
         begin(verification.total_bytes)
         for finding in verification.findings():
@@ -83,22 +83,6 @@ def verify(directory: Directory, json: Json = False) -> None:
         say(_summary(verification.tally, damaged))
     if damaged:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress() -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """Two functions: one sets the total amount of work, one reports progress."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield (
-            lambda total: progress.update(task, total=total),
-            lambda size: progress.advance(task, size),
-        )
 
 
 def _finding_line(finding: Finding) -> str:

@@ -10,6 +10,7 @@ from posthouse import __version__
 from posthouse.cli import (
     acls,
     archive,
+    brokers,
     config,
     connections,
     consume,
@@ -23,6 +24,7 @@ from posthouse.cli import (
     routing,
     serve_command,
     status,
+    storage,
     topics,
     transactions,
     users,
@@ -56,6 +58,7 @@ produce.register(app, panel=_FIRST)
 consume.register(app, panel=_FIRST)
 app.add_typer(profile_command.app, rich_help_panel=_FIRST)
 status.register(app, panel=_WATCH)
+app.add_typer(brokers.app, rich_help_panel=_WATCH)
 app.add_typer(connections.app, rich_help_panel=_WATCH)
 app.add_typer(config.app, rich_help_panel=_WATCH)
 app.add_typer(topics.app, rich_help_panel=_KAFKA)
@@ -68,6 +71,7 @@ app.add_typer(users.app, rich_help_panel=_ACCESS)
 app.add_typer(acls.app, rich_help_panel=_ACCESS)
 app.add_typer(quotas.app, rich_help_panel=_ACCESS)
 app.add_typer(log.app, rich_help_panel=_MORE)
+app.add_typer(storage.app, rich_help_panel=_MORE)
 app.add_typer(archive.app, rich_help_panel=_MORE)
 app.add_typer(pipeline.app, rich_help_panel=_MORE)
 

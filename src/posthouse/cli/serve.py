@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 import uvloop
 
@@ -16,7 +18,9 @@ from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP
 from posthouse.cli.logs import configure_logging
 from posthouse.descriptors import allow_many_descriptors
 from posthouse.loaded_settings import LoadedSettings
-from posthouse.settings import Settings
+from posthouse.model.clock import SystemClock
+from posthouse.model.errors import InvalidConfig
+from posthouse.settings import Address, Settings
 
 log = logging.getLogger("posthouse")
 
@@ -25,20 +29,61 @@ log = logging.getLogger("posthouse")
 _SWITCH_INTERVAL = 0.0005
 
 
-def run(loaded: LoadedSettings, *, hints: bool) -> None:
-    """Serve until a signal arrives."""
+class Served(Protocol):
+    """What runs until a signal arrives: a broker, or a node that shares its storage with others."""
+
+    @property
+    def listeners(self) -> Mapping[str, Address]: ...
+
+    @property
+    def descriptions(self) -> list[str]:
+        """Which clients connect where."""
+
+    async def start(self) -> None: ...
+
+    async def ended(self) -> None:
+        """Returns if it ends by itself; `stop` then raises the reason."""
+
+    async def stop(self) -> None: ...
+
+    def reload_certificates(self) -> None: ...
+
+    def ready(self) -> dict[str, object]:
+        """What the ready line says besides the addresses."""
+
+
+def run(
+    loaded: LoadedSettings, *, hints: bool, make: Callable[[LoadedSettings], Served] | None = None
+) -> None:
+    """Serve until a signal arrives. `make` is called in the running event loop."""
     settings = loaded.settings
     configure_logging(settings.log_format, settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(loaded, hints))
+        runner.run(_serve(loaded, make or _served, hints))
 
 
-async def _serve(loaded: LoadedSettings, hints: bool) -> None:
+def _served(loaded: LoadedSettings) -> Served:
+    if loaded.settings.database is None:
+        return App(loaded)
+    try:
+        # Only brokers that share their storage need it, and the packages of its extra.
+        from posthouse.node import Node
+        from posthouse.shared_storage import SharedStorages
+    except ModuleNotFoundError as error:
+        if error.name not in ("psycopg", "obstore"):
+            raise
+        raise InvalidConfig(
+            f'a shared storage needs the package {error.name}: pip install "posthouse[cluster]"'
+        ) from None
+    return Node(loaded, SharedStorages(loaded.settings, SystemClock()))
+
+
+async def _serve(loaded: LoadedSettings, make: Callable[[LoadedSettings], Served], hints: bool) -> None:
     settings = loaded.settings
     stop = _stop_on_signals()
-    app = App(loaded)
+    app = make(loaded)
     await app.start()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload_certificates)
     print(_ready_line(app), flush=True)
@@ -47,11 +92,18 @@ async def _serve(loaded: LoadedSettings, hints: bool) -> None:
         print(_hints(settings, app), file=sys.stderr)
     collector = Collector()
     collector.start()
-    await stop.wait()
+    await _first_of(stop.wait(), app.ended())
     log.info("stopping: waiting up to %g s for requests in flight", settings.shutdown_seconds)
     await app.stop()
     collector.stop()
     log.info("stopped")
+
+
+async def _first_of(*waiting: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.ensure_future(each) for each in waiting]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for each in tasks:
+        each.cancel()
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -68,12 +120,12 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-def _ready_line(app: App) -> str:
+def _ready_line(app: Served) -> str:
     listeners = {name: str(address) for name, address in app.listeners.items()}
-    return json.dumps({"event": "ready", "listeners": listeners}, separators=(",", ":"))
+    return json.dumps({"event": "ready", "listeners": listeners, **app.ready()}, separators=(",", ":"))
 
 
-def _look_inside(app: App, program: str) -> str:
+def _look_inside(app: Served, program: str) -> str:
     admin = app.listeners.get("admin")
     if admin is None:
         return ""
@@ -85,7 +137,7 @@ def _look_inside(app: App, program: str) -> str:
     )
 
 
-def _hints(settings: Settings, app: App) -> str:
+def _hints(settings: Settings, app: Served) -> str:
     """How to send a first message. The commands use Kafka's protocol."""
     kafka = app.listeners.get("kafka")
     program = "posthouse" if shutil.which("posthouse") else sys.argv[0]
@@ -95,10 +147,10 @@ def _hints(settings: Settings, app: App) -> str:
         program += f" --bootstrap {kafka}"
     if settings.must_log_in:
         program += f" --user {settings.superusers[0]}"
-    place = "in memory" if settings.memory else f"in {settings.data}"
+    role = app.ready().get("role")
     return (
-        f"\nPosthouse is ready for {', for '.join(app.descriptions)}; "
-        f"records are kept {place}; Ctrl-C stops it.\n"
+        f"\nPosthouse is ready{f' as {role}' if role else ''} for {', for '.join(app.descriptions)}; "
+        f"records are kept {_place(settings)}; Ctrl-C stops it.\n"
         "Send a first message from another terminal, and read it:\n\n"
         f"  echo hello | {program} produce greetings\n"
         f"  {program} consume greetings --from-beginning\n\n"
@@ -107,3 +159,9 @@ def _hints(settings: Settings, app: App) -> str:
         f"  {program} pipeline init orders\n"
         f"  {program} pipeline run orders\n"
     )
+
+
+def _place(settings: Settings) -> str:
+    if settings.database is not None:
+        return f"in {settings.database} and {settings.objects}"
+    return "in memory" if settings.memory else f"in {settings.data}"

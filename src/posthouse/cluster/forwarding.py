@@ -48,7 +48,7 @@ class ForwardedConnection(asyncio.Protocol):
         self._has_ended = False
         """The client has sent its last byte."""
         self._early = bytearray()
-        """What the client has sent before the holder was reached: at most one read, and only for a probe."""
+        """What the client has sent before the holder was reached: one read, or the head of a probe."""
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,7 +61,6 @@ class ForwardedConnection(asyncio.Protocol):
         if not self._listener.join(self):
             self.transport.abort()
         elif self._probe is None:
-            self.transport.pause_reading()
             self._dial()
 
     def _dial(self) -> None:
@@ -99,20 +98,21 @@ class ForwardedConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._upstream is not None:
             self._upstream.transport.write(data)
-        elif self._probe is not None:
-            self._take_early(data, self._probe)
+        else:
+            self._take_early(data)
 
-    def _take_early(self, data: bytes, probe: Probe) -> None:
+    def _take_early(self, data: bytes) -> None:
         self._early += data
-        is_probe = probe.is_one(self._early)
+        is_probe = self._probe is not None and self._probe.is_one(self._early)
         if is_probe is None:
             return
         if is_probe:
             self._listener.prove(self)
             self.transport.write(LIVE_ANSWER)
             self.transport.close()
-        elif self._task is None:
-            self.transport.pause_reading()
+            return
+        self.transport.pause_reading()
+        if self._task is None:
             self._dial()
 
     def eof_received(self) -> bool:

@@ -7,11 +7,13 @@ refused, and permissions asked for, just as if they had come by AMQP.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
+
+_NOT_IMPLEMENTED: Final = 540
 
 
 class DirectRefusal(Exception):
@@ -43,7 +45,7 @@ class GotMessage:
 
 
 class DirectChannel(Protocol):
-    """All methods raise RequestRefused, and PosthouseError where the broker is at fault."""
+    """All methods raise DirectRefusal, and PosthouseError where the broker is at fault."""
 
     async def declare_queue(
         self, name: str, *, durable: bool, auto_delete: bool, arguments: Mapping[str, Any]
@@ -76,5 +78,23 @@ class DirectChannel(Protocol):
     async def get(self, queue: str, most: int, most_bytes: int, after: After) -> Sequence[GotMessage]: ...
 
 
-class DirectChannels(Protocol):
+class DirectChannelOpener(Protocol):
+    """What a protocol with channels offers."""
+
     def open(self, guard: Guard, peer: str, namespace: Namespace) -> DirectChannel: ...
+
+
+class DirectChannels:
+    """Filled when the front ends are built. Owned by the event loop."""
+
+    def __init__(self) -> None:
+        self._opener: DirectChannelOpener | None = None
+
+    def serve(self, opener: DirectChannelOpener) -> None:
+        self._opener = opener
+
+    def open(self, guard: Guard, peer: str, namespace: Namespace) -> DirectChannel:
+        """Raises DirectRefusal where no protocol with channels is served."""
+        if self._opener is None:
+            raise DirectRefusal(_NOT_IMPLEMENTED, "this broker does not serve AMQP, whose rules would apply")
+        return self._opener.open(guard, peer, namespace)

@@ -34,10 +34,10 @@ class Backend:
     gate: Gate
     requests: RequestMetrics
     loop_delay: LoopDelay
-    direct_channels: DirectChannels
-    """For front ends that change queues and exchanges without a session of their own."""
     listeners: ServedListeners
     """Of all front ends, this one's among them; filled when all are built."""
+    direct_channels: DirectChannels = field(default_factory=DirectChannels)
+    """For front ends that change queues and exchanges without a session of their own."""
     share_memberships: ShareMemberships = field(default_factory=ShareMemberships)
     membership: Membership | None = None
     """None for a broker that does not share its storage."""

@@ -37,8 +37,11 @@ class Membership:
 
     def brokers(self) -> list[ClusterBroker]:
         """The live brokers, this one always among them, by id."""
-        others = [each for each in self.view().brokers if each.id != self.own.id]
-        return sorted([self.own, *others], key=lambda each: each.id)
+        found = list(self.view().brokers)
+        if all(each.id != self.own.id for each in found):
+            found.append(self.own)
+            found.sort(key=lambda each: each.id)
+        return found
 
     def may_serve(self) -> bool:
         return self.lease.is_valid

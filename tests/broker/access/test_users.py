@@ -19,8 +19,14 @@ from posthouse.testing import AsyncBroker
 
 
 @pytest.fixture
-async def users() -> AsyncIterator[Users]:
-    made = Users(MemoryStorage(ManualClock()))
+def changed() -> list[str]:
+    """The users whose passwords were changed or removed."""
+    return []
+
+
+@pytest.fixture
+async def users(changed: list[str]) -> AsyncIterator[Users]:
+    made = Users(MemoryStorage(ManualClock()), changed=changed.append)
     yield made
     made.close()
 
@@ -120,9 +126,7 @@ async def test_a_restart_does_not_tell_who_exists(tmp_path: Path) -> None:
     assert salts[0] == salts[1]
 
 
-async def test_an_old_password_is_forgotten_at_once(users: Users) -> None:
-    changed: list[str] = []
-    users.changed = changed.append
+async def test_an_old_password_is_forgotten_at_once(users: Users, changed: list[str]) -> None:
     await make(users, password="old")
     await users.check_password("ann", "old")
     await make(users, password="new")

@@ -9,7 +9,7 @@ from typing import Any
 from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
 
 from posthouse.broker.access.operations import Operation
-from tests.protocols.amqp.refusals import Publish
+from tests.protocols.amqp.steps import Publish
 
 READ, WRITE, CREATE = Operation.READ, Operation.WRITE, Operation.CREATE
 DELETE, DESCRIBE = Operation.DELETE, Operation.DESCRIBE

@@ -4,32 +4,11 @@ Steps are done one after the other on a new channel; the last of each is refused
 RabbitMQ 3.10, recorded from it.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    exchange: str = ""
-    key: str = "r-q"
-    immediate: bool = False
-    properties: dict[str, Any] = field(default_factory=dict)
-
-
-def declare(arguments: dict[str, Any] | None = None, name: str = "r-q") -> Queue.Declare:
-    """A queue that goes with its connection."""
-    return Queue.Declare(queue=name, exclusive=True, arguments=arguments)
-
-
-def quorum(arguments: dict[str, Any]) -> Queue.Declare:
-    return Queue.Declare(queue="r-t", durable=True, arguments={"x-queue-type": "quorum"} | arguments)
-
-
-def argument(name: str, value: Any) -> Queue.Declare:
-    return declare({name: value}, "r-a")
-
+from tests.protocols.amqp.steps import Publish, argument, declare, quorum
 
 LOCKED = (
     "cannot obtain exclusive access to locked queue 'r-d' in vhost '/'. It could be originally declared on "

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from tests.protocols.amqp.refusals import argument, declare
+from tests.protocols.amqp.steps import argument, declare
 from tests.protocols.amqp.wire import Wire
 
 BAD_ARGUMENTS: list[tuple[str, Any, str]] = [

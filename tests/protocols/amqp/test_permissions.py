@@ -10,7 +10,7 @@ from posthouse.protocols.amqp.codec.access import Request
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from tests.protocols.amqp.access_cases import CASES, READ, WITHOUT_ANSWER, WRITE, Case
 from tests.protocols.amqp.guarded import ADMIN, REFUSED, GuardedRig, prepared
-from tests.protocols.amqp.refusals import Publish
+from tests.protocols.amqp.steps import Publish
 from tests.protocols.amqp.wire import Closed, Wire
 from tests.wire.amqp import Content
 

@@ -6,7 +6,8 @@ import pytest
 from pamqp.commands import Channel, Queue
 
 from posthouse.protocols.amqp.errors import ReplyCode
-from tests.protocols.amqp.refusals import REFUSALS, declare, quorum
+from tests.protocols.amqp.refusals import REFUSALS
+from tests.protocols.amqp.steps import declare, quorum
 from tests.protocols.amqp.wire import Wire
 
 IN_OWN_WORDS: list[tuple[str, list[Any], int, str]] = [

@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Channel, Confirm, Connection
 
 from posthouse.protocols.amqp.codec.commands import encode_command
 from posthouse.testing import AsyncBroker
-from tests.protocols.amqp.refusals import Publish
+from tests.protocols.amqp.steps import Publish
 from tests.wire.amqp import FRAME_START, Content, MessageAssembler, frame_length, message_frames
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"

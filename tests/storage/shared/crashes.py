@@ -1,6 +1,7 @@
 """Work that is killed at each of its steps, one after the other, and then done again."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from tests.storage.shared.shared_logs import SharedLogs
 
@@ -20,18 +21,29 @@ class _Steps:
             raise Crash(name)
 
 
+async def contents(logs: SharedLogs) -> dict[int, Any]:
+    """All that is readable of every log."""
+    found = await logs.connection.execute(
+        "SELECT log.id FROM log JOIN topic ON topic.id = log.topic WHERE deleted_at IS NULL ORDER BY 1"
+    )
+    return {row[0]: await logs.read(row[0]) for row in await found.fetchall()}
+
+
 async def at_every_step(
-    logs: SharedLogs, prepare: Callable[[], Awaitable[None]], work: Callable[[], Awaitable[None]]
+    logs: SharedLogs,
+    prepare: Callable[[], Awaitable[None]],
+    work: Callable[[], Awaitable[None]],
+    seen: Callable[[SharedLogs], Awaitable[dict[int, Any]]] = contents,
 ) -> int:
     """After a crash at any step all logs read the same, and again after the work was repeated.
 
-    Returns the number of steps.
+    `seen` is what must stay the same. Returns the number of steps.
     """
     number = 0
     while True:
         number += 1
         await prepare()
-        before = await contents(logs)
+        before = await seen(logs)
         steps = _Steps(number)
         logs.step = logs.objects.step = steps.step
         try:
@@ -40,19 +52,11 @@ async def at_every_step(
         except Crash:
             is_done = False
         logs.step = logs.objects.step = lambda name: None
-        assert await contents(logs) == before
+        assert await seen(logs) == before
         await logs.check()
         await logs.take_lease()
         await work()
-        assert await contents(logs) == before
+        assert await seen(logs) == before
         await logs.check()
         if is_done:
             return number - 1
-
-
-async def contents(logs: SharedLogs) -> dict[int, bytes]:
-    """What is readable of every log; only the batches count, not where they are."""
-    found = await logs.connection.execute(
-        "SELECT log.id FROM log JOIN topic ON topic.id = log.topic WHERE deleted_at IS NULL ORDER BY 1"
-    )
-    return {row[0]: await logs.read(row[0]) for row in await found.fetchall()}

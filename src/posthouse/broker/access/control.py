@@ -38,12 +38,16 @@ class AccessControl:
         self._storage = storage
         self.secret: Secret | None = None
         """Set by `start` if clients have to log in."""
-        self.users = Users(storage, random, min_iterations=settings.scram_min_iterations)
+        self.sessions = Sessions(settings.max_connections_per_user)
+        self.users = Users(
+            storage,
+            random,
+            min_iterations=settings.scram_min_iterations,
+            changed=self.sessions.send_away,
+        )
         self.acls = Acls(storage)
         self.quotas = Quotas(storage, clock)
         self.audit = Audit(settings.audit_path, clock)
-        self.sessions = Sessions(settings.max_connections_per_user)
-        self.users.changed = self.sessions.send_away
         self.logins: Counter[str] = Counter()
         """By protocol."""
         self.login_failures: Counter[str] = Counter()

@@ -43,7 +43,9 @@ class Users:
         random: RandomBytes = os.urandom,
         *,
         min_iterations: int = MIN_ITERATIONS,
+        changed: Callable[[str], None] = lambda name: None,
     ) -> None:
+        """`changed` is called with the name of a user whose password was changed or removed."""
         self._min_iterations = min_iterations
         self._storage = storage
         self._changes = SerializedChanges()
@@ -55,8 +57,7 @@ class Users:
         """Verifiers for users that do not exist."""
         # Without a cache, clients that open many connections would keep a CPU busy with one password.
         self._remembered: dict[tuple[str, bytes], User] = {}
-        self.changed: Callable[[str], None] = lambda name: None
-        """Called with the name of a user whose password was changed or removed."""
+        self._changed = changed
 
     def load(self) -> None:
         for key, value in self._storage.take_state(Space.USERS).items():
@@ -119,7 +120,7 @@ class Users:
             self._users[name] = User(name, kept)
         else:
             self._users.pop(name, None)
-        self.changed(name)
+        self._changed(name)
 
     async def delete(self, name: str) -> None:
         if name not in self._users:

@@ -2,7 +2,6 @@
 
 import math
 from heapq import heappop, heappush
-from itertools import count
 from typing import Generic, TypeVar
 
 H = TypeVar("H")
@@ -11,11 +10,13 @@ H = TypeVar("H")
 class Deadlines(Generic[H]):
     """By holder. A plain object: callers pass the time."""
 
+    __slots__ = ("_at", "_heap", "_number")
+
     def __init__(self) -> None:
         self._at: dict[H, float] = {}
         self._heap: list[tuple[float, int, H]] = []
         """Also deadlines that were replaced or dropped since. The number keeps equal ones in order."""
-        self._numbers = count()
+        self._number = 0
 
     @property
     def next(self) -> float:
@@ -25,7 +26,8 @@ class Deadlines(Generic[H]):
     def set(self, holder: H, deadline: float) -> None:
         """Replaces an earlier deadline of the holder."""
         self._at[holder] = deadline
-        heappush(self._heap, (deadline, next(self._numbers), holder))
+        self._number += 1
+        heappush(self._heap, (deadline, self._number, holder))
 
     def drop(self, holder: H) -> None:
         """Its lease has ended in another way."""

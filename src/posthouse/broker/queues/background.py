@@ -2,17 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from collections.abc import Coroutine
+from typing import Any
 
 from posthouse.broker.queues.reading import QueueGone
 from posthouse.model.errors import Unavailable
 
 log = logging.getLogger(__name__)
-
-Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-"""Runs work of one queue in the background. See `Background.start`, `Effects.start` and
-`Effects.start_step`."""
 
 
 class Background:

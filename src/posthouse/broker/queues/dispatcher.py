@@ -12,7 +12,6 @@ what has happened, and this decides what happens next:
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from posthouse.broker.queues.consumers import Consumers, dealt
 from posthouse.broker.queues.counters import QueueCounters
@@ -66,16 +65,14 @@ class Dispatcher:
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
-        start = partial(resources.background.start, subject=source)
-        start_effect = partial(effects.start, subject=source)
-        start_step = partial(effects.start_step, subject=source, queue=definition)
-        self.loader = Loader(self, start, resources.storage, resources.settling, lanes, readers)
+        background, settling = resources.background, resources.settling
+        self.loader = Loader(self, source, background, resources.storage, settling, lanes, readers)
         self.settlement = Settlement(
-            self, start_effect, resources, routing, definition, self.keys, self.pulling, counters
+            self, source, effects, resources, routing, definition, self.keys, self.pulling, counters
         )
-        self.requeue = Requeue(self, start, resources.settling, definition.delivery_limit, retry_seconds)
-        self.expiry = Expiry(self, start_step, resources.clock, lanes, retry_seconds)
-        self.overflow = Overflow(self, start_step, definition, retry_seconds)
+        self.requeue = Requeue(self, source, background, settling, definition.delivery_limit, retry_seconds)
+        self.expiry = Expiry(self, source, definition, effects, resources.clock, lanes, retry_seconds)
+        self.overflow = Overflow(self, source, definition, effects, retry_seconds)
         self.room = Room(definition, self)
         self._is_limited = definition.is_limited
         self._drops_head = definition.is_limited and definition.overflow is OverflowPolicy.DROP_HEAD

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from posthouse.broker.queues.background import Start
-from posthouse.broker.queues.message import Message, MessageLane
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.effects import Effects
+from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.model.clock import Clock
 from posthouse.records.references import NEVER
@@ -41,14 +42,17 @@ class Expiry:
     def __init__(
         self,
         owner: ExpiryOwner,
-        start_step: Start,
+        source: MessageSource,
+        definition: QueueDefinition,
+        effects: Effects,
         clock: Clock,
         lanes: Sequence[MessageLane],
         retry_seconds: float,
     ) -> None:
-        """`start_step` runs work that requests for this queue wait for."""
         self._owner = owner
-        self._start_step = start_step
+        self._source = source
+        self._definition = definition
+        self._effects = effects
         self._clock = clock
         self._lanes = lanes
         self._retry_seconds = retry_seconds
@@ -83,7 +87,7 @@ class Expiry:
         self._timer = None
         if not self._is_under_way and not self._is_stopped:
             self._is_under_way = True
-            step = self._start_step(self._step())
+            step = self._effects.start_step(self._step(), self._source, self._definition)
             step.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

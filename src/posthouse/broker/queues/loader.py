@@ -7,9 +7,9 @@ from heapq import heappush
 from typing import Protocol
 
 from posthouse.broker.progress.settling import Settling
-from posthouse.broker.queues.background import Start
+from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.lane import RESERVATION
-from posthouse.broker.queues.message import MessageLane
+from posthouse.broker.queues.message import MessageLane, MessageSource
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.errors import DataDamaged
@@ -41,15 +41,18 @@ class Loader:
     def __init__(
         self,
         owner: LoaderOwner,
-        start: Start,
+        source: MessageSource,
+        background: Background,
         storage: Storage,
         settling: Settling,
         lanes: Sequence[MessageLane],
         readers: Mapping[MessageLane, LaneReader],
     ) -> None:
-        """`lanes` in the order of their priority, the lowest first; `readers` has one for each."""
+        """`source` is the queue, as log lines name it. `lanes` are in the order of their priority, the lowest
+        first; `readers` has one for each."""
         self._owner = owner
-        self._start = start
+        self._source = source
+        self._background = background
         self._storage = storage
         self._settling = settling
         self._readers = readers
@@ -88,7 +91,7 @@ class Loader:
 
     def _start_filling(self, only: MessageLane | None) -> asyncio.Task[None]:
         if self.filling is None:
-            self.filling = self._start(self._fill(only))
+            self.filling = self._background.start(self._fill(only), self._source)
             self.filling.add_done_callback(self._filled)
         return self.filling
 
@@ -167,7 +170,7 @@ class Loader:
         if self.reserving is None:
             lanes = [lane for lane in self._lanes if lane.needs_reservation]
             if lanes:
-                self.reserving = self._start(self._reserve(lanes))
+                self.reserving = self._background.start(self._reserve(lanes), self._source)
                 self.reserving.add_done_callback(self._reserved)
 
     async def reserved(self) -> None:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.definition import QueueDefinition
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.effects import Effects
+from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.broker.queues.room import Backlog
 
 AT_ONCE = 256
@@ -30,11 +30,16 @@ class Overflow:
     """Of one queue."""
 
     def __init__(
-        self, owner: OverflowOwner, start_step: Start, definition: QueueDefinition, retry_seconds: float
+        self,
+        owner: OverflowOwner,
+        source: MessageSource,
+        definition: QueueDefinition,
+        effects: Effects,
+        retry_seconds: float,
     ) -> None:
-        """`start_step` runs work that requests for this queue wait for."""
         self._owner = owner
-        self._start_step = start_step
+        self._source = source
+        self._effects = effects
         self.definition = definition
         self._retry_seconds = retry_seconds
         self.task: asyncio.Task[None] | None = None
@@ -47,7 +52,7 @@ class Overflow:
     def check(self) -> None:
         """Drop the oldest if there are more than may be."""
         if self.task is None and self._retry is None and not self._is_stopped and self.count():
-            self.task = self._start_step(self._drop())
+            self.task = self._effects.start_step(self._drop(), self._source, self.definition)
             self.task.add_done_callback(self._ended)
 
     def count(self) -> int:

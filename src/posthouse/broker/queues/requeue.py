@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from posthouse.broker.progress.settling import Settling
-from posthouse.broker.queues.background import Start
-from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.background import Background
+from posthouse.broker.queues.message import Message, MessageSource
 
 AT_ONCE = 500
 
@@ -35,13 +35,15 @@ class Requeue:
     def __init__(
         self,
         owner: RequeueOwner,
-        start: Start,
+        source: MessageSource,
+        background: Background,
         settling: Settling,
         delivery_limit: int | None,
         retry_seconds: float,
     ) -> None:
         self._owner = owner
-        self._start_work = start
+        self._source = source
+        self._background = background
         self._settling = settling
         self._delivery_limit = delivery_limit
         self._retry_seconds = retry_seconds
@@ -74,7 +76,7 @@ class Requeue:
 
     def _start(self) -> None:
         if self.task is None:
-            self.task = self._start_work(self._requeue_rest())
+            self.task = self._background.start(self._requeue_rest(), self._source)
             self.task.add_done_callback(self._ended)
 
     async def done(self) -> None:

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from posthouse.broker.queues.background import Start
 from posthouse.broker.queues.counters import QueueCounters, count_handed_out
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.key_order import KeyOrder
-from posthouse.broker.queues.message import Message, MessageLane
+from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.resources import QueueResources
@@ -36,7 +36,8 @@ class Settlement:
     def __init__(
         self,
         owner: SettlementOwner,
-        start_effect: Start,
+        source: MessageSource,
+        effects: Effects,
         resources: QueueResources,
         routing: Routing,
         definition: QueueDefinition,
@@ -44,9 +45,9 @@ class Settlement:
         pulling: Pulling,
         counters: QueueCounters,
     ) -> None:
-        """`start_effect` runs work that requests wait for."""
         self._owner = owner
-        self._start_effect = start_effect
+        self._source = source
+        self._effects = effects
         self._resources = resources
         self._routing = routing
         self._definition = definition
@@ -132,7 +133,7 @@ class Settlement:
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
             self._drop(messages, reason)
         else:
-            self._start_effect(self.dead_letter(messages, reason))
+            self._effects.start(self.dead_letter(messages, reason), self._source)
 
     async def die(self, messages: Sequence[Message], reason: Reason) -> None:
         """Lease and dead-letter messages; returns when that is durable."""

@@ -7,6 +7,7 @@ from posthouse.protocols.admin.handlers.acls import ACLS
 from posthouse.protocols.admin.handlers.archive import ARCHIVE
 from posthouse.protocols.admin.handlers.audit import AUDIT
 from posthouse.protocols.admin.handlers.bindings import BINDINGS
+from posthouse.protocols.admin.handlers.brokers import BROKERS
 from posthouse.protocols.admin.handlers.connections import CONNECTIONS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
@@ -30,6 +31,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *ARCHIVE,
     AUDIT,
     *BINDINGS,
+    BROKERS,
     *CONNECTIONS,
     DISK,
     EVENTS,

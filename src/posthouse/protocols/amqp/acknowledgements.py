@@ -15,9 +15,9 @@ from posthouse.broker.queues.message import Message, MessageSource
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import PosthouseError
+from posthouse.protocols.amqp.answers import Answers
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.noop import noop
-from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.request_metrics import ApiMetrics
 
 
@@ -128,7 +128,7 @@ class Confirms:
 
     __slots__ = ("_channel", "_outbox", "_spans", "published")
 
-    def __init__(self, channel: int, outbox: Outbox) -> None:
+    def __init__(self, channel: int, outbox: Answers) -> None:
         self._channel = channel
         self._outbox = outbox
         self._spans: deque[ConfirmSpan] = deque()

@@ -18,6 +18,7 @@ from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.exchange import Exchange as RoutedExchange
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, QueueFull, UnknownExchange
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
+from posthouse.protocols.amqp.answers import NoAnswers
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.errors import (
     Refused,
@@ -37,7 +38,6 @@ from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.direct_channel import After, DirectChannel, DirectRefusal, GotMessage
 from posthouse.protocols.noop import noop
-from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.throttle_timer import ThrottleTimer
 
 _FRAME_MAX: Final = 131_072
@@ -45,23 +45,14 @@ _AT_ONCE: Final = 64
 """Messages that are got in one turn of the event loop."""
 
 
-class _Nowhere(asyncio.Transport):
-    """Drops the answers: there is no client to read them."""
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def write(self, data: object) -> None:
-        pass
-
-
 class AmqpDirectChannels:
+    """Channels beside those of the connections, with whom they share everything but a client."""
+
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
     def open(self, guard: Guard, peer: str, namespace: Namespace) -> DirectChannel:
         shared, loop = self._shared, asyncio.get_running_loop()
-        account = shared.budget.account(peer, noop, noop)
         session = Session(
             user=guard.principal.name,
             peer=peer,
@@ -71,7 +62,7 @@ class AmqpDirectChannels:
             capabilities={},
             frame_max=_FRAME_MAX,
             limits=shared.limits,
-            outbox=Outbox(loop, _Nowhere(), shared.buffer_bytes, account, noop),
+            outbox=NoAnswers(),
             unfinished=Unfinished(shared.publishing, shared.methods.publish, lambda error: None),
             settlements=Settlements(shared.methods.ack),
             delivered=shared.methods.deliver,

@@ -5,6 +5,7 @@ from typing import Final
 
 from posthouse.listener_settings import AMQP, Address, ListenerSettings
 from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
 from posthouse.settings import Settings
 
@@ -20,6 +21,7 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
         budget=backend.budget,
         requests=backend.requests,
     )
+    backend.direct_channels.serve(AmqpDirectChannels(connections.shared))
     return lambda listener: connections
 
 

@@ -7,13 +7,13 @@ from typing import Protocol
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
+from posthouse.protocols.amqp.answers import Answers
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
 from posthouse.protocols.amqp.reply_to import ReplyTos
 from posthouse.protocols.amqp.server_names import ServerNames
 from posthouse.protocols.amqp.throttle import Throttle
-from posthouse.protocols.outbox import Outbox
 from posthouse.protocols.request_metrics import ApiMetrics
 
 
@@ -39,7 +39,7 @@ class Session:
     """Capabilities that the client announced."""
     frame_max: int
     limits: AmqpLimits
-    outbox: Outbox
+    outbox: Answers
     unfinished: Unfinished
     settlements: Settlements
     throttle: Throttle

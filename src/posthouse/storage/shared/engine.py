@@ -58,14 +58,12 @@ class SharedStorage:
         inline_bytes: int = INLINE_BYTES,
         tail_bytes: int = TAIL_BYTES,
         cache_bytes: int = CACHE_BYTES,
-        on_fenced: Callable[[StorageFenced], None] = lambda error: None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._lease = lease
         self._clock = clock
         self._defaults = defaults or TopicConfig()
-        self._report_fenced = on_fenced
         self.metrics = StorageMetrics()
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
@@ -227,7 +225,6 @@ class SharedStorage:
         if self._state is None:
             self._state = error
             self._lease.fenced()
-            self._report_fenced(error)
 
     def _check_open(self) -> None:
         if isinstance(self._state, StorageClosed):

@@ -5,8 +5,6 @@ class HousekeepingMetrics:
     """Written by the event loop only."""
 
     __slots__ = (
-        "compacted_logs",
-        "compaction_seconds",
         "consolidated_bytes",
         "consolidated_runs",
         "consolidation_lag_seconds",
@@ -31,8 +29,6 @@ class HousekeepingMetrics:
         """How long the oldest run waits for consolidation beyond its time, as of the last turn."""
         self.damaged_logs = 0
         """Logs that the last turn could not consolidate further."""
-        self.compacted_logs = 0
-        self.compaction_seconds = 0.0
         self.removed_segments = 0
         """Below the start of their log, or of deleted topics."""
         self.free_slots = 0

@@ -19,9 +19,9 @@ async def inspect(database: Database) -> list[str]:
     """Prepare the tables and return warnings, as sentences. Raises InvalidConfig if it cannot be used."""
     connection = await database.connect("start", statement_seconds=_SECONDS_TO_MIGRATE)
     try:
-        await _check_server_version(connection, database.name)
+        await check_server_version(connection, database.name)
         await _prepare_tables(connection, database.name)
-        return await _warnings(connection, database.name)
+        return await safety_warnings(connection, database.name)
     finally:
         await connection.close()
 
@@ -34,7 +34,7 @@ async def _setting(connection: DatabaseConnection, name: str) -> Any:
     return row[0]
 
 
-async def _check_server_version(connection: DatabaseConnection, name: str) -> None:
+async def check_server_version(connection: DatabaseConnection, name: str) -> None:
     version = int(await _setting(connection, "server_version_num"))
     if version < _OLDEST:
         raise InvalidConfig(
@@ -65,7 +65,7 @@ async def _prepare_tables(connection: DatabaseConnection, name: str) -> None:
     check_version(applied)
 
 
-async def _warnings(connection: DatabaseConnection, name: str) -> list[str]:
+async def safety_warnings(connection: DatabaseConnection, name: str) -> list[str]:
     found = []
     if not await _setting(connection, "synchronous_standby_names"):
         found.append(

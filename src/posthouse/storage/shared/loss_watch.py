@@ -45,5 +45,5 @@ def _loss(before: ClusterView, now: ClusterView) -> str | None:
         how = f" Its timeline changed from {before.timeline} to {now.timeline}: a standby was promoted."
     return (
         f"the database has lost acknowledged commits: {what}.{how} This broker does not take over until an "
-        "operator confirms the loss with 'posthouse broker confirm-loss'"
+        "operator accepts the loss with 'posthouse storage accept-loss'"
     )

@@ -136,14 +136,6 @@ class Registry:
             for changed in self._listeners:
                 changed()
 
-    async def confirm_loss(self) -> None:
-        """An operator says that brokers shall go on with a database that lost commits."""
-        await self._link.ask(
-            "UPDATE posthouse.cluster SET confirmed_losses = confirmed_losses + 1 RETURNING confirmed_losses",
-            [],
-            doing="confirming the loss",
-        )
-
     async def stop(self) -> None:
         """Stop the heartbeats, and be absent at once."""
         self._is_stopped = True

@@ -3,11 +3,9 @@
 A broker makes a new storage each time it takes the lease; connections and caches stay.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import StorageFenced
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.shared.block_cache import BLOCK_BYTES, BlockCache
 from posthouse.storage.shared.block_files import BlockFiles
@@ -53,9 +51,7 @@ class SharedStores:
         if self._disk is not None:
             await self._disk.open()
 
-    def storage(
-        self, lease: HeldLease, *, defaults: TopicConfig, on_fenced: Callable[[StorageFenced], None]
-    ) -> SharedStorage:
+    def storage(self, lease: HeldLease, *, defaults: TopicConfig) -> SharedStorage:
         return SharedStorage(
             self.database,
             self.objects,
@@ -66,7 +62,6 @@ class SharedStores:
             inline_bytes=self._inline_bytes,
             tail_bytes=self._cache_bytes // 4,
             cache_bytes=self._cache_bytes // 4,
-            on_fenced=on_fenced,
         )
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.queue import Queue
@@ -107,6 +107,15 @@ def consumer_view(context: CallContext, queue: LogQueue, consumer: ConsumerInfo)
     }
 
 
+def _visible_consumers(context: CallContext, queue: LogQueue) -> list[ConsumerInfo]:
+    """As in RabbitMQ, where the tag `monitoring` lets a user see the connections of others: users who may
+    describe the cluster see all consumers, other users their own."""
+    consumers, guard = queue.described_consumers(), context.guard
+    if not consumers or guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER):
+        return consumers
+    return [each for each in consumers if each.user == guard.principal.name]
+
+
 async def visible_queues(context: CallContext, parameters: Parameters) -> list[LogQueue]:
     """By virtual host and name."""
     found = []
@@ -131,7 +140,7 @@ def visible_queue(context: CallContext, parameters: Parameters) -> LogQueue:
 
 async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     queue = visible_queue(context, parameters)
-    details = [consumer_view(context, queue, each) for each in queue.described_consumers()]
+    details = [consumer_view(context, queue, each) for each in _visible_consumers(context, queue)]
     more = {"consumer_details": details, "deliveries": [], "incoming": [], "garbage_collection": {}}
     return item(request, queue_view(context, queue) | more)
 
@@ -168,7 +177,7 @@ async def _consumers(context: CallContext, request: HttpRequest, parameters: Par
     rows = [
         (queue, consumer)
         async for queue in in_turns(await visible_queues(context, parameters))
-        for consumer in queue.described_consumers()
+        for consumer in _visible_consumers(context, queue)
     ]
     return await listed(request, rows, lambda row: consumer_view(context, *row), lambda row: row[1].tag)
 

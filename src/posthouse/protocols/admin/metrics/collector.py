@@ -4,7 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from posthouse.protocols.admin.metrics import connections, groups, process, queues, requests, storage, topics
+from posthouse.protocols.admin.metrics import (
+    cluster,
+    connections,
+    groups,
+    process,
+    queues,
+    requests,
+    storage,
+    topics,
+)
 from posthouse.protocols.admin.metrics.family import Family, gauge
 from posthouse.protocols.admin.metrics.groups import GroupMetrics
 from posthouse.protocols.admin.metrics.queues import QueueMetrics
@@ -23,6 +32,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *connections.FAMILIES,
     *requests.FAMILIES,
     *storage.FAMILIES,
+    *cluster.FAMILIES,
     *topics.FAMILIES,
     *groups.FAMILIES,
     *queues.FAMILIES,
@@ -51,6 +61,7 @@ class MetricsCollector:
         await connections.collect(backend, samples)
         await self._requests.collect(samples)
         await storage.collect(backend.broker, samples)
+        cluster.collect(backend.membership, samples)
         yield samples
         summed: dict[str, int] = {}
         for part in (self._topics, self._groups, self._queues):

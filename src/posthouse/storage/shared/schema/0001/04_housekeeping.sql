@@ -265,3 +265,60 @@ BEGIN
     PERFORM check_lease(p_holder, p_epoch);
     DELETE FROM object WHERE id = ANY (p_objects) AND live = 0 AND doomed_at IS NOT NULL;
 END $$;
+
+-- Compaction: one new segment, alone in an object, in the place of consecutive ones. Returns the bytes that the log
+-- grew by, or NULL if one of the old ones is no longer there: then nothing changes, and the object is doomed.
+CREATE FUNCTION swap_segments(
+    p_holder uuid, p_epoch bigint, p_log integer, p_old_bases bigint[], p_old_generations integer[],
+    p_key text, p_base bigint, p_last bigint, p_size bigint, p_max_time bigint, p_created_ms bigint,
+    p_generation integer, p_clean_to bigint, p_horizon bigint, p_index bytea
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    log_start bigint;
+    old_objects bigint[];
+    old_bytes bigint;
+    new_object bigint;
+    growth bigint;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT start INTO log_start FROM log WHERE id = p_log FOR UPDATE;
+    SELECT array_agg(s.object), sum(CASE WHEN s.last >= log_start THEN s.batch_bytes ELSE 0 END)
+    INTO old_objects, old_bytes
+    FROM segment s JOIN unnest(p_old_bases, p_old_generations) AS o(base, generation) USING (base, generation)
+    WHERE s.log = p_log;
+    IF coalesce(cardinality(old_objects), 0) < cardinality(p_old_bases) THEN
+        INSERT INTO object (key, size, live, doomed_at) VALUES (p_key, p_size, 0, now());
+        RETURN NULL;
+    END IF;
+    DELETE FROM segment WHERE log = p_log AND base = ANY (p_old_bases);
+    INSERT INTO object (key, size, live) VALUES (p_key, p_size, 1) RETURNING id INTO new_object;
+    INSERT INTO segment (
+        log, base, last, object, pos, size, max_time, created_ms, generation, clean_to, horizon, index)
+    VALUES (
+        p_log, p_base, p_last, new_object, 0, p_size, p_max_time, p_created_ms, p_generation, p_clean_to, p_horizon,
+        p_index);
+    PERFORM release_objects(old_objects, array_fill(1, ARRAY[cardinality(old_objects)]));
+    SELECT CASE WHEN p_last >= log_start THEN s.batch_bytes ELSE 0 END - old_bytes INTO growth
+    FROM segment s WHERE s.log = p_log AND s.base = p_base;
+    UPDATE log SET bytes = bytes + growth WHERE id = p_log;
+    RETURN growth;
+END $$;
+
+-- Notes that a segment was compacted although nothing had to be removed from it.
+CREATE FUNCTION note_compaction(
+    p_holder uuid, p_epoch bigint, p_log integer, p_base bigint, p_generation integer, p_clean_to bigint,
+    p_horizon bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    UPDATE segment SET clean_to = p_clean_to, horizon = p_horizon
+    WHERE log = p_log AND base = p_base AND generation = p_generation;
+END $$;
+
+-- Removes aborted transactions of which compaction has left only the marker.
+CREATE FUNCTION forget_aborted(p_holder uuid, p_epoch bigint, p_log integer, p_markers bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    DELETE FROM aborted WHERE log = p_log AND last = ANY (p_markers);
+END $$;

@@ -1,0 +1,91 @@
+"""The brokers that share the storage, and who of them holds the lease."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from posthouse import __version__
+from posthouse.broker.access.operations import Operation
+from posthouse.model.brokers import ClusterBroker
+from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
+from posthouse.protocols.membership import Membership
+
+_ALONE_ID = 1
+
+Role = Annotated[
+    Literal["holder", "standby", "alone"],
+    Meta(description="`alone`: it does not share its storage."),
+]
+
+
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
+    id: Annotated[int, Meta(description="Node id, as Kafka clients see it.")]
+    name: str
+    role: Role
+    rack: str | None
+    version: str
+    addresses: Annotated[Mapping[str, str], Meta(description="By the name of the listener.")]
+    uptime: Annotated[float | None, Meta(description="Seconds; null if it is alone.")]
+
+
+class Brokers(msgspec.Struct, frozen=True, kw_only=True):
+    brokers: Annotated[list[BrokerView], Meta(description="Those that were seen in the last seconds.")]
+    epoch: Annotated[int | None, Meta(description="Of the lease; null if the broker is alone.")]
+    lease_seconds: Annotated[
+        float | None, Meta(description="How long the holder may serve unless it renews its lease.")
+    ]
+    commits: Annotated[int | None, Meta(description="Of the holder, since its process started.")]
+
+
+async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> Brokers:
+    context.require_cluster(Operation.DESCRIBE)
+    membership = context.backend.membership
+    return _alone(context) if membership is None else _shared(membership)
+
+
+def _alone(context: CallContext) -> Brokers:
+    addresses = {each.name: str(each.address) for each in context.listeners if each.address is not None}
+    own = BrokerView(
+        id=_ALONE_ID,
+        name=context.settings.broker_name,
+        role="alone",
+        rack=context.settings.rack,
+        version=__version__,
+        addresses=addresses,
+        uptime=None,
+    )
+    return Brokers(brokers=[own], epoch=None, lease_seconds=None, commits=None)
+
+
+def _shared(membership: Membership) -> Brokers:
+    return Brokers(
+        brokers=[_view(each, is_holder=each.id == membership.own.id) for each in membership.brokers()],
+        epoch=membership.lease.epoch,
+        lease_seconds=round(membership.lease.seconds_left, 3),
+        commits=membership.view().commits,
+    )
+
+
+def _view(broker: ClusterBroker, *, is_holder: bool) -> BrokerView:
+    return BrokerView(
+        id=broker.id,
+        name=broker.name,
+        role="holder" if is_holder else "standby",
+        rack=broker.rack,
+        version=broker.version,
+        addresses={name: str(address) for name, address in broker.addresses.items()},
+        uptime=round(broker.seconds_since_start, 1),
+    )
+
+
+BROKERS: Final = Endpoint(
+    method="GET",
+    path="/v1/brokers",
+    summary="The brokers that share the storage, and the lease",
+    tag="broker",
+    handler=_describe,
+    result=Brokers,
+)

@@ -1,0 +1,185 @@
+"""The state of a shared storage, for operators: read from the database, whether a broker runs or not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.migrations import applied_version, check_version, newest_version
+
+LIVE_SECONDS = 5.0
+"""A broker that was not seen for longer is gone."""
+_DUE_SECONDS = 600.0
+"""Runs of this age are due for consolidation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    id: int
+    name: str
+    role: str
+    """holder, standby or gone."""
+    addresses: dict[str, str]
+    rack: str | None
+    version: str
+    seconds_since_seen: float | None
+    """None after it has signed off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    holder: str | None
+    """The name of the broker, or its incarnation if it is not registered."""
+    epoch: int
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotStatus:
+    number: int
+    state: str
+    runs: int
+    bytes: int
+    """In the database, with indexes and inline data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsStatus:
+    topics: int
+    logs: int
+    bytes: int
+    """Of all batches, in runs and segments."""
+    tail_runs: int
+    tail_bytes: int
+    """Of runs: not consolidated yet."""
+    consolidation_lag_seconds: float
+    """How long the oldest run has been due."""
+    segments: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectsStatus:
+    live: int
+    live_bytes: int
+    doomed: int
+    doomed_bytes: int
+    """Nothing in them is used: they are deleted after the grace period."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyStatus:
+    """A standby of PostgreSQL. Only roles with pg_monitor see more than its existence."""
+
+    name: str | None
+    state: str | None
+    sync_state: str | None
+    replay_lag_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageStatus:
+    version: int
+    newest_version: int
+    cluster_id: str | None
+    """None until the first broker has started."""
+    confirmed_losses: int
+    brokers: Sequence[BrokerStatus]
+    lease: LeaseStatus
+    slots: Sequence[SlotStatus]
+    logs: LogsStatus
+    objects: ObjectsStatus
+    database_bytes: int
+    synchronous_standby_names: str
+    standbys: Sequence[StandbyStatus]
+
+
+_BROKERS = """
+SELECT b.id, b.name, b.addresses, b.rack, b.version,
+       CASE WHEN b.seen_at <= '-infinity' OR b.seen_at < clock_timestamp() - make_interval(secs => %(live)s)
+                THEN 'gone'
+            WHEN b.incarnation = l.holder AND l.until > clock_timestamp() THEN 'holder'
+            ELSE 'standby' END AS role,
+       CASE WHEN b.seen_at > '-infinity'
+            THEN greatest(0, extract(epoch FROM clock_timestamp() - b.seen_at))::float8
+            END AS seconds_since_seen
+FROM broker b LEFT JOIN lease l ON l.scope = 'all' ORDER BY b.id
+"""
+_LEASE = """
+SELECT coalesce(b.name, l.holder::text) AS holder, l.epoch,
+       CASE WHEN l.until > '-infinity'
+            THEN greatest(0, extract(epoch FROM l.until - clock_timestamp()))::float8
+            ELSE 0 END AS seconds_left
+FROM lease l LEFT JOIN broker b ON b.incarnation = l.holder WHERE l.scope = 'all'
+"""
+_SLOTS = """
+SELECT s.number, s.state, coalesce(r.runs, 0) AS runs,
+       pg_total_relation_size('run_' || s.number)
+           + pg_total_relation_size('inline_data_' || s.number) AS bytes
+FROM slot s LEFT JOIN (SELECT slot, count(*) AS runs FROM run GROUP BY slot) r ON r.slot = s.number
+ORDER BY s.number
+"""
+_LOGS = """
+SELECT (SELECT count(*) FROM topic WHERE deleted_at IS NULL) AS topics,
+       count(*) AS logs, coalesce(sum(l.bytes), 0)::bigint AS bytes,
+       coalesce(sum(t.runs), 0)::bigint AS tail_runs, coalesce(sum(t.bytes), 0)::bigint AS tail_bytes,
+       greatest(0, coalesce(
+           extract(epoch FROM clock_timestamp())::float8 - min(t.oldest) / 1000.0 - %(due)s, 0))::float8
+           AS consolidation_lag_seconds,
+       (SELECT count(*) FROM segment) AS segments,
+       (SELECT coalesce(sum(size), 0)::bigint FROM segment) AS segment_bytes
+FROM log l
+JOIN topic ON topic.id = l.topic AND topic.deleted_at IS NULL
+LEFT JOIN (
+    SELECT r.log, count(*) AS runs, sum(r.size) AS bytes, min(r.created_ms) AS oldest
+    FROM run r JOIN log b ON b.id = r.log AND r.base >= b.segments_to GROUP BY r.log
+) t ON t.log = l.id
+"""
+_OBJECTS = """
+SELECT count(*) FILTER (WHERE doomed_at IS NULL) AS live,
+       coalesce(sum(size) FILTER (WHERE doomed_at IS NULL), 0)::bigint AS live_bytes,
+       count(*) FILTER (WHERE doomed_at IS NOT NULL) AS doomed,
+       coalesce(sum(size) FILTER (WHERE doomed_at IS NOT NULL), 0)::bigint AS doomed_bytes
+FROM object
+"""
+_DATABASE = """
+SELECT pg_database_size(current_database()) AS database_bytes,
+       current_setting('synchronous_standby_names') AS synchronous_standby_names,
+       (SELECT id FROM cluster) AS cluster_id,
+       (SELECT coalesce(max(confirmed_losses), 0) FROM cluster) AS confirmed_losses
+"""
+_STANDBYS = """
+SELECT application_name AS name, state, sync_state,
+       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS replay_lag_bytes
+FROM pg_stat_replication ORDER BY application_name
+"""
+
+
+async def read_status(connection: DatabaseConnection) -> StorageStatus:
+    """Raises InvalidConfig if the tables are missing or old."""
+    async with meaning("reading the state of the storage"):
+        version = await applied_version(connection)
+        check_version(version)
+        [lease] = await _rows(connection, _LEASE)
+        [logs] = await _rows(connection, _LOGS, due=_DUE_SECONDS)
+        [objects] = await _rows(connection, _OBJECTS)
+        [database] = await _rows(connection, _DATABASE)
+        return StorageStatus(
+            version=version,
+            newest_version=newest_version(),
+            brokers=[BrokerStatus(**row) for row in await _rows(connection, _BROKERS, live=LIVE_SECONDS)],
+            lease=LeaseStatus(**lease),
+            slots=[SlotStatus(**row) for row in await _rows(connection, _SLOTS)],
+            logs=LogsStatus(**logs),
+            objects=ObjectsStatus(**objects),
+            standbys=[StandbyStatus(**row) for row in await _rows(connection, _STANDBYS)],
+            **database,
+        )
+
+
+async def _rows(connection: DatabaseConnection, statement: str, **values: float) -> list[dict[str, Any]]:
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(statement.encode(), values)
+        return await cursor.fetchall()

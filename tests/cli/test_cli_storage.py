@@ -1,0 +1,120 @@
+"""`posthouse storage …` against a real PostgreSQL."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cli.programs import posthouse
+from tests.postgres import PostgresServer, new_database
+
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """Empty, without tables; its address has a password, which the server does not ask for."""
+    with new_database(postgres) as url:
+        yield url.replace("postgres@", f"postgres:{SECRET}@")
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> str:
+    return f"file://{tmp_path / 'objects'}"
+
+
+def place(database: str, objects: str) -> dict[str, str]:
+    return {"POSTHOUSE_DATABASE": database, "POSTHOUSE_OBJECTS": objects}
+
+
+def test_init_creates_the_tables_and_status_shows_an_empty_storage(database: str, objects: str) -> None:
+    done = posthouse("storage", "init", "--database", database, "--objects", objects)
+    assert done.returncode == 0, done.stderr
+    assert "created the tables, version 1" in done.stderr
+    assert "no synchronous standby" in done.stderr
+    again = posthouse("storage", "init", **place(database, objects))
+    assert "the tables were there" in again.stderr
+
+    shown = posthouse("storage", "status", **place(database, objects))
+    assert shown.returncode == 0, shown.stderr
+    assert "lease         free, epoch 0" in shown.stdout
+    assert "0 logs of 0 topics" in shown.stdout
+    found = json.loads(posthouse("storage", "status", "--json", **place(database, objects)).stdout)
+    assert found["version"] == found["newest_version"] == 1
+    assert found["cluster_id"]
+    assert found["brokers"] == []
+    assert [each["state"] for each in found["slots"]] == ["open"] + ["free"] * 15
+    assert found["objects"] == {"live": 0, "live_bytes": 0, "doomed": 0, "doomed_bytes": 0}
+    assert SECRET not in done.stderr + shown.stdout + shown.stderr + json.dumps(found)
+
+
+def test_migrate_says_what_it_did(database: str) -> None:
+    assert "applied version 1" in posthouse("storage", "migrate", "--database", database).stderr
+    assert "nothing to do: the tables have version 1" in (
+        posthouse("storage", "migrate", "--database", database).stderr
+    )
+    again = posthouse("storage", "migrate", "--json", "--database", database)
+    assert json.loads(again.stdout) == {"applied": [], "version": 1}
+
+
+def test_a_newer_version_of_the_tables_is_refused(database: str) -> None:
+    posthouse("storage", "migrate", "--database", database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("INSERT INTO posthouse.schema_version (version) VALUES (99)")
+    for command in ("migrate", "status"):
+        done = posthouse("storage", command, "--database", database)
+        assert done.returncode == 1
+        assert "has version 99" in done.stderr
+
+
+def test_verify_of_an_empty_storage(database: str, objects: str) -> None:
+    missing = posthouse("storage", "verify", **place(database, objects))
+    assert missing.returncode == 2
+    assert "posthouse storage migrate" in missing.stderr
+    posthouse("storage", "init", **place(database, objects))
+    done = posthouse("storage", "verify", **place(database, objects))
+    assert done.returncode == 0
+    assert "no damage was found; looked at 0 logs" in done.stderr
+    found = json.loads(posthouse("storage", "verify", "--json", **place(database, objects)).stdout)
+    assert found["event"] == "done" and not found["damaged"]
+
+
+def test_accepting_a_loss_is_asked_for_and_counted(database: str, objects: str) -> None:
+    posthouse("storage", "init", **place(database, objects))
+    unasked = posthouse("storage", "accept-loss", stdin="n\n", **place(database, objects))
+    assert unasked.returncode == 1
+    done = posthouse("storage", "accept-loss", "--yes", **place(database, objects))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(posthouse("storage", "status", "--json", **place(database, objects)).stdout)
+    assert found["confirmed_losses"] == 1
+
+
+def test_addresses_come_from_a_file_too(database: str, objects: str, tmp_path: Path) -> None:
+    file = tmp_path / "posthouse.toml"
+    file.write_text(f'database = "{database}"\nobjects = "{objects}"\n')
+    assert posthouse("storage", "init", "--config", file).returncode == 0
+    assert posthouse("storage", "status", POSTHOUSE_CONFIG=str(file)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("status",), "name the database"),
+        (("init", "--database", f"postgresql://u:{SECRET}@127.0.0.1:1/x"), "name the object store"),
+        (("status", "--database", f"postgresql://u:{SECRET}@127.0.0.1:1/x"), "cannot be reached"),
+        (("status", "--database", f"mysql://u:{SECRET}@127.0.0.1/x"), "postgresql://"),
+    ],
+)
+def test_mistakes_are_sentences_without_the_password(arguments: tuple[str, ...], sentence: str) -> None:
+    done = posthouse("storage", *arguments)
+    assert done.returncode in (1, 2)
+    assert sentence in done.stderr
+    assert SECRET not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_role_that_does_not_exist(database: str, objects: str) -> None:
+    done = posthouse("storage", "init", "--role", "absent", **place(database, objects))
+    assert done.returncode == 1
+    assert "no role absent" in done.stderr

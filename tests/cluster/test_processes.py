@@ -1,0 +1,164 @@
+"""Nodes as processes: killed, stopped and woken up."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pika
+import pytest
+from confluent_kafka import Producer
+
+from posthouse.client import Client
+
+SECONDS = 20
+
+
+class NodeProcess:
+    def __init__(self, url: str, name: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.serving_node", url, name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.ready = json.loads(line)
+
+    def address(self, listener: str) -> tuple[str, int]:
+        host, _, port = self.ready["listeners"][listener].rpartition(":")
+        return host, int(port)
+
+    @property
+    def kafka(self) -> str:
+        return str(self.ready["listeners"]["kafka"])
+
+    def end(self) -> str:
+        """What it has logged."""
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            return self.process.communicate(timeout=SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+@contextmanager
+def two(url: str) -> Iterator[tuple[NodeProcess, NodeProcess]]:
+    first = NodeProcess(url, "a")
+    try:
+        second = NodeProcess(url, "b")
+        try:
+            assert (first.ready["role"], second.ready["role"]) == ("holder", "standby")
+            yield first, second
+        finally:
+            second.end()
+    finally:
+        first.end()
+
+
+def until_topics_are_listed(node: NodeProcess, seconds: float) -> float:
+    """How long it took until the node, in whichever role, gave an answer."""
+    begun = time.monotonic()
+    while time.monotonic() < begun + seconds:
+        try:
+            answer = httpx.get(f"http://{node.ready['listeners']['admin']}/v1/topics", timeout=seconds)
+        except httpx.TransportError:
+            time.sleep(0.05)
+            continue
+        if answer.status_code == 200:
+            return time.monotonic() - begun
+    raise AssertionError("no answer")
+
+
+def test_a_killed_holder_is_replaced(url: str) -> None:
+    with two(url) as (first, second):
+        producer = Producer({"bootstrap.servers": second.kafka})
+        producer.produce("t", "1")
+        assert producer.flush(SECONDS) == 0
+        first.process.kill()
+        first.process.wait()
+        assert until_topics_are_listed(second, 10) < 5
+        producer.produce("t", "2")
+        assert producer.flush(SECONDS) == 0
+
+
+def test_a_killed_standby_does_not_disturb(url: str) -> None:
+    with two(url) as (first, second):
+        second.process.kill()
+        second.process.wait()
+        with Client(first.kafka) as client:
+            client.create_topic("t")
+            with client.producer("t") as producer:
+                producer.send(b"1")
+
+
+def test_a_holder_that_was_stopped_answers_nothing_when_it_wakes_up(url: str) -> None:
+    with two(url) as (first, second):
+        with Client(first.kafka) as client:
+            client.create_topic("before")
+        waiting = [socket.create_connection(first.address(name)) for name in ("kafka", "amqp", "admin")]
+        time.sleep(0.3)
+        first.process.send_signal(signal.SIGSTOP)
+        kafka, amqp, admin = waiting
+        # ApiVersions version 0, the protocol header, a list of topics: answered from memory in normal times
+        kafka.sendall(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
+        amqp.sendall(b"AMQP\x00\x00\x09\x01")
+        admin.sendall(b"GET /v1/topics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert until_topics_are_listed(second, 10) < 5
+        first.process.send_signal(signal.SIGCONT)
+        for each in waiting:
+            each.settimeout(SECONDS)
+            try:
+                answer = each.recv(1000)
+            except ConnectionError:
+                answer = b""
+            assert answer == b""
+            each.close()
+        until_topics_are_listed(first, 10)
+        said = first.end()
+        assert "loses the lease of epoch 1" in said
+        assert "broker a is a standby" in said
+
+
+def test_a_holder_that_was_stopped_with_no_other_broker_goes_on(url: str) -> None:
+    first = NodeProcess(url, "a")
+    first.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    first.process.send_signal(signal.SIGCONT)
+    until_topics_are_listed(first, 10)
+    with Client(first.kafka) as client:
+        client.create_topic("t")
+    assert "loses the lease" not in first.end()
+
+
+def test_pika_with_a_list_of_hosts(url: str) -> None:
+    with two(url) as (first, second):
+        hosts = [pika.ConnectionParameters(*each.address("amqp")) for each in (first, second)]
+        connection = pika.BlockingConnection(hosts)
+        connection.channel().queue_declare("q")
+        first.process.kill()
+        first.process.wait()
+        with pytest.raises(pika.exceptions.AMQPError):
+            connection.channel()
+        hosts = [
+            pika.ConnectionParameters(*each.address("amqp"), connection_attempts=10, retry_delay=0.5)
+            for each in (second,)
+        ]
+        connection = pika.BlockingConnection(hosts)
+        connection.channel().queue_declare("q")
+        connection.close()
+
+
+def test_a_clean_stop_hands_the_lease_over_at_once(url: str) -> None:
+    with two(url) as (first, second):
+        assert "stopped" in first.end()
+        assert until_topics_are_listed(second, 10) < 3
