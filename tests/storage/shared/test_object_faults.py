@@ -34,7 +34,7 @@ async def test_puts_that_fail_now_and_then(arena: FaultArena, fault: Fault) -> N
         await arena.round()
     assert arena.objects.faults[fault] == 8
     assert outcomes_of(arena, "object") == {Outcome.OK, Outcome.FAILED}
-    assert arena.fenced == []
+    assert arena.fenced == 0
     assert await arena.anomalies() == []
 
 
