@@ -42,7 +42,8 @@ from posthouse.storage.stored_state import StoredState
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
 CACHE_BYTES = 128 * 1024 * 1024
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 6.0
+"""A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
 
 
