@@ -38,17 +38,6 @@ def node_settings(url: str, name: str, **settings: Any) -> Settings:
     )
 
 
-class MemoryStorages:
-    async def open(self) -> None:
-        pass
-
-    def make(self, lease: Lease) -> MemoryStorage:
-        return MemoryStorage(SystemClock())
-
-    async def close(self) -> None:
-        pass
-
-
 def node(url: str, name: str, **settings: Any) -> Node:
     made = node_settings(url, name, **settings)
     return Node(made, MemoryStorages(), times=TIMES, patience_seconds=4.0)
