@@ -22,10 +22,12 @@ from tests.storage.shared.test_consolidation import consolidation
 class Effects:
     def __init__(self) -> None:
         self.growth = 0
+        self.to = 0
         self.forgotten: list[int] = []
 
-    def log_grew(self, partition: PartitionId, size: int) -> None:
-        self.growth += size
+    def compacted(self, partition: PartitionId, *, to: int, growth: int) -> None:
+        self.growth += growth
+        self.to = to
 
     def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
         self.forgotten += markers
@@ -90,6 +92,7 @@ async def test_the_latest_of_each_key_stays(logs: SharedLogs) -> None:
     assert segments[-1].generation == 0, "the last record is left alone"
     [after] = await logs.one("SELECT bytes FROM log")
     assert after - before == effects.growth < 0
+    assert effects.to == active
     assert metrics.compacted_partitions == 1
     await logs.check()
     await (await compaction(logs, metrics=metrics)).run_once(nothing_needed)

@@ -22,10 +22,10 @@ class CompactedLog:
 class CompactionEffects(Protocol):
     """What the broker's memory of a log must follow."""
 
-    def log_grew(self, partition: PartitionId, size: int) -> None:
-        """The log has `size` bytes more than before, mostly less than 0.
+    def compacted(self, partition: PartitionId, *, to: int, growth: int) -> None:
+        """Batches below the offset `to` have changed: none of them may be read from memory.
 
-        Its batches have changed: those in memory may not be read any more.
+        The log has `growth` bytes more than before, mostly less than 0.
         """
 
     def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
@@ -99,7 +99,7 @@ class CompactionSwap:
             [(growth,)] = await found.fetchall()
         if growth is None:
             return False
-        self._effects.log_grew(log.partition, growth)
+        self._effects.compacted(log.partition, to=image.next_offset, growth=growth)
         return True
 
     async def forget(self, connection: DatabaseConnection, log: CompactedLog, markers: Sequence[int]) -> None:
