@@ -92,19 +92,20 @@ async def test_the_holder_sees_the_address_of_the_client(url: str) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
         assert await reader.read(1)
-        assert holder._app is not None
+        assert holder.parts.roles.app is not None
         own = writer.get_extra_info("sockname")
-        assert [each.peer for each in holder._app.connections] == [f"{own[0]}:{own[1]}"]
+        assert [each.peer for each in holder.parts.roles.app.connections] == [f"{own[0]}:{own[1]}"]
         writer.close()
-        await until(lambda: holder._app is not None and not holder._app.connections)
+        await until(lambda: holder.parts.roles.app is not None and not holder.parts.roles.app.connections)
 
 
 async def test_limits_of_the_holder_count_connections_by_their_clients(url: str) -> None:
     async with nodes(url, "a", "b", max_connections_per_address=2) as (holder, standby):
         address = holder.listeners["amqp"]
         two = [await asyncio.open_connection(address.host, address.port) for _ in range(2)]
-        assert holder._app is not None
-        await until(lambda: holder._app is not None and len(holder._app.connections) == 2)
+        app = holder.parts.roles.app
+        assert app is not None
+        await until(lambda: len(app.connections) == 2)
         through = standby.listeners["amqp"]
         reader, writer = await asyncio.open_connection(through.host, through.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
@@ -116,14 +117,14 @@ async def test_limits_of_the_holder_count_connections_by_their_clients(url: str)
 async def test_live_is_answered_by_the_standby_and_the_rest_by_the_holder(url: str) -> None:
     async with nodes(url, "a", "b") as (holder, standby), httpx.AsyncClient() as http:
         where = f"http://{standby.listeners['admin']}"
-        assert holder._app is not None
-        accepted = holder._app._gate.counters.accepted
+        assert holder.parts.roles.app is not None
+        accepted = holder.parts.roles.app._gate.counters.accepted
         answer = await http.get(f"{where}/health/live")
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
-        assert holder._app._gate.counters.accepted == accepted
+        assert holder.parts.roles.app._gate.counters.accepted == accepted
         assert (await http.get(f"{where}/health/ready")).json() == {"status": "ok", "reasons": []}
         assert (await http.get(f"{where}/v1/topics")).status_code == 200
-        assert holder._app._gate.counters.accepted > accepted
+        assert holder.parts.roles.app._gate.counters.accepted > accepted
 
 
 async def test_tls_is_between_client_and_holder(url: str, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ async def test_half_closed_connections(url: str) -> None:
 
 async def test_strangers_cannot_use_the_peer_listener(url: str) -> None:
     async with nodes(url, "a") as (holder,):
-        peer = holder._registration.addresses["peer"]
+        peer = holder.parts.place.advertised["peer"]
         reader, writer = await asyncio.open_connection(peer.host, peer.port)
         challenge = await reader.readexactly(CHALLENGE_BYTES)
         passage = Passage(listener="kafka", client=Address("10.0.0.1", 5))

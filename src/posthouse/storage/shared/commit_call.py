@@ -23,6 +23,7 @@ from posthouse.storage.shared.database import (
     LeaseLost,
     one_line,
 )
+from posthouse.storage.shared.time_limit import cut, time_limit
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,11 @@ class CommitCall:
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
 
+    def cut(self) -> None:
+        """Break the connection: a call in flight fails at once."""
+        if self._connection is not None:
+            cut(self._connection)
+
     async def close(self) -> None:
         await self._disconnect()
 
@@ -85,7 +91,7 @@ class CommitCall:
             values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
             try:
                 answer = Answer(*await self._ask(_CALL, values))
-            except (psycopg.Error, DatabaseAway, TimeoutError) as error:
+            except (psycopg.Error, DatabaseAway) as error:
                 found = await self._resolve(error, on_away)
                 if found is None:
                     if not _is_worth_repeating(error):
@@ -113,7 +119,7 @@ class CommitCall:
             attempt += 1
             try:
                 last, counted, *answer = await self._ask(_RESOLVE, [self._holder, self._path, self._number])
-            except (psycopg.Error, DatabaseAway, TimeoutError) as again:
+            except (psycopg.Error, DatabaseAway) as again:
                 self.is_away = True
                 on_away(
                     DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
@@ -136,7 +142,7 @@ class CommitCall:
         another's."""
         connection = await self._connected()
         try:
-            async with asyncio.timeout(self._seconds):
+            with time_limit(connection, self._seconds):
                 cursor = await connection.cursor(binary=True).execute(statement, values, prepare=True)
                 row = await cursor.fetchone()
         except BaseException:

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 INLINE_PATH = 0
 OBJECT_PATH = 1
 _MOST_AWAITED = 100_000
+_CUT_SECONDS = 0.1
+"""A call whose connection was cut has noticed it."""
 OPERATIONS_PER_CALL = 500
 """A call takes longer than in proportion beyond that; a single commit may be larger."""
 
@@ -170,6 +172,11 @@ class Committer:
         workers = [path.worker for path in (self._inline, self._object) if path.worker is not None]
         if workers:
             _, late = await asyncio.wait(workers, timeout=seconds)
+            if late:
+                # Cancelled calls would wait for a server that does not answer; broken ones do not.
+                self._inline.call.cut()
+                self._object.call.cut()
+                _, late = await asyncio.wait(late, timeout=_CUT_SECONDS)
             for each in late:
                 each.cancel()
             await asyncio.gather(*late, return_exceptions=True)

@@ -22,6 +22,7 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.commit_call import CommitCall
 from posthouse.storage.shared.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.compaction_mirror import CompactionMirror
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.definitions import Definitions
 from posthouse.storage.shared.held_lease import HeldLease
@@ -34,13 +35,15 @@ from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads import Reads
 from posthouse.storage.shared.shared_log import Tails
 from posthouse.storage.shared.shared_logs import SharedLogs
+from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
 CACHE_BYTES = 128 * 1024 * 1024
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 6.0
+"""A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
 
 
@@ -57,17 +60,21 @@ class SharedStorage:
         inline_bytes: int = INLINE_BYTES,
         tail_bytes: int = TAIL_BYTES,
         cache_bytes: int = CACHE_BYTES,
+        upkeep: UpkeepSettings | None = None,
+        on_fenced: Callable[[StorageFenced], None] = lambda error: None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._lease = lease
         self._clock = clock
         self._defaults = defaults or TopicConfig()
+        self._report_fenced = on_fenced
         self.metrics = StorageMetrics()
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
         self._tails = Tails(tail_bytes)
-        self._uploads = Uploads(objects, ObjectNames(lease.incarnation).new, clock)
+        names = ObjectNames(lease.incarnation)
+        self._uploads = Uploads(objects, names.new, clock)
         self._committer = Committer(
             clock=clock,
             logs=self._logs,
@@ -83,6 +90,20 @@ class SharedStorage:
         )
         readers = Readers(database)
         self._reads = Reads(readers, PieceReader(readers, blocks, cache_bytes=cache_bytes))
+        self._upkeep = Upkeep(
+            database,
+            objects,
+            names,
+            lease,
+            self,
+            commit=self.commit,
+            slot_opened=self._use_slot,
+            effects=CompactionMirror(self._logs, self._tails),
+            on_lease_lost=self._on_fenced,
+            clock=clock,
+            storage_metrics=self.metrics,
+            settings=upkeep,
+        )
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
@@ -131,11 +152,13 @@ class SharedStorage:
         self._slot = loaded.slot
         await self._committer.open()
         self._state = None
+        self._upkeep.start()
 
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
             return
         self._state = StorageClosed("the storage is closed")
+        await self._upkeep.stop()
         await self._committer.close(self._state, seconds=_CLOSE_SECONDS)
         await self._reads.close()
 
@@ -214,16 +237,20 @@ class SharedStorage:
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
         self._check_writable()
-        raise NotImplementedError
+        return await self._upkeep.enforce_retention(archived, needed)
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()
-        raise NotImplementedError
+        await self._upkeep.compact(needed)
+
+    def _use_slot(self, number: int) -> None:
+        self._slot = number
 
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
             self._state = error
             self._lease.fenced()
+            self._report_fenced(error)
 
     def _check_open(self) -> None:
         if isinstance(self._state, StorageClosed):
