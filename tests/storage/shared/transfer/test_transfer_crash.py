@@ -140,7 +140,7 @@ async def is_finished(stores: SharedStores) -> bool:
 
 
 class ExportedCatalog(Catalog):
-    """Not that of the storage that is opened to compare: that one keeps its lock, a killed process none."""
+    """Not that of the storage that is opened to compare: it would keep its lock, unlike a killed process."""
 
 
 async def test_a_killed_export_goes_on(
