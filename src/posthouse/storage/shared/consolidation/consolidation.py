@@ -130,7 +130,9 @@ class Consolidation:
     async def _consolidate_together(self, connection: DatabaseConnection, logs: Sequence[DueLog]) -> None:
         runs = await self._runs(connection, logs, limit=_RUNS_AT_ONCE)
         parts = [self._part(each) for each in logs]
-        await self._filling.fill(connection, [(part, runs[part.log.id]) for part in parts])
+        # Not those that came since: the object would become larger than planned.
+        work = [(part, runs[part.log.id][: part.log.runs]) for part in parts]
+        await self._filling.fill(connection, work)
         await self._write(connection, parts)
 
     async def _consolidate_alone(self, connection: DatabaseConnection, due: DueLog) -> None:
