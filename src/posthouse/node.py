@@ -15,7 +15,7 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.node_place import PEER, NodePlace
-from posthouse.node_roles import NodeRoles, Role, Storages
+from posthouse.node_roles import NodeRoles, Role, StorageSource
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.membership import Membership
 from posthouse.settings import Address, Settings
@@ -46,7 +46,7 @@ class Node:
     def __init__(
         self,
         settings: LoadedSettings | Settings,
-        storages: Storages,
+        storages: StorageSource,
         *,
         clock: Clock | None = None,
         times: LeaseTimes | None = None,

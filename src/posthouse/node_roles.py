@@ -43,7 +43,7 @@ class Role(StrEnum):
     HOLDER = "holder"
 
 
-class Storages(Protocol):
+class StorageSource(Protocol):
     """Makes the storages of a node, on parts that they share: connections, caches."""
 
     async def open(self) -> None:
@@ -70,7 +70,7 @@ class NodeRoles:
         registry: Registry,
         own: ClusterBroker,
         dialler: Dialler,
-        storages: Storages,
+        storages: StorageSource,
         make_app: Callable[[Storage, Membership], App],
         *,
         clock: Clock,

@@ -1,6 +1,8 @@
 """Real clients of a standby: their connections reach the holder as if they had been made there."""
 
 import asyncio
+import contextlib
+import socket
 from pathlib import Path
 
 import httpx
@@ -10,6 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from posthouse.cluster.dialling import Dialler
+from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
+from posthouse.cluster.peers import PeerListener
 from posthouse.cluster.preamble import (
     CHALLENGE_BYTES,
     PROOF_BYTES,
@@ -19,9 +24,13 @@ from posthouse.cluster.preamble import (
     request,
 )
 from posthouse.model.address import Address
+from posthouse.model.clock import SystemClock
 from posthouse.node import Node
 from posthouse.protocols.authenticator import PeerIdentity
+from posthouse.protocols.gate import Gate
 from posthouse.protocols.introduction import FORWARDER
+from posthouse.protocols.listener import Listener
+from posthouse.protocols.listening import ListeningSockets
 from posthouse.settings import Authentication
 from tests.certificates import Authority
 from tests.cluster.nodes import is_closed, nodes, until
@@ -236,3 +245,39 @@ class _Transport(asyncio.Transport):
 def test_passwords_do_not_go_in_the_clear_from_machine_to_machine(forwarder: str | None, may: bool) -> None:
     transport = _Transport(Address(forwarder, 9) if forwarder else None)
     assert PeerIdentity.of(transport, allow_cleartext=False).may_send_password is may
+
+
+async def test_neither_direction_is_buffered_without_limit() -> None:
+    """A holder that takes nothing: what the client can send is bounded by the buffers on the way."""
+    adopted: list[socket.socket] = []
+    secret = b"s" * 32
+    peers = PeerListener(
+        await ListeningSockets.bind(Address("127.0.0.1", 0)),
+        secret,
+        lambda name: lambda accepted, client: adopted.append(accepted),
+    )
+    peers.start()
+    address = peers._listening.address
+    standby = Listener(
+        "test",
+        Forwarding("kafka", Dialler(secret, lambda: address)),
+        Gate(SystemClock(), total=10),
+    )
+    where = await standby.start(Address("127.0.0.1", 0))
+    _, writer = await asyncio.open_connection(where.host, where.port)
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+        while sent < 100_000_000:
+            writer.write(bytes(1_000_000))
+            await asyncio.wait_for(writer.drain(), 1)
+            sent += 1_000_000
+    [connection] = standby
+    assert isinstance(connection, ForwardedConnection)
+    assert connection._upstream is not None
+    assert connection._upstream.transport.get_write_buffer_size() < 1_000_000
+    assert sent < 100_000_000
+    writer.transport.abort()
+    for each in adopted:
+        each.close()
+    standby.abort()
+    await peers.close()

@@ -214,11 +214,12 @@ class SharedLogs:
         return bytes(batches_of(piece, data))
 
     async def trim(self, log: int, offset: int) -> None:
-        await self.connection.execute(
-            "UPDATE log SET bytes = bytes - trimmed_bytes(id, start, least(%(offset)s, next)), "
-            "start = least(%(offset)s, next) WHERE id = %(log)s AND start < %(offset)s",
-            {"offset": offset, "log": log},
-        )
+        async with self.connection.transaction():
+            await self.connection.execute(
+                "UPDATE log SET start = least(%(offset)s, next) WHERE id = %(log)s AND start < %(offset)s",
+                {"offset": offset, "log": log},
+            )
+            await self.connection.execute("UPDATE log SET bytes = stored_bytes(id) WHERE id = %s", [log])
 
     async def check(self) -> SharedTally:
         """Nothing is wrong, in the objects and in the books."""

@@ -32,6 +32,7 @@ _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _REGISTER = """
 INSERT INTO committer (incarnation, path) VALUES (%s, %s) ON CONFLICT (incarnation, path) DO NOTHING
 """
+_NUMBER = "SELECT number FROM committer WHERE incarnation = %s AND path = %s FOR UPDATE"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
@@ -65,12 +66,19 @@ class CommitCall:
         """Whether the database did not answer the last call."""
 
     async def open(self) -> None:
-        """Raises DatabaseAway."""
+        """Raises DatabaseAway.
+
+        Numbers go on where an earlier storage of the same broker ended: a number must not stand for two
+        commits.
+        """
         connection = await self._connected()
         try:
             await connection.execute(_REGISTER, [self._holder, self._path])
+            found = await connection.execute(_NUMBER, [self._holder, self._path])
+            [(number,)] = await found.fetchall()
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
+        self._number = self._acknowledged = number
 
     def cut(self) -> None:
         """Break the connection: a call in flight fails at once."""
