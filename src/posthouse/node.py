@@ -151,6 +151,11 @@ class Node:
         return found | {PEER: self.settings.peer_advertised or peer}
 
     @property
+    def app(self) -> App | None:
+        """The application that serves while this broker is the holder."""
+        return self._app
+
+    @property
     def name(self) -> str:
         return self._registration.name
 
