@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from posthouse.model.clock import SystemClock
-from posthouse.node import Node, Role
+from posthouse.node import Node
+from posthouse.node_roles import Role
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
+from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.shared.lease import Lease, LeaseTimes
 from tests.served import on_any_port
@@ -17,21 +19,23 @@ from tests.served import on_any_port
 TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
 
 
+class MemoryStorages:
+    """A new storage for each lease."""
+
+    async def open(self) -> None:
+        return
+
+    def make(self, lease: Lease) -> Storage:
+        return MemoryStorage(SystemClock())
+
+    async def close(self) -> None:
+        return
+
+
 def node_settings(url: str, name: str, **settings: Any) -> Settings:
     return on_any_port(
         database=ServiceUrl(url), objects=ServiceUrl("file:///nowhere"), broker_name=name, **settings
     )
-
-
-class MemoryStorages:
-    async def open(self) -> None:
-        pass
-
-    def make(self, lease: Lease) -> MemoryStorage:
-        return MemoryStorage(SystemClock())
-
-    async def close(self) -> None:
-        pass
 
 
 def node(url: str, name: str, **settings: Any) -> Node:

@@ -64,7 +64,7 @@ class AsyncBroker:
     @property
     def app(self) -> App:
         """What serves clients. A broker on a shared storage has it while it holds the lease."""
-        app = self._app if self._node is None else self._node.app
+        app = self._app if self._node is None else self._node.parts.roles.app
         if app is None:
             raise RuntimeError("the broker is not running; use it inside its with block")
         return app
@@ -130,11 +130,12 @@ class AsyncBroker:
 
         node = Node(settings, SharedStorages(settings, SystemClock()))
         await node.start()
-        if node.app is None:
+        app = node.parts.roles.app
+        if app is None:
             await node.stop()
             raise RuntimeError("another broker holds the lease of this storage")
         self._node = node
-        return node.app
+        return app
 
     async def __aexit__(
         self,

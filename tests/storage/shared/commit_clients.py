@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from posthouse.model.errors import StorageFenced, Unavailable
+from posthouse.model.errors import StorageClosed, StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import Readable, iter_headers, parse_header
@@ -92,7 +92,7 @@ class PlainClient:
         try:
             [done] = await scene.storage.commit([batch])
             base = done.base_offset
-        except StorageFenced:
+        except (StorageFenced, StorageClosed):
             outcome = Outcome.UNKNOWN
         except Unavailable:
             outcome = Outcome.FAILED
@@ -188,7 +188,7 @@ class GroupClient:
         outcome, base = Outcome.OK, None
         try:
             base = (await scene.storage.commit(operations))[0].base_offset
-        except StorageFenced:
+        except (StorageFenced, StorageClosed):
             outcome = Outcome.UNKNOWN
         except Unavailable:
             outcome = Outcome.FAILED

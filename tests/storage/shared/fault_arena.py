@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import StorageFenced
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
@@ -34,8 +33,8 @@ class FaultArena:
         self.proxy = proxy
         self.clock = clock
         self.objects = FaultyObjectStore(MemoryObjectStore(clock))
-        self.fenced: list[StorageFenced] = []
-        """Why storages ended."""
+        self.fenced = 0
+        """How many storages ended because they had lost the lease."""
         self._is_fenced = asyncio.Event()
         self._opened: list[SharedStorage] = []
 
@@ -50,8 +49,8 @@ class FaultArena:
         self._opened.append(storage)
         return storage
 
-    def _on_fenced(self, error: StorageFenced) -> None:
-        self.fenced.append(error)
+    def _on_fenced(self) -> None:
+        self.fenced += 1
         self._is_fenced.set()
 
     async def round(self) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import StorageFenced
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
@@ -19,16 +18,18 @@ class TestLease:
     incarnation: UUID = field(default_factory=uuid4)
     epoch: int = 1
     is_lost: bool = False
+    on_fenced: Callable[[], None] = lambda: None
 
     def fenced(self) -> None:
         self.is_lost = True
+        self.on_fenced()
 
     __test__ = False
 
 
-async def take_lease(database: Database) -> TestLease:
+async def take_lease(database: Database, incarnation: UUID | None = None) -> TestLease:
     """By force: whoever held it is fenced."""
-    lease = TestLease()
+    lease = TestLease(incarnation=incarnation or uuid4())
     connection = await database.connect("tests")
     try:
         found = await connection.execute(
@@ -61,9 +62,11 @@ async def make_shared(
     *,
     tail_bytes: int = 2**20,
     inline_bytes: int = 2**19,
-    on_fenced: Callable[[StorageFenced], None] = lambda error: None,
+    on_fenced: Callable[[], None] = lambda: None,
+    incarnation: UUID | None = None,
 ) -> SharedStorage:
-    lease = await take_lease(database)
+    lease = await take_lease(database, incarnation)
+    lease.on_fenced = on_fenced
     return SharedStorage(
         database,
         objects,
@@ -72,7 +75,6 @@ async def make_shared(
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,
-        on_fenced=on_fenced,
     )
 
 

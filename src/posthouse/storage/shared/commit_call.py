@@ -23,6 +23,7 @@ from posthouse.storage.shared.database import (
     LeaseLost,
     one_line,
 )
+from posthouse.storage.shared.time_limit import cut, time_limit
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _REGISTER = """
 INSERT INTO committer (incarnation, path) VALUES (%s, %s) ON CONFLICT (incarnation, path) DO NOTHING
 """
+_NUMBER = "SELECT number FROM committer WHERE incarnation = %s AND path = %s FOR UPDATE"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
@@ -64,12 +66,24 @@ class CommitCall:
         """Whether the database did not answer the last call."""
 
     async def open(self) -> None:
-        """Raises DatabaseAway."""
+        """Raises DatabaseAway.
+
+        Numbers go on where an earlier storage of the same broker ended: a number must not stand for two
+        commits.
+        """
         connection = await self._connected()
         try:
             await connection.execute(_REGISTER, [self._holder, self._path])
+            found = await connection.execute(_NUMBER, [self._holder, self._path])
+            [(number,)] = await found.fetchall()
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
+        self._number = self._acknowledged = number
+
+    def cut(self) -> None:
+        """Break the connection: a call in flight fails at once."""
+        if self._connection is not None:
+            cut(self._connection)
 
     async def close(self) -> None:
         await self._disconnect()
@@ -85,7 +99,7 @@ class CommitCall:
             values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
             try:
                 answer = Answer(*await self._ask(_CALL, values))
-            except (psycopg.Error, DatabaseAway, TimeoutError) as error:
+            except (psycopg.Error, DatabaseAway) as error:
                 found = await self._resolve(error, on_away)
                 if found is None:
                     if not _is_worth_repeating(error):
@@ -113,7 +127,7 @@ class CommitCall:
             attempt += 1
             try:
                 last, counted, *answer = await self._ask(_RESOLVE, [self._holder, self._path, self._number])
-            except (psycopg.Error, DatabaseAway, TimeoutError) as again:
+            except (psycopg.Error, DatabaseAway) as again:
                 self.is_away = True
                 on_away(
                     DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
@@ -136,7 +150,7 @@ class CommitCall:
         another's."""
         connection = await self._connected()
         try:
-            async with asyncio.timeout(self._seconds):
+            with time_limit(connection, self._seconds):
                 cursor = await connection.cursor(binary=True).execute(statement, values, prepare=True)
                 row = await cursor.fetchone()
         except BaseException:

@@ -12,11 +12,11 @@ class CompactionMirror:
         self._logs = logs
         self._tails = tails
 
-    def log_grew(self, partition: PartitionId, size: int) -> None:
+    def compacted(self, partition: PartitionId, *, to: int, growth: int) -> None:
         log = self._logs.get(partition)
         if log is not None:
-            log.size += size
-            self._tails.forget(log)  # it may hold records that compaction has removed
+            log.size += growth
+            self._tails.forget_below(log, to)
 
     def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
         log = self._logs.get(partition)

@@ -5,7 +5,8 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
@@ -39,10 +40,13 @@ from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 
+log = logging.getLogger(__name__)
+
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
 CACHE_BYTES = 128 * 1024 * 1024
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 6.0
+"""A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
 
 
@@ -60,14 +64,12 @@ class SharedStorage:
         tail_bytes: int = TAIL_BYTES,
         cache_bytes: int = CACHE_BYTES,
         upkeep: UpkeepSettings | None = None,
-        on_fenced: Callable[[StorageFenced], None] = lambda error: None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._lease = lease
         self._clock = clock
         self._defaults = defaults or TopicConfig()
-        self._report_fenced = on_fenced
         self.metrics = StorageMetrics()
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
@@ -249,7 +251,7 @@ class SharedStorage:
         if self._state is None:
             self._state = error
             self._lease.fenced()
-            self._report_fenced(error)
+            log.error("the shared storage writes no more: %s", error)
 
     def _check_open(self) -> None:
         if isinstance(self._state, StorageClosed):

@@ -8,8 +8,11 @@ import psycopg
 
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.shared.database import Database, DatabaseConnection, translated
+from posthouse.storage.shared.time_limit import time_limit
 
 _CONNECTIONS = 4
+_SECONDS = 6.0
+"""A little longer than the timeout of statements, which the database itself keeps while it runs."""
 
 
 class Readers:
@@ -24,14 +27,16 @@ class Readers:
         async with self._turn:
             made = self._idle.pop() if self._idle else await self._database.connect("reads")
             try:
-                yield made
+                with time_limit(made, _SECONDS):
+                    yield made
             except psycopg.Error as error:
                 await made.close()
                 # The server may have restarted: the others are most likely broken, too.
                 await self.close()
                 raise translated(error, doing) from error
             except PosthouseError:
-                self._idle.append(made)
+                if not made.closed:
+                    self._idle.append(made)
                 raise
             except BaseException:
                 await made.close()

@@ -72,11 +72,12 @@ class SharedLog:
         self._batches.popleft()
         return True
 
-    def drop_all(self) -> int:
-        """Returns the bytes that were in memory."""
-        dropped = sum(batch.header.length for batch in self._batches)
-        self._bases.clear()
-        self._batches.clear()
+    def drop_below(self, offset: int) -> int:
+        """Drop the batches in memory that begin before `offset`; returns their bytes."""
+        dropped = 0
+        while self._bases and self._bases[0] < offset:
+            self._bases.popleft()
+            dropped += self._batches.popleft().header.length
         return dropped
 
     def tail_from(self, offset: int) -> Iterator[TailBatch]:
@@ -108,5 +109,5 @@ class Tails:
             if oldest.drop(dropped):
                 self._bytes -= dropped.header.length
 
-    def forget(self, log: SharedLog) -> None:
-        self._bytes -= log.drop_all()
+    def forget_below(self, log: SharedLog, offset: int) -> None:
+        self._bytes -= log.drop_below(offset)

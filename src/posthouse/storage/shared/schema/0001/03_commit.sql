@@ -73,6 +73,8 @@ BEGIN
     SELECT number INTO known FROM committer WHERE incarnation = p_holder AND path = p_path FOR UPDATE;
     IF known IS NULL OR known >= p_number THEN
         RAISE EXCEPTION 'commit % of path % came too late', p_number, p_path USING ERRCODE = 'PH002';
+    ELSIF known < p_number - 1 THEN
+        RAISE EXCEPTION 'commit % of path % is missing', p_number - 1, p_path USING ERRCODE = 'PH002';
     END IF;
 
     verdicts := array_fill(0::smallint, ARRAY[ops]);
