@@ -27,9 +27,9 @@ class TestLease:
     __test__ = False
 
 
-async def take_lease(database: Database) -> TestLease:
+async def take_lease(database: Database, incarnation: UUID | None = None) -> TestLease:
     """By force: whoever held it is fenced."""
-    lease = TestLease()
+    lease = TestLease(incarnation=incarnation or uuid4())
     connection = await database.connect("tests")
     try:
         found = await connection.execute(
@@ -63,8 +63,9 @@ async def make_shared(
     tail_bytes: int = 2**20,
     inline_bytes: int = 2**19,
     on_fenced: Callable[[], None] = lambda: None,
+    incarnation: UUID | None = None,
 ) -> SharedStorage:
-    lease = await take_lease(database)
+    lease = await take_lease(database, incarnation)
     lease.on_fenced = on_fenced
     return SharedStorage(
         database,

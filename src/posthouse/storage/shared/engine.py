@@ -5,7 +5,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
