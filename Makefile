@@ -103,7 +103,8 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         kafka/codec/test_codec_against_kio.py kafka/codec/test_codec_generator.py \
         kafka/codec/test_codec_hostile_input.py kafka/test_many_topics.py) \
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
-        test_limits.py)
+        test_limits.py) \
+    $(addprefix tests/storage/shared/,test_reads_beside_upkeep.py test_upkeep_crashes.py)
 fast: $(BIN)/.dev
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
 	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)

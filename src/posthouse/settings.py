@@ -415,6 +415,11 @@ class Settings:
         return self.authentication is Authentication.REQUIRED
 
     @property
+    def keeps_records_in_data(self) -> bool:
+        """Whether records are in files of the data directory."""
+        return not self.memory and self.database is None
+
+    @property
     def client_metrics_path(self) -> Path | None:
         return None if self.client_metrics is None else self.data / self.client_metrics
 

@@ -1,4 +1,4 @@
-"""The storages of a node: one each time it takes the lease, all on the same database, object store and caches."""
+"""The storages of a node: one each time it takes the lease, on the same database, object store and caches."""
 
 from posthouse.model.clock import Clock
 from posthouse.settings import Settings

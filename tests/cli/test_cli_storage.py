@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from posthouse.testing import ThreadBroker
 from tests.cli.programs import posthouse
 from tests.postgres import PostgresServer, new_database
 
@@ -118,3 +119,25 @@ def test_a_role_that_does_not_exist(database: str, objects: str) -> None:
     done = posthouse("storage", "init", "--role", "absent", **place(database, objects))
     assert done.returncode == 1
     assert "no role absent" in done.stderr
+
+
+def test_import_and_export(database: str, objects: str, tmp_path: Path) -> None:
+    with ThreadBroker(data=tmp_path / "data") as broker:
+        sent = posthouse("produce", "orders", stdin="one\ntwo\nthree\n", bootstrap=broker.kafka)
+        assert sent.returncode == 0, sent.stderr
+    early = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
+    assert early.returncode == 2 and "posthouse storage migrate" in early.stderr
+    posthouse("storage", "init", **place(database, objects))
+    done = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
+    assert done.returncode == 0, done.stderr
+    assert "done: 1 topic, 4 logs" in done.stderr
+    again = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
+    assert again.returncode == 1 and "this storage is not empty" in again.stderr
+    found = json.loads(posthouse("storage", "verify", "--json", **place(database, objects)).stdout)
+    assert (found["records"], found["damaged"]) == (3, False)
+
+    back = posthouse("storage", "export", tmp_path / "back", "--json", **place(database, objects))
+    assert json.loads(back.stdout)["topics"] == 1, back.stderr
+    with ThreadBroker(data=tmp_path / "back") as broker:
+        read = posthouse("consume", "orders", "--from-beginning", "--max", "3", bootstrap=broker.kafka)
+    assert read.stdout.split() == ["one", "two", "three"]

@@ -7,14 +7,29 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from posthouse.model.clock import SystemClock
-from posthouse.node import Node, Role
+from posthouse.node import Node
+from posthouse.node_roles import Role
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
+from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.shared.lease import LeaseTimes
+from posthouse.storage.shared.lease import Lease, LeaseTimes
 from tests.served import on_any_port
 
 TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
+
+
+class MemoryStorages:
+    """A new storage for each lease."""
+
+    async def open(self) -> None:
+        return
+
+    def make(self, lease: Lease) -> Storage:
+        return MemoryStorage(SystemClock())
+
+    async def close(self) -> None:
+        return
 
 
 def node_settings(url: str, name: str, **settings: Any) -> Settings:
@@ -25,7 +40,7 @@ def node_settings(url: str, name: str, **settings: Any) -> Settings:
 
 def node(url: str, name: str, **settings: Any) -> Node:
     made = node_settings(url, name, **settings)
-    return Node(made, lambda lease: MemoryStorage(SystemClock()), times=TIMES, patience_seconds=4.0)
+    return Node(made, MemoryStorages(), times=TIMES, patience_seconds=4.0)
 
 
 @asynccontextmanager

@@ -1,20 +1,24 @@
-"""A node as a process, with its records in memory: `python -m tests.cluster.serving_node URL NAME`."""
+"""A node as a process, with its records in memory.
+
+`python -m tests.cluster.serving_node URL NAME [usual-times]`
+"""
 
 import sys
 
 from posthouse.cli.serve import run
-from posthouse.model.clock import SystemClock
+from posthouse.loaded_settings import LoadedSettings
 from posthouse.node import Node
-from posthouse.storage.memory.engine import MemoryStorage
-from tests.cluster.nodes import TIMES, node_settings
+from posthouse.storage.shared.lease import LeaseTimes
+from tests.cluster.nodes import TIMES, MemoryStorages, node_settings
 
 
 def main() -> None:
-    url, name = sys.argv[1:3]
+    url, name, *how = sys.argv[1:]
+    times = LeaseTimes() if how == ["usual-times"] else TIMES
     run(
-        node_settings(url, name),
+        LoadedSettings.of_program(node_settings(url, name)),
         hints=False,
-        make=lambda settings: Node(settings, lambda lease: MemoryStorage(SystemClock()), times=TIMES),
+        make=lambda settings: Node(settings, MemoryStorages(), times=times),
     )
 
 

@@ -1,6 +1,8 @@
 """Real clients of a standby: their connections reach the holder as if they had been made there."""
 
 import asyncio
+import contextlib
+import socket
 from pathlib import Path
 
 import httpx
@@ -10,6 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from posthouse.cluster.dialling import Dialler
+from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
+from posthouse.cluster.peers import PeerListener
 from posthouse.cluster.preamble import (
     CHALLENGE_BYTES,
     PROOF_BYTES,
@@ -19,9 +24,13 @@ from posthouse.cluster.preamble import (
     request,
 )
 from posthouse.model.address import Address
+from posthouse.model.clock import SystemClock
 from posthouse.node import Node
 from posthouse.protocols.authenticator import PeerIdentity
+from posthouse.protocols.gate import Gate
 from posthouse.protocols.introduction import FORWARDER
+from posthouse.protocols.listener import Listener
+from posthouse.protocols.listening import ListeningSockets
 from posthouse.settings import Authentication
 from tests.certificates import Authority
 from tests.cluster.nodes import is_closed, nodes, until
@@ -92,19 +101,20 @@ async def test_the_holder_sees_the_address_of_the_client(url: str) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
         assert await reader.read(1)
-        assert holder._app is not None
+        assert holder.parts.roles.app is not None
         own = writer.get_extra_info("sockname")
-        assert [each.peer for each in holder._app.connections] == [f"{own[0]}:{own[1]}"]
+        assert [each.peer for each in holder.parts.roles.app.connections] == [f"{own[0]}:{own[1]}"]
         writer.close()
-        await until(lambda: holder._app is not None and not holder._app.connections)
+        await until(lambda: holder.parts.roles.app is not None and not holder.parts.roles.app.connections)
 
 
 async def test_limits_of_the_holder_count_connections_by_their_clients(url: str) -> None:
     async with nodes(url, "a", "b", max_connections_per_address=2) as (holder, standby):
         address = holder.listeners["amqp"]
         two = [await asyncio.open_connection(address.host, address.port) for _ in range(2)]
-        assert holder._app is not None
-        await until(lambda: holder._app is not None and len(holder._app.connections) == 2)
+        app = holder.parts.roles.app
+        assert app is not None
+        await until(lambda: len(app.connections) == 2)
         through = standby.listeners["amqp"]
         reader, writer = await asyncio.open_connection(through.host, through.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
@@ -116,14 +126,14 @@ async def test_limits_of_the_holder_count_connections_by_their_clients(url: str)
 async def test_live_is_answered_by_the_standby_and_the_rest_by_the_holder(url: str) -> None:
     async with nodes(url, "a", "b") as (holder, standby), httpx.AsyncClient() as http:
         where = f"http://{standby.listeners['admin']}"
-        assert holder._app is not None
-        accepted = holder._app._gate.counters.accepted
+        assert holder.parts.roles.app is not None
+        accepted = holder.parts.roles.app._gate.counters.accepted
         answer = await http.get(f"{where}/health/live")
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
-        assert holder._app._gate.counters.accepted == accepted
+        assert holder.parts.roles.app._gate.counters.accepted == accepted
         assert (await http.get(f"{where}/health/ready")).json() == {"status": "ok", "reasons": []}
         assert (await http.get(f"{where}/v1/topics")).status_code == 200
-        assert holder._app._gate.counters.accepted > accepted
+        assert holder.parts.roles.app._gate.counters.accepted > accepted
 
 
 async def test_tls_is_between_client_and_holder(url: str, tmp_path: Path) -> None:
@@ -186,7 +196,7 @@ async def test_half_closed_connections(url: str) -> None:
 
 async def test_strangers_cannot_use_the_peer_listener(url: str) -> None:
     async with nodes(url, "a") as (holder,):
-        peer = holder._registration.addresses["peer"]
+        peer = holder.parts.place.advertised["peer"]
         reader, writer = await asyncio.open_connection(peer.host, peer.port)
         challenge = await reader.readexactly(CHALLENGE_BYTES)
         passage = Passage(listener="kafka", client=Address("10.0.0.1", 5))
@@ -235,3 +245,39 @@ class _Transport(asyncio.Transport):
 def test_passwords_do_not_go_in_the_clear_from_machine_to_machine(forwarder: str | None, may: bool) -> None:
     transport = _Transport(Address(forwarder, 9) if forwarder else None)
     assert PeerIdentity.of(transport, allow_cleartext=False).may_send_password is may
+
+
+async def test_neither_direction_is_buffered_without_limit() -> None:
+    """A holder that takes nothing: what the client can send is bounded by the buffers on the way."""
+    adopted: list[socket.socket] = []
+    secret = b"s" * 32
+    peers = PeerListener(
+        await ListeningSockets.bind(Address("127.0.0.1", 0)),
+        secret,
+        lambda name: lambda accepted, client: adopted.append(accepted),
+    )
+    peers.start()
+    address = peers._listening.address
+    standby = Listener(
+        "test",
+        Forwarding("kafka", Dialler(secret, lambda: address)),
+        Gate(SystemClock(), total=10),
+    )
+    where = await standby.start(Address("127.0.0.1", 0))
+    _, writer = await asyncio.open_connection(where.host, where.port)
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+        while sent < 100_000_000:
+            writer.write(bytes(1_000_000))
+            await asyncio.wait_for(writer.drain(), 1)
+            sent += 1_000_000
+    [connection] = standby
+    assert isinstance(connection, ForwardedConnection)
+    assert connection._upstream is not None
+    assert connection._upstream.transport.get_write_buffer_size() < 1_000_000
+    assert sent < 100_000_000
+    writer.transport.abort()
+    for each in adopted:
+        each.close()
+    standby.abort()
+    await peers.close()

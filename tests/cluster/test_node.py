@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from posthouse.model.errors import InvalidConfig
-from posthouse.node import NodeFailed, Role
+from posthouse.node_roles import NodeFailed, Role
 from tests.cluster.nodes import holds, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
 
@@ -71,7 +71,7 @@ async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, 
         producer = AIOKafkaProducer(bootstrap_servers=where)
         await producer.start()
         await producer.send_and_wait("t", b"1", partition=0)
-        lease = holder._lease
+        lease = holder.parts.roles.lease
         assert lease is not None
         postgres.pause()
         try:
@@ -106,7 +106,7 @@ async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(ur
         holder, standby = (first, second) if first.role is Role.HOLDER else (second, first)
         await until(lambda: standby.view.epoch > 6)
         sql.execute("UPDATE lease SET epoch = 2, until = '-infinity'")
-        await until(lambda: holder._registry.loss and standby._registry.loss)
+        await until(lambda: holder.parts.registry.loss and standby.parts.registry.loss)
         await until(lambda: holder.role is standby.role is Role.STANDBY)
         await asyncio.sleep(0.5)
         assert holder.role is standby.role is Role.STANDBY

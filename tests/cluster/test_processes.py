@@ -20,9 +20,9 @@ SECONDS = 20
 
 
 class NodeProcess:
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, *how: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.serving_node", url, name],
+            [sys.executable, "-m", "tests.cluster.serving_node", url, name, *how],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -52,10 +52,10 @@ class NodeProcess:
 
 
 @contextmanager
-def two(url: str) -> Iterator[tuple[NodeProcess, NodeProcess]]:
-    first = NodeProcess(url, "a")
+def two(url: str, *how: str) -> Iterator[tuple[NodeProcess, NodeProcess]]:
+    first = NodeProcess(url, "a", *how)
     try:
-        second = NodeProcess(url, "b")
+        second = NodeProcess(url, "b", *how)
         try:
             assert (first.ready["role"], second.ready["role"]) == ("holder", "standby")
             yield first, second
@@ -89,6 +89,13 @@ def test_a_killed_holder_is_replaced(url: str) -> None:
         assert until_topics_are_listed(second, 10) < 5
         producer.produce("t", "2")
         assert producer.flush(SECONDS) == 0
+
+
+def test_a_standby_takes_over_within_ten_seconds(url: str) -> None:
+    with two(url, "usual-times") as (first, second):
+        first.process.kill()
+        first.process.wait()
+        assert until_topics_are_listed(second, 15) < 10
 
 
 def test_a_killed_standby_does_not_disturb(url: str) -> None:

@@ -13,6 +13,7 @@ from posthouse.cli.options import Json
 from posthouse.cli.output import complain, counted, or_dash, print_json, print_table, say
 from posthouse.cli.storage_place import ConfigFile, DatabaseUrl, ObjectsUrl, database_url, storage_urls
 from posthouse.cli.storage_screen import status_lines
+from posthouse.cli.storage_transfer import export_data, import_data
 from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+app.command(
+    "import",
+    epilog="`posthouse storage import /var/lib/posthouse --database postgresql://broker@db/posthouse "
+    "--objects s3://bucket/prefix`",
+)(import_data)
+app.command(
+    "export",
+    epilog="`posthouse storage export /var/lib/posthouse --database postgresql://broker@db/posthouse "
+    "--objects s3://bucket/prefix`",
+)(export_data)
 
 _BROKER_COLUMNS = ("id", "broker", "role", "seen", "version", "rack", "addresses")
 _SLOT_COLUMNS = ("slot", "state", "runs", "bytes")

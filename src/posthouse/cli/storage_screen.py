@@ -38,6 +38,11 @@ def status_lines(found: StorageStatus) -> Iterator[str]:
 
 def _lease(found: StorageStatus) -> str:
     lease = found.lease
+    if found.unfinished_import is not None:
+        return (
+            f"held by an import, epoch {lease.epoch}; if it was interrupted, repeat it: brokers cannot serve "
+            "before it is finished"
+        )
     if lease.holder is None:
         return f"free, epoch {lease.epoch}"
     left = f"{lease.seconds_left:.1f} s left" if lease.seconds_left else "over"

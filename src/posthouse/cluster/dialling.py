@@ -42,12 +42,12 @@ class Dialler:
         """`holder` is the peer address of the broker that holds the lease, None if there is none."""
         self._secret = secret
         self._holder = holder
-        self._patience_seconds = patience_seconds
+        self.patience_seconds = patience_seconds
 
     async def dial(self, passage: Passage) -> socket.socket:
         """A socket on which the bytes of the client may follow. Raises NoHolder."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_seconds
+        deadline = loop.time() + self.patience_seconds
         reason = "no broker holds the lease"
         while True:
             address = self._holder()

@@ -69,31 +69,36 @@ class ForwardedConnection(asyncio.Protocol):
     async def _forward(self) -> None:
         passage = Passage(listener=self._made_by.name, client=self._client)
         try:
-            dialled = await self._made_by.dialler.dial(passage)
-        except NoHolder as error:
+            upstream = await self._connected(await self._made_by.dialler.dial(passage))
+        except (NoHolder, OSError) as error:
             log.warning("closing the connection from %s: %s", self.peer, error)
             self.transport.abort()
             return
-        await self._join(dialled)
+        finally:
+            self._task = None
+        if self.transport.is_closing():
+            upstream.transport.abort()
+        else:
+            self._join(upstream)
 
-    async def _join(self, dialled: socket.socket) -> None:
+    async def _connected(self, dialled: socket.socket) -> "_Upstream":
         try:
             _, upstream = await self._loop.create_connection(lambda: _Upstream(self), sock=dialled)
         except BaseException:
             dialled.close()
             raise
-        self._task = None
+        return upstream
+
+    def _join(self, upstream: "_Upstream") -> None:
         self._upstream = upstream
-        if self.transport.is_closing():
-            upstream.transport.abort()
-            return
         self._listener.prove(self)
         if self._early:
             upstream.transport.write(bytes(self._early))
             self._early.clear()
         if self._has_ended:
             upstream.transport.write_eof()
-        self.transport.resume_reading()
+        if not upstream.is_congested:
+            self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         if self._upstream is not None:
@@ -170,6 +175,8 @@ class _Upstream(asyncio.Protocol):
     def __init__(self, client: ForwardedConnection) -> None:
         self._client = client
         self._has_ended = False
+        self.is_congested = False
+        """The holder does not take what the client sends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -191,10 +198,12 @@ class _Upstream(asyncio.Protocol):
             self.transport.write_eof()
 
     def pause_writing(self) -> None:
+        self.is_congested = True
         if not self._client.transport.is_closing():
             self._client.transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self.is_congested = False
         if not self._client.transport.is_closing():
             self._client.transport.resume_reading()
 

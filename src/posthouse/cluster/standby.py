@@ -37,12 +37,8 @@ class Standby:
             each.sweep()
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
-    @property
-    def connections(self) -> int:
-        return sum(map(len, self._listeners.values()))
-
     async def stop(self) -> None:
-        """Close all connections. Their clients connect again, and then reach whoever holds the lease."""
+        """Close all connections. Their clients connect again, and then reach the new holder."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         for each in self._listeners.values():

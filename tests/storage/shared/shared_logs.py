@@ -153,31 +153,32 @@ class SharedLogs:
         newest: int,
         refs: bytes | None,
     ) -> int:
-        row = await self.one(
-            "UPDATE log SET next = next + %s, bytes = bytes + %s WHERE id = %s RETURNING next - %s",
-            count,
-            size,
-            log,
-            count,
-        )
-        base = int(row[0])
-        await self.connection.execute(
-            "INSERT INTO run (slot, log, base, last, inline, object, pos, size, max_time, created_ms, refs) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                slot,
-                log,
-                base,
-                base + count - 1,
-                inline,
-                object_id,
-                pos,
+        async with self.connection.transaction():
+            row = await self.one(
+                "UPDATE log SET next = next + %s, bytes = bytes + %s WHERE id = %s RETURNING next - %s",
+                count,
                 size,
-                newest,
-                self.clock.now_ms(),
-                refs,
-            ],
-        )
+                log,
+                count,
+            )
+            base = int(row[0])
+            await self.connection.execute(
+                "INSERT INTO run (slot, log, base, last, inline, object, pos, size, max_time, created_ms, "
+                "refs) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                [
+                    slot,
+                    log,
+                    base,
+                    base + count - 1,
+                    inline,
+                    object_id,
+                    pos,
+                    size,
+                    newest,
+                    self.clock.now_ms(),
+                    refs,
+                ],
+            )
         return base
 
     async def read(self, log: int, offset: int | None = None, max_bytes: int = 10_000) -> bytes:
@@ -213,11 +214,12 @@ class SharedLogs:
         return bytes(batches_of(piece, data))
 
     async def trim(self, log: int, offset: int) -> None:
-        await self.connection.execute(
-            "UPDATE log SET bytes = bytes - trimmed_bytes(id, start, least(%(offset)s, next)), "
-            "start = least(%(offset)s, next) WHERE id = %(log)s AND start < %(offset)s",
-            {"offset": offset, "log": log},
-        )
+        async with self.connection.transaction():
+            await self.connection.execute(
+                "UPDATE log SET start = least(%(offset)s, next) WHERE id = %(log)s AND start < %(offset)s",
+                {"offset": offset, "log": log},
+            )
+            await self.connection.execute("UPDATE log SET bytes = stored_bytes(id) WHERE id = %s", [log])
 
     async def check(self) -> SharedTally:
         """Nothing is wrong, in the objects and in the books."""

@@ -9,7 +9,6 @@ from posthouse.storage.shared.consolidation.consolidation import Consolidation, 
 from posthouse.storage.shared.database import LeaseLost
 from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
 from tests.storage.batches import make_batch
-from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.shared_logs import SharedLogs
 
 DUE = ConsolidationSettings(due_bytes=0)
@@ -193,16 +192,3 @@ async def test_a_broker_without_the_lease_changes_nothing(logs: SharedLogs) -> N
     await logs.check()
     await consolidation(logs).run_once()
     assert len(await logs.segments(log)) == 1
-
-
-async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
-    [log, other, large] = await logs.create(partitions=3, segment_bytes="500")
-
-    async def prepare() -> None:
-        await fill(logs, log, 4)
-        await fill(logs, other, 4)
-        await fill(logs, large, 12)
-
-    settings = ConsolidationSettings(due_bytes=0, mixed_bytes=1200, segment_bytes=600, fetch_bytes=300)
-    steps = await at_every_step(logs, prepare, lambda: consolidation(logs, settings).run_once())
-    assert steps > 10

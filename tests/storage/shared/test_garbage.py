@@ -7,7 +7,6 @@ from posthouse.storage.shared.database import LeaseLost
 from posthouse.storage.shared.garbage import Garbage, GarbageSettings
 from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.objects.names import ObjectNames, hour_prefix
-from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 
@@ -104,22 +103,4 @@ async def test_a_broker_without_the_lease_forgets_nothing(logs: SharedLogs) -> N
         await old.run_once()
     await logs.check()
     await garbage(logs).run_once()
-    assert set(logs.objects.stored) == await known(logs)
-
-
-async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
-    [log] = await logs.create()
-    now = SystemClock().now_ms()
-
-    async def prepare() -> None:
-        await fill(logs, log, 4)
-        await consolidation(logs).run_once()
-        for hours in (26, 27):
-            await logs.objects.put(f"{hour_prefix(now - hours * HOUR_MS)}/{logs.names.new()[14:]}", b"?")
-        await logs.connection.execute(
-            "INSERT INTO sweep VALUES ('orphans', date_trunc('hour', now(), 'UTC') - interval '29 hours') "
-            "ON CONFLICT (name) DO UPDATE SET done_to = excluded.done_to"
-        )
-
-    assert await at_every_step(logs, prepare, lambda: garbage(logs).run_once()) > 15
     assert set(logs.objects.stored) == await known(logs)

@@ -11,7 +11,6 @@ from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.removal import Removal
 from posthouse.storage.shared.retention import Retention
 from tests.storage.batches import make_batch
-from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.partition_view import View
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
@@ -191,23 +190,3 @@ async def test_a_broker_without_the_lease_removes_nothing(logs: SharedLogs) -> N
     with pytest.raises(LeaseLost):
         await old.run_once()
     assert await logs.one("SELECT count(*) FROM segment") == (3,)
-
-
-async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
-    number = 0
-
-    async def prepare() -> None:
-        nonlocal number
-        number += 1
-        gone = await logs.create(f"gone-{number}", partitions=2, segment_bytes="14")
-        [log] = await logs.create(f"trimmed-{number}", segment_bytes="14")
-        for each in (*gone, log):
-            await fill(logs, each, 4)
-        await consolidation(logs).consolidate([gone[0], log])
-        await logs.trim(log, 7)
-        await logs.connection.execute(
-            "UPDATE topic SET deleted_at = now() WHERE name = %s", [f"gone-{number}"]
-        )
-
-    assert await at_every_step(logs, prepare, lambda: removal(logs, rows_at_once=100).run_once()) > 8
-    assert await logs.one("SELECT count(*) FROM topic WHERE deleted_at IS NOT NULL") == (0,)

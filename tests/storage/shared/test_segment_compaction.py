@@ -14,7 +14,6 @@ from posthouse.storage.shared.compaction.compaction import Compaction, Compactio
 from posthouse.storage.shared.compaction.swap import CompactionSwap
 from posthouse.storage.shared.database import LeaseLost
 from tests.storage.compacted import COMPACT, Pair, put
-from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.partition_view import View
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation
@@ -23,10 +22,12 @@ from tests.storage.shared.test_consolidation import consolidation
 class Effects:
     def __init__(self) -> None:
         self.growth = 0
+        self.to = 0
         self.forgotten: list[int] = []
 
-    def log_grew(self, partition: PartitionId, size: int) -> None:
-        self.growth += size
+    def compacted(self, partition: PartitionId, *, to: int, growth: int) -> None:
+        self.growth += growth
+        self.to = to
 
     def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
         self.forgotten += markers
@@ -91,6 +92,7 @@ async def test_the_latest_of_each_key_stays(logs: SharedLogs) -> None:
     assert segments[-1].generation == 0, "the last record is left alone"
     [after] = await logs.one("SELECT bytes FROM log")
     assert after - before == effects.growth < 0
+    assert effects.to == active
     assert metrics.compacted_partitions == 1
     await logs.check()
     await (await compaction(logs, metrics=metrics)).run_once(nothing_needed)
@@ -184,15 +186,3 @@ async def test_a_broker_without_the_lease_changes_nothing(logs: SharedLogs) -> N
         await old.run_once(nothing_needed)
     assert len(await records(logs, log)) == 6
     await logs.check()
-
-
-async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
-    [log] = await logs.create("orders", 1, **COMPACT | {"segment_bytes": "250"})
-
-    async def prepare() -> None:
-        await write(logs, log, *((b"%d" % (number % 3), b"%d" % number) for number in range(6)))
-
-    async def work() -> None:
-        await (await compaction(logs)).run_once(nothing_needed)
-
-    assert await at_every_step(logs, prepare, work, latest) > 15

@@ -8,7 +8,6 @@ from posthouse.storage.shared.database import LeaseLost
 from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.slots import Slots, SlotSettings
 from tests.storage.batches import make_batch
-from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 
@@ -123,21 +122,3 @@ async def test_a_broker_without_the_lease_changes_nothing(logs: SharedLogs) -> N
     with pytest.raises(LeaseLost):
         await old.run_once()
     assert (await states(logs))[:2] == ["closed", "open"]
-
-
-async def test_a_crash_at_every_step(logs: SharedLogs) -> None:
-    [log, other] = await logs.create(partitions=2)
-
-    async def prepare() -> None:
-        await fill(logs, log, 2)
-        await fill(logs, other, 2)
-        await slots(logs).run_once()
-        await consolidation(logs).consolidate([log])
-        await fill(logs, log, 1)
-
-    async def work() -> None:
-        await slots(logs).run_once()
-        await consolidation(logs).run_once()
-        await slots(logs).run_once()
-
-    assert await at_every_step(logs, prepare, work) > 20

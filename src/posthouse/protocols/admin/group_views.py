@@ -12,7 +12,7 @@ from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_member import StreamsMember
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import UnknownGroup
-from posthouse.model.ids import GroupId, PartitionId
+from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.protocols.admin.turns import in_turns
 from posthouse.protocols.share_members import ShareMemberships
 from posthouse.storage.bounds import Bounds
@@ -207,10 +207,16 @@ class GroupViews:
 
     def _named(self, partitions: Iterable[PartitionId]) -> frozenset[NamedPlace]:
         found = set()
+        names: dict[TopicId, str | None] = {}
+        """None where the topic was deleted. Most partitions are of few topics."""
         for partition in partitions:
-            topic = self._broker.topics.find_by_id(partition.topic)
-            if topic is not None:
-                found.add(NamedPlace(topic=topic.name, partition=partition.index))
+            id = partition.topic
+            if id not in names:
+                topic = self._broker.topics.find_by_id(id)
+                names[id] = None if topic is None else topic.name
+            name = names[id]
+            if name is not None:
+                found.add(NamedPlace(name, partition.index))
         return frozenset(found)
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posthouse.model.errors import CorruptBatch, RecordTooLarge
 from posthouse.model.topic_config import TopicConfig
 from posthouse.records.batch import BatchHeader, Readable, parse_header
-from posthouse.records.record import body_of
-from posthouse.records.spans import filler, iter_spans
+from posthouse.records.spans import filler
 from posthouse.storage.bounds import Bounds
 from posthouse.storage.cleaning.batch_cleaner import NO_HORIZON, Aborted, BatchCleaner, Rules
+from posthouse.storage.cleaning.batch_keys import put_keys
 from posthouse.storage.cleaning.key_map import KeyMap
 from posthouse.storage.producers import ProducerTable
 
@@ -106,13 +105,7 @@ def _keys(candidates: Sequence[StoredBatch], rules: Rules) -> KeyMap:
         header = stored.header
         if header.base_offset < rules.dirty_from or header.is_control or rules.aborted.covers(header):
             continue
-        try:
-            spans = list(iter_spans(body_of(stored.data, header), header))
-        except (CorruptBatch, RecordTooLarge):
-            continue  # stays as it is
-        for span in spans:
-            if span.key is not None:
-                keys.put(span.key, header.base_offset + span.offset_delta)
+        put_keys(keys, stored.data, header)
     return keys
 
 

@@ -1,10 +1,12 @@
-"""What operators do with a shared storage, apart from a broker: create, migrate, look, verify."""
+"""What operators do with a shared storage, apart from a broker: create, migrate, look, verify, copy."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import psycopg
 
+from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.database import Database, DatabaseConnection, meaning, one_line
 from posthouse.storage.shared.identity import cluster_identity
@@ -15,12 +17,18 @@ from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.privileges import grant_to_broker
 from posthouse.storage.shared.status import StorageStatus as StorageStatus
 from posthouse.storage.shared.status import read_status
+from posthouse.storage.shared.stores import SharedStores
+from posthouse.storage.shared.transfer.exporting import export_directory
+from posthouse.storage.shared.transfer.importing import TransferProgress as TransferProgress
+from posthouse.storage.shared.transfer.importing import TransferReport as TransferReport
+from posthouse.storage.shared.transfer.importing import import_directory
 from posthouse.storage.shared.verify import SharedFinding as SharedFinding
 from posthouse.storage.shared.verify import SharedTally, SharedVerification
 
 _STATEMENT_SECONDS = 300.0
 """Operators wait longer than brokers."""
 _OBJECT_SECONDS = 30.0
+_CACHE_BYTES = 64 * 1024 * 1024
 
 
 @asynccontextmanager
@@ -114,3 +122,34 @@ async def accept_loss(database_url: str) -> int:
     if row is None:
         raise InvalidConfig("no broker has used this database yet, so it has lost nothing")
     return int(row[0])
+
+
+@asynccontextmanager
+async def _stores(database_url: str, objects_url: str) -> AsyncIterator[SharedStores]:
+    stores = SharedStores(
+        database=database_url,
+        objects=objects_url,
+        clock=SystemClock(),
+        cache_bytes=_CACHE_BYTES,
+        inline_bytes=0,
+    )
+    try:
+        yield stores
+    finally:
+        await stores.close()
+
+
+async def import_storage(
+    directory: Path, database_url: str, objects_url: str, progress: TransferProgress
+) -> TransferReport:
+    """Bring a local data directory into an empty shared storage."""
+    async with _stores(database_url, objects_url) as stores:
+        return await import_directory(directory, stores, SystemClock(), progress)
+
+
+async def export_storage(
+    directory: Path, database_url: str, objects_url: str, progress: TransferProgress
+) -> TransferReport:
+    """Copy a shared storage to a new local data directory."""
+    async with _stores(database_url, objects_url) as stores:
+        return await export_directory(directory, stores, SystemClock(), progress)

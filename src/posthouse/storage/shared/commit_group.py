@@ -75,6 +75,14 @@ class CommitGroup:
         self._logs = logs
         self.size = sum(commit.size for commit in commits)
 
+        self.has_operations = any(commit.operations for commit in commits)
+
+    def done(self) -> None:
+        """Answer commits without operations."""
+        for commit in self.commits:
+            if not commit.done.done():
+                commit.done.set_result([])
+
     def payload_order(self) -> list[Append]:
         """The batches by log, so that one log's batches lie together."""
         logs = self._logs

@@ -10,6 +10,7 @@ commits.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -50,14 +51,11 @@ class CommitPath:
         self.call = call
         self.waiting: deque[PendingCommit] = deque()
         self.waiting_bytes = 0
-        self.last: asyncio.Future[list[Outcome]] | None = None
-        """The newest commit."""
         self.worker: asyncio.Task[None] | None = None
 
     def add(self, commit: PendingCommit) -> None:
         self.waiting.append(commit)
         self.waiting_bytes += commit.size
-        self.last = commit.done
 
     def take(self, max_bytes: int) -> list[PendingCommit]:
         taken: list[PendingCommit] = []
@@ -137,14 +135,14 @@ class Committer:
                     done.set_exception(OperationRefused(each, refusals[id(each)]))
                     return done
         commit = PendingCommit(operations, size, done, refusals)
-        if by_object or (self._on_object_path and self._follows_object_path(operations)):
-            self._on_object_path.update(_touched(operations))
-            path = self._object
-        else:
-            path = self._inline
+        follows = by_object or (self._on_object_path and self._follows_object_path(operations))
+        path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
+            self._remember_failed(operations)
             commit.fail(Unavailable("PostgreSQL does not answer; the broker tries to reach it again"))
             return done
+        if follows:
+            self._on_object_path.update(_touched(operations))
         self.unwritten_bytes += size
         path.add(commit)
         if path.worker is None:
@@ -162,10 +160,15 @@ class Committer:
         return None
 
     async def barrier(self) -> None:
-        """Return when everything that was committed before is readable or has failed."""
-        pending = [path.last for path in (self._inline, self._object) if path.last is not None]
-        if pending:
-            await asyncio.wait(pending)
+        """Return when everything that was committed before is readable. Raises Unavailable."""
+        await asyncio.gather(self._passed(self._inline), self._passed(self._object))
+
+    async def _passed(self, path: CommitPath) -> None:
+        """Return when the path has written what it has now."""
+        if path.worker is not None:
+            passed = PendingCommit((), 0, self._loop.create_future(), {})
+            path.add(passed)
+            await passed.done
 
     async def close(self, error: PosthouseError, *, seconds: float) -> None:
         """Finish the commits that wait; those that take longer than `seconds` fail with `error`."""
@@ -204,20 +207,20 @@ class Committer:
                     self._fail(path, group, error)
                     # Later batches of the same producers must not take effect without the failed ones.
                     self._fail_waiting(path, error)
-        except Exception as error:
-            failure = StorageFenced(f"the committer failed: {error!r}")
-            log.exception("commits: an error of the broker itself; it stops writing")
-            self._on_fenced(failure)
-            self._fail_waiting(path, failure)
-            raise
+                except Exception as error:
+                    failure = StorageFenced(f"the committer failed: {error!r}")
+                    log.exception("commits: an error of the broker itself; it stops writing")
+                    self._on_fenced(failure)
+                    self._fail(path, group, failure)
+                    self._fail_waiting(path, failure)
         finally:
             path.worker = None
 
     async def _next_group(self, path: CommitPath) -> CommitGroup:
         if path is self._object:
             await self._uploads.gather(lambda: path.waiting_bytes)
-            if self._inline.last is not None and not self._inline.last.done():
-                await asyncio.wait([self._inline.last])
+            with contextlib.suppress(Unavailable):  # what has failed need not be waited for
+                await self._passed(self._inline)
             return CommitGroup(path.take(self._uploads.group_bytes), self._logs)
         is_large = path.waiting_bytes > self._inline_bytes and self._uploads.is_well
         return CommitGroup(
@@ -225,6 +228,9 @@ class Committer:
         )
 
     async def _write(self, path: CommitPath, group: CommitGroup) -> None:
+        if not group.has_operations:
+            group.done()
+            return
         started = self._clock.monotonic()
         payload = await self._payload(path, group)
         now = self._clock.now_ms()
@@ -293,7 +299,7 @@ class Committer:
         if self._awaited:
             for commit in group.commits:
                 for each in commit.operations:
-                    if isinstance(each, Append):
+                    if isinstance(each, Append) and each.base_offset >= 0:
                         self._awaited.pop((each.partition, each.header.producer_id), None)
 
     def _refused_after_failure(self, operations: Sequence[Operation]) -> dict[int, PosthouseError]:

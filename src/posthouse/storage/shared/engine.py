@@ -5,6 +5,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from posthouse.model.clock import Clock
@@ -22,6 +23,7 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.commit_call import CommitCall
 from posthouse.storage.shared.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.compaction_mirror import CompactionMirror
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.definitions import Definitions
 from posthouse.storage.shared.held_lease import HeldLease
@@ -34,8 +36,11 @@ from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads import Reads
 from posthouse.storage.shared.shared_log import Tails
 from posthouse.storage.shared.shared_logs import SharedLogs
+from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
+
+log = logging.getLogger(__name__)
 
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
@@ -58,6 +63,7 @@ class SharedStorage:
         inline_bytes: int = INLINE_BYTES,
         tail_bytes: int = TAIL_BYTES,
         cache_bytes: int = CACHE_BYTES,
+        upkeep: UpkeepSettings | None = None,
     ) -> None:
         self._database = database
         self._objects = objects
@@ -68,7 +74,8 @@ class SharedStorage:
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
         self._tails = Tails(tail_bytes)
-        self._uploads = Uploads(objects, ObjectNames(lease.incarnation).new, clock)
+        names = ObjectNames(lease.incarnation)
+        self._uploads = Uploads(objects, names.new, clock)
         self._committer = Committer(
             clock=clock,
             logs=self._logs,
@@ -84,6 +91,20 @@ class SharedStorage:
         )
         readers = Readers(database)
         self._reads = Reads(readers, PieceReader(readers, blocks, cache_bytes=cache_bytes))
+        self._upkeep = Upkeep(
+            database,
+            objects,
+            names,
+            lease,
+            self,
+            commit=self.commit,
+            slot_opened=self._use_slot,
+            effects=CompactionMirror(self._logs, self._tails),
+            on_lease_lost=self._on_fenced,
+            clock=clock,
+            storage_metrics=self.metrics,
+            settings=upkeep,
+        )
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
@@ -132,11 +153,13 @@ class SharedStorage:
         self._slot = loaded.slot
         await self._committer.open()
         self._state = None
+        self._upkeep.start()
 
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
             return
         self._state = StorageClosed("the storage is closed")
+        await self._upkeep.stop()
         await self._committer.close(self._state, seconds=_CLOSE_SECONDS)
         await self._reads.close()
 
@@ -215,16 +238,20 @@ class SharedStorage:
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
         self._check_writable()
-        raise NotImplementedError
+        return await self._upkeep.enforce_retention(archived, needed)
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()
-        raise NotImplementedError
+        await self._upkeep.compact(needed)
+
+    def _use_slot(self, number: int) -> None:
+        self._slot = number
 
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
             self._state = error
             self._lease.fenced()
+            log.error("the shared storage writes no more: %s", error)
 
     def _check_open(self) -> None:
         if isinstance(self._state, StorageClosed):

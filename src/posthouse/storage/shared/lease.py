@@ -92,6 +92,7 @@ class Lease:
 
     async def _keep(self) -> None:
         pause = self._times.renewal_seconds
+        was_valid, failures = True, 0
         while not self._lost.is_set():
             await asyncio.sleep(pause)
             pause = self._times.renewal_seconds
@@ -99,7 +100,20 @@ class Lease:
                 await self.renew()
             except DatabaseAway as error:
                 pause = min(pause, _AGAIN_SECONDS)
-                log.warning("the lease of epoch %d could not be renewed: %s", self.epoch, error)
+                failures += 1
+                if failures == 1:
+                    log.warning("the lease of epoch %d could not be renewed: %s", self.epoch, error)
+                if was_valid and not self.is_valid:
+                    log.error(
+                        "the time of the lease of epoch %d is over; until the database is back, records can "
+                        "only be read",
+                        self.epoch,
+                    )
+            else:
+                if failures and not self._lost.is_set():
+                    log.info("the lease of epoch %d is renewed, after %d failures", self.epoch, failures)
+                failures = 0
+            was_valid = self.is_valid
 
     async def renew(self) -> bool:
         """Returns whether the lease is still held. Raises DatabaseAway."""

@@ -35,7 +35,8 @@ class Readers:
                 await self.close()
                 raise translated(error, doing) from error
             except PosthouseError:
-                self._idle.append(made)
+                if not made.closed:
+                    self._idle.append(made)
                 raise
             except BaseException:
                 await made.close()

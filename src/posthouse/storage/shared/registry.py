@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -57,7 +57,6 @@ class Registry:
         self._watch = LossWatch()
         self._is_stopped = False
         self._beating: asyncio.Task[None] | None = None
-        self._listeners: list[Callable[[], None]] = []
         self._seen_at = 0.0
         self.node_id = 0
         """Of this broker, once registered."""
@@ -74,10 +73,6 @@ class Registry:
     def lease_seconds_left(self) -> float:
         """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
         return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
-
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each heartbeat, also after one that failed."""
-        self._listeners.append(changed)
 
     async def register(self) -> int:
         """Returns the node id. Raises DatabaseAway."""
@@ -133,8 +128,6 @@ class Registry:
                 if was_away:
                     log.info("heartbeats reach the database again")
                 was_away = False
-            for changed in self._listeners:
-                changed()
 
     async def stop(self) -> None:
         """Stop the heartbeats, and be absent at once."""

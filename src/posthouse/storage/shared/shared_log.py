@@ -64,9 +64,21 @@ class SharedLog:
             self.start = offset
             self.producers.trim(offset)
 
-    def drop_oldest(self) -> None:
+    def drop(self, batch: TailBatch) -> bool:
+        """Drop the oldest batch in memory if it is this one."""
+        if not self._batches or self._batches[0] is not batch:
+            return False
         self._bases.popleft()
         self._batches.popleft()
+        return True
+
+    def drop_below(self, offset: int) -> int:
+        """Drop the batches in memory that begin before `offset`; returns their bytes."""
+        dropped = 0
+        while self._bases and self._bases[0] < offset:
+            self._bases.popleft()
+            dropped += self._batches.popleft().header.length
+        return dropped
 
     def tail_from(self, offset: int) -> Iterator[TailBatch]:
         """Batches in memory from the one that holds `offset` on; `offset` is not below `tail_start`."""
@@ -81,7 +93,8 @@ class Tails:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._order: deque[tuple[SharedLog, int]] = deque()
+        self._order: deque[tuple[SharedLog, TailBatch]] = deque()
+        """Also of batches that were forgotten meanwhile."""
 
     @property
     def bytes(self) -> int:
@@ -89,10 +102,12 @@ class Tails:
 
     def add(self, log: SharedLog, batch: TailBatch) -> None:
         log.append(batch)
-        size = batch.header.length
-        self._order.append((log, size))
-        self._bytes += size
+        self._order.append((log, batch))
+        self._bytes += batch.header.length
         while self._bytes > self._max_bytes:
             oldest, dropped = self._order.popleft()
-            oldest.drop_oldest()
-            self._bytes -= dropped
+            if oldest.drop(dropped):
+                self._bytes -= dropped.header.length
+
+    def forget_below(self, log: SharedLog, offset: int) -> None:
+        self._bytes -= log.drop_below(offset)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from posthouse.model.histogram import Histogram
 from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import LabelBlock, Samples
-from posthouse.protocols.admin.metrics.table import Table
+from posthouse.protocols.admin.metrics.table import Rows, Table
 from posthouse.protocols.admin.metrics.text import PrometheusText
 from tests.protocols.admin.metrics.scraping import Scrape, parsed
 
@@ -15,8 +15,10 @@ TOOK = histogram("took_seconds", "Took.", "key")
 
 
 async def filled(table: Table, rows: dict[str, tuple[int, int]]) -> Samples:
-    samples = Samples()
-    await table.fill(samples, [(name,) for name in rows], list(rows.values()))
+    samples, filling = Samples(), Rows()
+    for name, values in rows.items():
+        filling.add((name,), *values)
+    await table.fill(samples, filling)
     return samples
 
 
@@ -74,11 +76,12 @@ async def test_objects_come_and_go() -> None:
 async def test_rows_of_histograms() -> None:
     table, text = Table(TOOK), PrometheusText()
     for times in (1, 2):
-        samples = Samples()
+        samples, rows = Samples(), Rows()
         took = Histogram((0.5, 1))
         for _ in range(times):
             took.observe(0.75)
-        await table.fill(samples, [("50 %",)], [(took,)])
+        rows.add(("50 %",), took)
+        await table.fill(samples, rows)
         found = await shown(text, samples)
         assert found.value("took_seconds_bucket", key="50 %", le="0.5") == 0
         assert found.value("took_seconds_bucket", key="50 %", le="1.0") == times

@@ -1,5 +1,6 @@
 """Groups: listed, described with their lag, and deleted."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
@@ -120,9 +121,8 @@ async def _describe(context: CallContext, parameters: GroupWanted, body: NoBody)
     groups = views(context)
     group = groups.get(parameters.group)
     readers = group.readers
-    places = sorted(await _places(context, groups, group, readers), key=_place_key)
-    after = _parse(parameters.after)
-    later = [each for each in places if _place_key(each) > after]
+    places = sorted(await _places(context, groups, group, readers))
+    later = places[bisect_right(places, _parse(parameters.after)) :]
     shown = later[: parameters.limit]
     partitions = [
         topic.partition(place.partition)
@@ -158,17 +158,13 @@ async def _places(
     return found if all(seen.values()) else {each for each in found if seen[each.topic]}
 
 
-def _place_key(place: NamedPlace) -> tuple[str, int]:
-    return place.topic, place.partition
-
-
 def _token(place: NamedPlace) -> str:
     return f"{place.topic}:{place.partition}"
 
 
-def _parse(token: str) -> tuple[str, int]:
+def _parse(token: str) -> NamedPlace:
     topic, _, partition = token.rpartition(":")
-    return topic, int(partition) if partition.isdecimal() else -1
+    return NamedPlace(topic, int(partition) if partition.isdecimal() else -1)
 
 
 def _offset(progress: SharedProgress, member: str | None) -> OffsetView:

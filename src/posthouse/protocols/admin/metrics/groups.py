@@ -5,9 +5,9 @@ from typing import Final
 from posthouse.broker.broker import Broker
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.admin.metrics.family import gauge
-from posthouse.protocols.admin.metrics.samples import Labels, Samples
+from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
-from posthouse.protocols.admin.metrics.table import Row, Table
+from posthouse.protocols.admin.metrics.table import Rows, Table
 from posthouse.protocols.share_members import ShareMemberships
 
 GROUPS: Final = gauge("posthouse_groups", "Groups of all kinds: classic, consumer, streams and share groups.")
@@ -36,30 +36,25 @@ class GroupMetrics:
         listed = [each.id for each in groups.listed()]
         samples.add(GROUPS, len(listed) + len(shared))
         other_members = other_lag = 0
-        of_group: list[Labels] = []
-        of_topic: list[Labels] = []
-        member_rows: list[Row] = []
-        lag_rows: list[Row] = []
+        of_groups, of_topics = Rows(), Rows()
         for group in (*listed, *shared):
             is_shared = group in self._broker.subscriptions
             members = len(self._share_memberships.members(group)) if is_shared else groups.member_count(group)
             if self._groups.shows(group, None):
-                of_group.append((group,))
-                member_rows.append((members,))
+                of_groups.add((group,), members)
             else:
                 other_members += members
             lags = await (self._unacknowledged if is_shared else self._unread)(group, samples)
             for topic, lag in lags.items():
                 if self._lags.shows((group, topic), None):
-                    of_topic.append((group, topic))
-                    lag_rows.append((lag,))
+                    of_topics.add((group, topic), lag)
                 else:
                     other_lag += lag
             await samples.turns.next()
         self._groups.done()
         self._lags.done()
-        await self._member_table.fill(samples, of_group, member_rows)
-        await self._lag_table.fill(samples, of_topic, lag_rows)
+        await self._member_table.fill(samples, of_groups)
+        await self._lag_table.fill(samples, of_topics)
         if self._groups.has_other:
             samples.add(MEMBERS, other_members, OTHER)
         if self._lags.has_other:

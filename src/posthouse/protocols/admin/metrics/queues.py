@@ -6,9 +6,9 @@ from typing import Final
 from posthouse.broker.broker import Broker
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.protocols.admin.metrics.family import counter, gauge
-from posthouse.protocols.admin.metrics.samples import Labels, Samples
+from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
-from posthouse.protocols.admin.metrics.table import Row, Table
+from posthouse.protocols.admin.metrics.table import Rows, Table
 
 _LABELS: Final = ("namespace", "queue")
 QUEUES: Final = gauge("posthouse_queues", "Queues and streams.")
@@ -69,8 +69,7 @@ class QueueMetrics:
         """How many queues were not shown by name."""
         selection = self._selection
         shown: list[tuple[LogQueue, int]] = []
-        labels: list[Labels] = []
-        rows: list[Row] = []
+        rows = Rows()
         count = other_ready = other_unacked = other_consumers = 0
         for namespace in list(self._broker.namespaces):
             for queue in list(namespace.queues.values()):
@@ -79,8 +78,7 @@ class QueueMetrics:
                 key = namespace.name, queue.name
                 if selection.shows(key, queue.counters):
                     shown.append((queue, ready))
-                    labels.append(key)
-                    rows.append((ready, unacked, consumers, *_counts(queue.counters)))
+                    rows.add(key, ready, unacked, consumers, *_counts(queue.counters))
                 else:
                     other_ready += ready
                     other_unacked += unacked
@@ -89,7 +87,7 @@ class QueueMetrics:
                     await samples.turns.next()
         selection.done()
         samples.add(QUEUES, count)
-        await self._table.fill(samples, labels, rows)
+        await self._table.fill(samples, rows)
         if selection.has_other:
             for name, total in (await selection.totals(samples.turns)).items():
                 samples.add(COUNTERS[name], total, OTHER, OTHER)
@@ -103,8 +101,7 @@ class QueueMetrics:
         """Of queues that are shown by name; an age that cannot be known yet is left out."""
         oldest, now = self._broker.oldest_messages, self._broker.now_ms()
         reads = oldest.reads
-        labels: list[Labels] = []
-        rows: list[Row] = []
+        rows = Rows()
         for count, (queue, ready) in enumerate(queues):
             age: float = 0
             if ready:
@@ -114,9 +111,8 @@ class QueueMetrics:
                 if published_ms is None:
                     continue
                 age = max(now - published_ms, 0) / 1000
-            labels.append((queue.namespace, queue.name))
-            rows.append((age,))
+            rows.add((queue.namespace, queue.name), age)
             if count % _STEPS == 0:
                 await samples.turns.next()
         oldest.forget_others(queue for queue, _ in queues)
-        await self._ages.fill(samples, labels, rows)
+        await self._ages.fill(samples, rows)

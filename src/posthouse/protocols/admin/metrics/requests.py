@@ -4,7 +4,7 @@ from typing import Final
 
 from posthouse.protocols.admin.metrics.family import counter, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
-from posthouse.protocols.admin.metrics.table import Table
+from posthouse.protocols.admin.metrics.table import Rows, Table
 from posthouse.protocols.request_metrics import RequestMetrics
 
 _LABELS: Final = ("protocol", "api")
@@ -29,15 +29,10 @@ class RequestSamples:
         self._times = Table(SECONDS)
 
     async def collect(self, samples: Samples) -> None:
-        counted = list(self._requests)
-        timed = [each for each in counted if each[2].seconds.count]
-        await self._counts.fill(
-            samples,
-            [(protocol, api) for protocol, api, _ in counted],
-            [(metrics.count, metrics.errors) for _, _, metrics in counted],
-        )
-        await self._times.fill(
-            samples,
-            [(protocol, api) for protocol, api, _ in timed],
-            [(metrics.seconds,) for _, _, metrics in timed],
-        )
+        counts, times = Rows(), Rows()
+        for protocol, api, metrics in self._requests:
+            counts.add((protocol, api), metrics.count, metrics.errors)
+            if metrics.seconds.count:
+                times.add((protocol, api), metrics.seconds)
+        await self._counts.fill(samples, counts)
+        await self._times.fill(samples, times)

@@ -15,10 +15,10 @@ class LabelBlock:
     """The labels of some samples, in their order. Compared by identity: renderings remember what they made
     of it."""
 
-    __slots__ = ("__weakref__", "rows")
+    __slots__ = ("__weakref__", "labels")
 
-    def __init__(self, rows: tuple[Labels, ...]) -> None:
-        self.rows = rows
+    def __init__(self, labels: tuple[Labels, ...]) -> None:
+        self.labels = labels
 
 
 class FamilySamples:
@@ -33,7 +33,7 @@ class FamilySamples:
 
     def __iter__(self) -> Iterator[tuple[Labels, Value]]:
         for block, values in self.blocks:
-            yield from zip(block.rows, values, strict=True)
+            yield from zip(block.labels, values, strict=True)
         yield from self.singles
 
 

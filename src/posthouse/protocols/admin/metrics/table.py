@@ -4,15 +4,27 @@ The same objects are there in nearly every collection. So their labels are kept 
 labels did not change is the same object as in the collection before: a rendering makes something of it once.
 """
 
-from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from posthouse.protocols.admin.metrics.family import Family
 from posthouse.protocols.admin.metrics.samples import LabelBlock, Labels, Samples, Value
 
-Row: TypeAlias = tuple[Value, ...]
-
 _BLOCK_ROWS: Final = 500
+
+
+class Rows:
+    """Of one collection."""
+
+    __slots__ = ("labels", "values")
+
+    def __init__(self) -> None:
+        self.labels: list[Labels] = []
+        self.values: list[tuple[Value, ...]] = []
+
+    def add(self, labels: Labels, *values: Value) -> None:
+        """`values` in the order of the table's families."""
+        self.labels.append(labels)
+        self.values.append(values)
 
 
 class Table:
@@ -22,19 +34,19 @@ class Table:
         self._families = families
         self._blocks: list[LabelBlock] = []
 
-    async def fill(self, samples: Samples, labels: Sequence[Labels], rows: Sequence[Row]) -> None:
-        """`rows` has a row of values for each of `labels`, in the order of the families."""
+    async def fill(self, samples: Samples, rows: Rows) -> None:
         blocks: list[LabelBlock] = []
-        for first in range(0, len(labels), _BLOCK_ROWS):
+        for first in range(0, len(rows.labels), _BLOCK_ROWS):
             end = first + _BLOCK_ROWS
-            block = self._block(len(blocks), tuple(labels[first:end]))
+            block = self._block(len(blocks), tuple(rows.labels[first:end]))
             blocks.append(block)
-            for family, values in zip(self._families, zip(*rows[first:end], strict=True), strict=True):
+            columns = zip(*rows.values[first:end], strict=True)
+            for family, values in zip(self._families, columns, strict=True):
                 samples.add_block(family, block, values)
             await samples.turns.next()
         self._blocks = blocks
 
-    def _block(self, number: int, rows: tuple[Labels, ...]) -> LabelBlock:
-        if number < len(self._blocks) and self._blocks[number].rows == rows:
+    def _block(self, number: int, labels: tuple[Labels, ...]) -> LabelBlock:
+        if number < len(self._blocks) and self._blocks[number].labels == labels:
             return self._blocks[number]
-        return LabelBlock(rows)
+        return LabelBlock(labels)

@@ -45,7 +45,7 @@ class PrometheusText:
             templates = self._templates.setdefault(block, {})
             template = templates.get(family)
             if template is None:
-                template = templates[family] = _template(family, block.rows, values)
+                template = templates[family] = _template(family, block.labels, values)
             yield template % _numbers(family, values)
         for labels, value in samples.singles:
             yield _template(family, (labels,), (value,)) % _numbers(family, (value,))
@@ -56,12 +56,12 @@ def head(family: Family) -> str:
     return f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind}\n"
 
 
-def _template(family: Family, rows: Iterable[Labels], values: Iterable[Value]) -> str:
+def _template(family: Family, all_labels: Iterable[Labels], values: Iterable[Value]) -> str:
     """The lines of some samples, with `%s` in the place of each number. Of histograms only the bounds matter,
     which never change."""
     name = family.name
     lines: list[str] = []
-    for labels, value in zip(rows, values, strict=True):
+    for labels, value in zip(all_labels, values, strict=True):
         shown = ",".join(map(_label, family.labels, labels)).replace("%", "%%")
         if isinstance(value, Histogram):
             lines += _histogram_lines(name, shown, value.bounds)

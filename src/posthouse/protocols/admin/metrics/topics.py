@@ -1,6 +1,5 @@
 """Topics and partitions: traffic, and what their logs hold."""
 
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
@@ -8,9 +7,9 @@ from posthouse.broker.broker import Broker
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.metrics.family import counter, gauge
-from posthouse.protocols.admin.metrics.samples import Labels, Samples
+from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
-from posthouse.protocols.admin.metrics.table import Row, Table
+from posthouse.protocols.admin.metrics.table import Rows, Table
 
 TOPICS: Final = gauge("posthouse_topics", "Topics.")
 PARTITIONS: Final = gauge("posthouse_partitions", "Partitions of all topics.")
@@ -40,16 +39,8 @@ END: Final = gauge(
 )
 _counts: Final = attrgetter(*TRAFFIC)
 _STEPS: Final = 32
-"""Partitions between two looks at the clock."""
+"""Partitions of one topic between two looks at the clock."""
 FAMILIES: Final = (TOPICS, PARTITIONS, *TRAFFIC.values(), TOPIC_BYTES, TOPIC_RECORDS, BYTES, START, END)
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Objects that are shown by name: labels and values of each."""
-
-    labels: list[Labels] = field(default_factory=list)
-    values: list[Row] = field(default_factory=list)
 
 
 class TopicMetrics:
@@ -66,8 +57,7 @@ class TopicMetrics:
         topics = list(self._broker.topics)
         partitions = hidden = 0
         other_bytes = other_records = 0
-        of_topics, of_partitions = _Rows(), _Rows()
-        steps = 0
+        of_topics, of_partitions = Rows(), Rows()
         for topic in topics:
             if self._broker.topics.find(topic.name) is None:
                 continue  # it was deleted meanwhile
@@ -77,29 +67,20 @@ class TopicMetrics:
             partitions += topic.partitions
             if not by_name:
                 hidden += topic.partitions
-            size = records = 0
             try:
-                for first in range(0, topic.partitions, _STEPS):
-                    indices = range(first, min(first + _STEPS, topic.partitions))
-                    more_bytes, more_records = self._look(topic, indices, of_partitions if by_name else None)
-                    size, records = size + more_bytes, records + more_records
-                    steps += len(indices)
-                    if steps >= _STEPS:
-                        steps = 0
-                        await samples.turns.next()
+                size, records = await self._look(topic, samples, of_partitions if by_name else None)
             except UnknownPartition:
                 continue
             if shown:
-                of_topics.labels.append((topic.name,))
-                of_topics.values.append((*_counts(counted), size, records))
+                of_topics.add((topic.name,), *_counts(counted), size, records)
             else:
                 other_bytes += size
                 other_records += records
         selection.done()
         samples.add(TOPICS, len(topics))
         samples.add(PARTITIONS, partitions)
-        await self._topic_table.fill(samples, of_topics.labels, of_topics.values)
-        await self._partition_table.fill(samples, of_partitions.labels, of_partitions.values)
+        await self._topic_table.fill(samples, of_topics)
+        await self._partition_table.fill(samples, of_partitions)
         if selection.has_other:
             for name, total in (await selection.totals(samples.turns)).items():
                 samples.add(TRAFFIC[name], total, OTHER)
@@ -107,15 +88,16 @@ class TopicMetrics:
             samples.add(TOPIC_RECORDS, other_records, OTHER)
         return {"topics": selection.summed, "partitions": hidden}
 
-    def _look(self, topic: Topic, indices: range, by_name: _Rows | None) -> tuple[int, int]:
-        """The bytes and records of some partitions, which are also shown if they are to be shown by name."""
+    async def _look(self, topic: Topic, samples: Samples, by_name: Rows | None) -> tuple[int, int]:
+        """The bytes and records of all partitions, which get rows if they are shown by name."""
         extent = self._broker.extent
         total = records = 0
-        for index in indices:
+        for index in range(topic.partitions):
             size, bounds = extent(topic.partition(index))
             total += size
             records += bounds.end - bounds.start
             if by_name is not None:
-                by_name.labels.append((topic.name, str(index)))
-                by_name.values.append((size, bounds.start, bounds.end))
+                by_name.add((topic.name, str(index)), size, bounds.start, bounds.end)
+            if index % _STEPS == 0:
+                await samples.turns.next()
         return total, records

@@ -30,7 +30,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
         topics = [found for wanted in request.topics if (found := _wanted(context, wanted)) is not None]
     result = DescribeLogDirsResult(log_dir=log_dir(settings))
     result.topics = topics
-    if not settings.memory:
+    if settings.keeps_records_in_data:
         usage = await asyncio.to_thread(shutil.disk_usage, settings.data)
         result.total_bytes, result.usable_bytes = usage.total, usage.free
     return DescribeLogDirsResponse(results=[result])

@@ -25,11 +25,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from posthouse.model.errors import CorruptBatch, RecordTooLarge
-from posthouse.records.batch import BatchHeader
-from posthouse.records.record import body_of
-from posthouse.records.spans import iter_spans
 from posthouse.storage.cleaning.batch_cleaner import NO_HORIZON, BatchCleaner, Rules
+from posthouse.storage.cleaning.batch_keys import put_keys
 from posthouse.storage.cleaning.key_map import KeyMap
 from posthouse.storage.files.segments.partition_log import PartitionLog
 from posthouse.storage.files.segments.reader import Reader, Step, walk
@@ -124,20 +121,10 @@ class Pass:
                 if header is None or header.base_offset < self._rules.dirty_from:
                     continue
                 if not header.is_control and not self._rules.aborted.covers(header):
-                    self._put(step, header)
+                    put_keys(self._keys, step.batch, header)
                 if self._keys.is_full:
                     return header.next_offset
         return source.end_offset
-
-    def _put(self, step: Step, header: BatchHeader) -> None:
-        try:
-            spans = list(iter_spans(body_of(step.batch, header), header))
-        except (CorruptBatch, RecordTooLarge):
-            return  # the cleaner keeps such a batch whole and logs it
-        put, base = self._keys.put, header.base_offset
-        for span in spans:
-            if span.key is not None:
-                put(span.key, base + span.offset_delta)
 
     def groups(self) -> Iterator[list[Source]]:
         """Neighbours that fit into one segment, in order. A damaged segment is a group of its own."""

@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from posthouse.model.errors import CorruptBatch, RecordTooLarge
 from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import TopicConfig
-from posthouse.records.batch import BatchHeader, parse_header
-from posthouse.records.record import body_of
-from posthouse.records.spans import filler, iter_spans
+from posthouse.records.batch import parse_header
+from posthouse.records.spans import filler
 from posthouse.storage.cleaning.batch_cleaner import NO_HORIZON, BatchCleaner, Rules
+from posthouse.storage.cleaning.batch_keys import put_keys
 from posthouse.storage.cleaning.key_map import KeyMap
 from posthouse.storage.files.segments.reader import Step, walk
 from posthouse.storage.files.segments.segment import HEADER_BYTES
@@ -68,21 +67,12 @@ class Cleaning:
             if header is None or header.base_offset < self._rules.dirty_from:
                 continue
             if not header.is_control and not self._rules.aborted.covers(header):
-                self._put(step, header)
+                put_keys(self._keys, step.batch, header)
             if self._keys.is_full:
                 self.clean_to = header.next_offset
                 break
         self._cleaner = BatchCleaner(self._rules, self._keys, self.clean_to)
         return not self._keys.is_full
-
-    def _put(self, step: Step, header: BatchHeader) -> None:
-        try:
-            spans = list(iter_spans(body_of(step.batch, header), header))
-        except (CorruptBatch, RecordTooLarge):
-            return  # the cleaner keeps such a batch whole and logs it
-        for span in spans:
-            if span.key is not None:
-                self._keys.put(span.key, header.base_offset + span.offset_delta)
 
     def begin_group(self, sources: Sequence[CompactionSource]) -> None:
         self._cleaner.take_horizon()

@@ -22,8 +22,11 @@ class CompactedLog:
 class CompactionEffects(Protocol):
     """What the broker's memory of a log must follow."""
 
-    def log_grew(self, partition: PartitionId, size: int) -> None:
-        """The log has `size` bytes more than before, mostly less than 0."""
+    def compacted(self, partition: PartitionId, *, to: int, growth: int) -> None:
+        """Batches below the offset `to` have changed: none of them may be read from memory.
+
+        The log has `growth` bytes more than before, mostly less than 0.
+        """
 
     def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
         """The aborted transactions with these markers are no longer listed."""
@@ -96,7 +99,7 @@ class CompactionSwap:
             [(growth,)] = await found.fetchall()
         if growth is None:
             return False
-        self._effects.log_grew(log.partition, growth)
+        self._effects.compacted(log.partition, to=image.next_offset, growth=growth)
         return True
 
     async def forget(self, connection: DatabaseConnection, log: CompactedLog, markers: Sequence[int]) -> None:

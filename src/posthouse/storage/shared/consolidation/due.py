@@ -24,8 +24,8 @@ ORDER BY l.id
 """
 
 _RUNS = """
-SELECT r.log, r.base, r.last, r.slot, r.inline, r.object, o.key, o.size, r.pos, r.size, r.max_time,
-       r.created_ms, r.refs
+SELECT r.log, r.base, r.last, r.slot, r.inline, r.object, o.key, o.size AS object_size, r.pos, r.size,
+       r.max_time, r.created_ms, r.refs
 FROM unnest(%s::integer[], %s::bigint[]) AS w(log, base)
 CROSS JOIN LATERAL (
     SELECT * FROM run WHERE run.log = w.log AND run.base >= w.base ORDER BY run.base LIMIT %s
@@ -33,6 +33,22 @@ CROSS JOIN LATERAL (
 LEFT JOIN object o ON o.id = r.object
 ORDER BY r.log, r.base
 """
+
+_COLUMNS = (
+    "log",
+    "base",
+    "last",
+    "slot",
+    "inline",
+    "object",
+    "key",
+    "object_size",
+    "pos",
+    "size",
+    "max_time",
+    "created_ms",
+    "refs",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,24 +103,6 @@ async def runs_of(
     found = await connection.execute(_RUNS, [[log for log, _ in logs], [base for _, base in logs], limit])
     by_log: dict[int, list[RunRow]] = {log: [] for log, _ in logs}
     for row in await found.fetchall():
-        log, base, last, slot, inline, object_id, key, object_size, pos, size, max_time, created_ms, refs = (
-            row
-        )
-        by_log[log].append(
-            RunRow(
-                log=log,
-                base=base,
-                last=last,
-                slot=slot,
-                inline=inline,
-                object=object_id,
-                key=key,
-                object_size=object_size,
-                pos=pos,
-                size=size,
-                max_time=max_time,
-                created_ms=created_ms,
-                refs=refs,
-            )
-        )
+        run = RunRow(**dict(zip(_COLUMNS, row, strict=True)))
+        by_log[run.log].append(run)
     return by_log

@@ -24,7 +24,7 @@ CREATE TABLE log (
     start bigint NOT NULL DEFAULT 0,
     -- The next offset: the end of the log.
     next bigint NOT NULL DEFAULT 0,
-    -- Bytes of the batches of all runs and segments that hold offsets from start to next: see stored_bytes.
+    -- Bytes of the batches from start to next: an estimate once the start has moved. stored_bytes counts.
     bytes bigint NOT NULL DEFAULT 0,
     segments_to bigint NOT NULL DEFAULT 0,
     UNIQUE (topic, partition)

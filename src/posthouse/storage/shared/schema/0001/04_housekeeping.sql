@@ -27,21 +27,11 @@ CREATE TRIGGER object_age BEFORE INSERT ON object FOR EACH ROW EXECUTE FUNCTION 
 -- Bytes of the batches of a segment: without the header of the file.
 CREATE FUNCTION batch_bytes(segment) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1.size - 48';
 
--- What `log.bytes` is, counted anew.
+-- The bytes of a log, counted: `log.bytes` is an estimate once its start has moved.
 CREATE FUNCTION stored_bytes(p_log integer) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT coalesce((SELECT sum(s.batch_bytes) FROM segment s WHERE s.log = l.id AND s.last >= l.start), 0)::bigint
         + coalesce((SELECT sum(r.size) FROM run r
                     WHERE r.log = l.id AND r.base >= l.segments_to AND r.last >= l.start), 0)::bigint
-    FROM log l WHERE l.id = p_log
-$$;
-
--- Bytes that leave a log when its start moves: those of runs and segments that end in between.
-CREATE FUNCTION trimmed_bytes(p_log integer, p_from bigint, p_to bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT sum(s.batch_bytes) FROM segment s
-                     WHERE s.log = l.id AND s.base < p_to AND s.last >= p_from AND s.last < p_to), 0)::bigint
-        + coalesce((SELECT sum(r.size) FROM run r
-                    WHERE r.log = l.id AND r.base >= l.segments_to AND r.base < p_to
-                      AND r.last >= p_from AND r.last < p_to), 0)::bigint
     FROM log l WHERE l.id = p_log
 $$;
 
