@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.postgres import PostgresServer, migrated_server
+from tests.stored import IS_SHARED, shared_places
 from tests.surroundings import isolate
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ def postgres() -> Iterator[PostgresServer]:
     """One server for all tests of a process."""
     with migrated_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_storages(request: pytest.FixtureRequest) -> Iterator[None]:
+    """For `tests.stored.stored_in`."""
+    if not IS_SHARED:
+        yield
+        return
+    with shared_places(request.getfixturevalue("postgres")):
+        yield
 
 
 @pytest.fixture(scope="session")

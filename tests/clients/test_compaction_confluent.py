@@ -9,14 +9,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.testing import running_broker
+from tests.stored import KINDS, stored_in
 
 QUIET = {"log_level": 0}
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=KINDS)
 def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     data = tmp_path / "data" if request.param == "file" else None
-    with running_broker(data=data, retention_check_seconds=0.05) as broker:
+    with running_broker(**stored_in(data), retention_check_seconds=0.05) as broker:
         yield broker.kafka
 
 

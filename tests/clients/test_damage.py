@@ -19,6 +19,7 @@ from confluent_kafka import (
 
 from posthouse.testing import running_broker
 from tests.cli.programs import inside
+from tests.stored import IS_SHARED
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -26,7 +27,10 @@ with warnings.catch_warnings():
     from kafka import TopicPartition as KafkaPartition
     from kafka.errors import CorruptRecordError
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.skipif(IS_SHARED, reason="damages the files of a data directory"),
+]
 
 BATCHES = 4
 DAMAGED = ("flipped", "cut", "gone")

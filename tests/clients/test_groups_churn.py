@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.testing import ThreadBroker, running_broker
+from tests.stored import stored_in
 
 PARTITIONS = 6
 CHURN_SECONDS = 3.5
@@ -37,7 +38,10 @@ GROUPS = {kind: [kind] for kind in KINDS} | {"mixed": ["cooperative-sticky", "co
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ThreadBroker]:
     with running_broker(
-        data=tmp_path / "data", group_min_session_ms=500, group_session_ms=SESSION_MS, group_heartbeat_ms=100
+        **stored_in(tmp_path / "data"),
+        group_min_session_ms=500,
+        group_session_ms=SESSION_MS,
+        group_heartbeat_ms=100,
     ) as running:
         yield running
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.testing import running_broker
+from tests.stored import stored_in
 
 PARTITIONS = 4
 QUIET = {"log_level": 0}
@@ -166,7 +167,7 @@ def test_a_pattern(kafka: str, filled: str, protocol: dict[str, Any]) -> None:
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"], indirect=True)
 def test_the_broker_restarts(tmp_path: Any, protocol: dict[str, Any]) -> None:
     """Members notice, join again, and go on from what they committed."""
-    with running_broker(data=tmp_path) as broker:
+    with running_broker(**stored_in(tmp_path)) as broker:
         kafka, port = broker.kafka, broker.broker.app.listeners["kafka"]
         admin = AdminClient({"bootstrap.servers": kafka, **QUIET})
         admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(30)
@@ -186,7 +187,7 @@ def test_the_broker_restarts(tmp_path: Any, protocol: dict[str, Any]) -> None:
         seen = Counter[int]()
         until([consumer], lambda: len(seen) == 40, seen)
         consumer.commit(asynchronous=False)
-    with running_broker(data=tmp_path, kafka=port):
+    with running_broker(**stored_in(tmp_path), kafka=port):
         produce(kafka, "t", range(40, 80))
         until([consumer], lambda: len(seen) == 80, seen)
         consumer.close()

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from posthouse.testing import running_broker
+from tests.stored import stored_in
 
 pytestmark = pytest.mark.skipif(
     not hasattr(confluent_kafka, "ShareConsumer"),
@@ -164,14 +165,14 @@ def test_who_leaves_gives_back_what_it_did_not_accept(join: Join) -> None:
 
 
 def test_progress_survives_a_restart(tmp_path: Path) -> None:
-    with running_broker(data=tmp_path) as broker:
+    with running_broker(**stored_in(tmp_path)) as broker:
         fill(broker.kafka, "t")
         with joining(broker.kafka, "t") as join:
             consumer = join(**{"max.poll.records": 50})
             first = polled(consumer, 50)
             consumer.commit_sync()
             consumer.close()
-    with running_broker(data=tmp_path) as broker, joining(broker.kafka, "t") as join:
+    with running_broker(**stored_in(tmp_path)) as broker, joining(broker.kafka, "t") as join:
         consumer = join()
         rest = polled(consumer, 200 - len(first))
         assert numbers(first + rest) == list(range(200))

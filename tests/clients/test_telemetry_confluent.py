@@ -8,6 +8,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from posthouse.testing import AsyncBroker
+from tests.stored import stored_in
 
 
 def produce_until_pushed(kafka: str, pushed: Path) -> None:
@@ -22,7 +23,7 @@ def produce_until_pushed(kafka: str, pushed: Path) -> None:
 
 async def test_librdkafka_pushes_its_metrics(tmp_path: Path) -> None:
     pushed = tmp_path / "metrics.jsonl"
-    async with AsyncBroker(client_metrics=pushed) as broker:
+    async with AsyncBroker(**stored_in(), client_metrics=pushed) as broker:
         subscriptions = broker.app.broker.metrics_subscriptions
         await subscriptions.change("all", lambda _: {"metrics": "*", "interval.ms": "100"})
         await asyncio.to_thread(produce_until_pushed, broker.kafka, pushed)

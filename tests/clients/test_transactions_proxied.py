@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from posthouse.settings import Address
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.frame_proxy import Frame, FrameProxy
+from tests.stored import stored_in
 
 PRODUCE, ADD_PARTITIONS, END = 0, 24, 26
 PARTITIONS = 3
@@ -23,7 +24,7 @@ PARTITIONS = 3
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[FrameProxy]:
-    async with FrameProxy() as made, AsyncBroker(kafka_advertised=made.address) as broker:
+    async with FrameProxy() as made, AsyncBroker(**stored_in(), kafka_advertised=made.address) as broker:
         made.broker = Address.parse(broker.kafka)
         admin = AdminClient({"bootstrap.servers": str(made.address)})
         [created] = admin.create_topics([NewTopic("t", PARTITIONS, 1)]).values()

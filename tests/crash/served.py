@@ -5,13 +5,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.served import ServedBroker
+from tests.stored import end_lease, stored_in
 
 
 class BrokerProcess(ServedBroker):
     """With a journal so small that its files are recycled all the time."""
 
     def __init__(self, data: Path, port: int = 0) -> None:
-        super().__init__(data, kafka=f"127.0.0.1:{port}", journal_bytes=256 * 1024)
+        self._data = data
+        settings = {**stored_in(data), "kafka": f"127.0.0.1:{port}", "journal_bytes": 256 * 1024}
+        settings.setdefault("data", data)
+        super().__init__(**settings)
+
+    def kill(self) -> None:
+        super().kill()
+        end_lease(self._data)
 
 
 @contextmanager

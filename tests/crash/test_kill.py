@@ -12,6 +12,7 @@ from tests.crash.loads import Recorder
 from tests.crash.orders import check_orders
 from tests.crash.served import BrokerProcess, broker, forget
 from tests.crash.stream_load import TOPIC, StreamLoad, create_topics, read_everything
+from tests.stored import IS_SHARED
 
 ROUNDS = 50
 _CONFIG = {"internal.segment.bytes": "65536"}
@@ -44,6 +45,7 @@ def _judge(recorder: Recorder, process: BrokerProcess) -> None:
     assert check_orders(recorder.history) == []
 
 
+@pytest.mark.skipif(IS_SHARED, reason="cuts the files of a data directory")
 def test_the_check_fails_when_the_disk_forgets(tmp_path: Path) -> None:
     recorder = Recorder()
     clients = StreamLoad(recorder)

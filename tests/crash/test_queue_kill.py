@@ -13,6 +13,7 @@ from tests.crash.loads import Recorder
 from tests.crash.orders import check_orders
 from tests.crash.queue_load import QUEUES, QueueLoad, declare
 from tests.crash.served import broker, forget
+from tests.stored import IS_SHARED
 
 ROUNDS = int(os.environ.get("POSTHOUSE_QUEUE_KILLS", "12"))
 
@@ -40,6 +41,7 @@ def test_kills_lose_nothing_confirmed_and_bring_nothing_settled_back(tmp_path: P
     assert any(each.redelivered for each in deliveries), "nothing was in flight at any kill"
 
 
+@pytest.mark.skipif(IS_SHARED, reason="cuts the files of a data directory")
 def test_the_check_fails_when_the_disk_forgets(tmp_path: Path) -> None:
     recorder = Recorder()
     clients = QueueLoad(recorder)

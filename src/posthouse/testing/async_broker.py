@@ -5,13 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from posthouse.app import App
 from posthouse.descriptors import allow_many_descriptors
+from posthouse.model.clock import SystemClock
 from posthouse.protocols.front_end import FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.service_url import ServiceUrl
 from posthouse.settings import Address, Authentication, Settings, listener_names
+
+if TYPE_CHECKING:
+    from posthouse.node import Node
 
 _ANY_PORT = Address("127.0.0.1", 0)
 
@@ -20,9 +25,10 @@ class AsyncBroker:
     """A broker as `async with AsyncBroker() as broker:`. Kafka clients connect to `broker.kafka`, AMQP
     clients to `broker.amqp`, and clients of any protocol to `broker.address(name)`.
 
-    The broker keeps everything in memory unless `data` names a directory. With `users` (name to password)
-    clients have to log in, and the first user is the superuser. With `tls_certificate` and `tls_key` there
-    are `broker.kafka_tls` and `broker.amqp_tls` as well. Other arguments are settings, as in
+    The broker keeps everything in memory unless `data` names a directory, or `database` and `objects` (URLs,
+    as for `posthouse serve`) a storage that brokers share. With `users` (name to password) clients have to
+    log in, and the first user is the superuser. With `tls_certificate` and `tls_key` there are
+    `broker.kafka_tls` and `broker.amqp_tls` as well. Other arguments are settings, as in
     `posthouse.settings.Settings`. `front_ends` are the served protocols; protocols that are not part of
     Posthouse declare their listeners in a subclass of `Settings`, `settings_class`.
     """
@@ -31,6 +37,8 @@ class AsyncBroker:
         self,
         *,
         data: Path | str | None = None,
+        database: str | None = None,
+        objects: str | None = None,
         users: Mapping[str, str] | None = None,
         front_ends: Sequence[FrontEnd] = FRONT_ENDS,
         settings_class: type[Settings] = Settings,
@@ -45,14 +53,21 @@ class AsyncBroker:
             settings["superusers"] = (next(iter(self._users)), *settings.get("superusers", ()))
         if data is not None:
             settings["data"] = Path(data)
-        self.settings = settings_class(memory=data is None, **settings)
+        if database is not None:
+            settings["database"] = ServiceUrl.database(database)
+        if objects is not None:
+            settings["objects"] = ServiceUrl.objects(objects)
+        self.settings = settings_class(memory=data is None and database is None, **settings)
         self._app: App | None = None
+        self._node: Node | None = None
 
     @property
     def app(self) -> App:
-        if self._app is None:
+        """What serves clients. A broker on a shared storage has it while it holds the lease."""
+        app = self._app if self._node is None else self._node.parts.roles.app
+        if app is None:
             raise RuntimeError("the broker is not running; use it inside its with block")
-        return self._app
+        return app
 
     def address(self, listener: str) -> str:
         """The address of a listener as host:port. Its name is that of its setting, such as "kafka_tls"."""
@@ -96,14 +111,30 @@ class AsyncBroker:
             for user, password in others:
                 await app.broker.access.users.set_password(user, password)
         except BaseException:
-            await app.stop()
+            await self._stop(app)
             raise
         return app
 
     async def _started(self, settings: Settings) -> App:
         allow_many_descriptors()
+        if settings.database is not None:
+            return await self._started_on_shared_storage(settings)
         app = App(settings, front_ends=self._front_ends)
         await app.start()
+        return app
+
+    async def _started_on_shared_storage(self, settings: Settings) -> App:
+        # Only brokers that share their storage need it, and the packages of its extra.
+        from posthouse.node import Node
+        from posthouse.shared_storage import SharedStorages
+
+        node = Node(settings, SharedStorages(settings, SystemClock()))
+        await node.start()
+        app = node.parts.roles.app
+        if app is None:
+            await node.stop()
+            raise RuntimeError("another broker holds the lease of this storage")
+        self._node = node
         return app
 
     async def __aexit__(
@@ -112,5 +143,10 @@ class AsyncBroker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        app, self._app = self.app, None
-        await app.stop()
+        app, self._app = self._app, None
+        if app is not None:
+            await self._stop(app)
+
+    async def _stop(self, app: App) -> None:
+        node, self._node = self._node, None
+        await (app.stop() if node is None else node.stop())

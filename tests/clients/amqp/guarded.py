@@ -12,6 +12,7 @@ from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.settings import Authentication
 from posthouse.testing import ThreadBroker, running_broker
+from tests.stored import stored_in
 
 PASSWORD = "p@ss/w0rd"
 _SECONDS = 60.0
@@ -62,6 +63,6 @@ def guarded_broker(directory: Path, **settings: Any) -> Iterator[Guarded]:
     file.touch(mode=0o600)
     file.write_text(PASSWORD)
     with running_broker(
-        authentication=Authentication.REQUIRED, admin_password_file=file, **settings
+        **stored_in(), authentication=Authentication.REQUIRED, admin_password_file=file, **settings
     ) as broker:
         yield Guarded(broker)

@@ -6,8 +6,12 @@ import pytest
 
 from tests.clients.amqp.blocking import count, get_all, publish, take, wait
 from tests.clients.amqp.test_restart import connected
+from tests.stored import IS_SHARED
 
-pytestmark = pytest.mark.usefixtures("posthouse_only")
+pytestmark = [
+    pytest.mark.usefixtures("posthouse_only"),
+    pytest.mark.skipif(IS_SHARED, reason="damages the files of a data directory"),
+]
 
 BODIES = [b"message-%d" % number for number in range(4)]
 

@@ -20,6 +20,7 @@ from posthouse.settings import Address
 from posthouse.testing import running_broker
 from tests.clients.amqp.blocking import count, get_all, publish, take
 from tests.clients.amqp.rabbit import Rabbit
+from tests.stored import end_lease, stored_in
 
 pytestmark = pytest.mark.usefixtures("posthouse_only")
 
@@ -29,7 +30,7 @@ PROPERTIES = BasicProperties(delivery_mode=2, message_id="m", headers={"a": [1, 
 @contextmanager
 def connected(data: Path) -> Iterator[Any]:
     """A channel to a broker that runs for as long; closing it is left to the end of the broker."""
-    with running_broker(data=data, amqp=Address("127.0.0.1", 0)) as broker:
+    with running_broker(**stored_in(data), amqp=Address("127.0.0.1", 0)) as broker:
         address = Rabbit(address=broker.amqp, kafka=broker.kafka)
         connection = pika.BlockingConnection(pika.URLParameters(address.url))
         channel = connection.channel()
@@ -151,6 +152,7 @@ def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
         confirmed += 1
     process.send_signal(signal.SIGKILL)
     process.wait(20)
+    end_lease(tmp_path / "data")
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         connection.process_data_events(time_limit=20)
     with connected(tmp_path / "data") as channel:
@@ -158,8 +160,10 @@ def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
 
 
 def serve(directory: Path) -> tuple["subprocess.Popen[str]", Rabbit]:
+    place = stored_in(directory / "data")
     command = [
-        *(str(Path(sys.executable).with_name("posthouse")), "serve", "--data", str(directory / "data")),
+        *(str(Path(sys.executable).with_name("posthouse")), "serve"),
+        *(text for name, value in place.items() for text in (f"--{name}", str(value))),
         *("--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--admin", "off"),
     ]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POSTHOUSE_")}

@@ -15,6 +15,7 @@ from posthouse.client import Client, Security
 from posthouse.client.permissions import AclOperation, Permission, ResourceKind
 from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority
+from tests.stored import stored_in
 from tests.tls_brokers import tls_broker
 
 USERS = {"admin": "admin's own", "alice": "alice, in wonderland", "bob": "b=b"}
@@ -71,7 +72,9 @@ def secured(authority: Authority) -> Iterator[Secured]:
 def expired(authority: Authority) -> Iterator[Secured]:
     """A broker whose certificate was good once."""
     identity = authority.issue(expired=True)
-    with running_broker(users=USERS, tls_certificate=identity.certificate, tls_key=identity.key) as broker:
+    with running_broker(
+        **stored_in(), users=USERS, tls_certificate=identity.certificate, tls_key=identity.key
+    ) as broker:
         yield Secured(broker, str(authority.file))
 
 

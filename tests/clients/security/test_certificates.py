@@ -20,6 +20,7 @@ from posthouse.testing import ThreadBroker, running_broker
 from tests.certificates import Authority, Identity
 from tests.cli.programs import Serving
 from tests.clients.security.conftest import USERS, Secured
+from tests.stored import stored_in
 
 SECONDS = 60
 
@@ -31,7 +32,9 @@ def identity(authority: Authority) -> Identity:
 
 @pytest.fixture
 def broker(authority: Authority, identity: Identity) -> Iterator[Secured]:
-    with running_broker(users=USERS, tls_certificate=identity.certificate, tls_key=identity.key) as running:
+    with running_broker(
+        **stored_in(), users=USERS, tls_certificate=identity.certificate, tls_key=identity.key
+    ) as running:
         yield Secured(running, str(authority.file))
 
 
@@ -136,6 +139,7 @@ def asking(request: pytest.FixtureRequest, authority: Authority) -> Iterator[tup
     """A broker that asks clients for certificates, and how much it insists."""
     identity = authority.issue()
     with running_broker(
+        **stored_in(),
         users=USERS,
         tls_certificate=identity.certificate,
         tls_key=identity.key,

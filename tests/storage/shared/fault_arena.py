@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import pytest
 
@@ -42,9 +43,11 @@ class FaultArena:
         self.scene = await make_scene(await self.take_over(self.database), seed)
         self.clients = Clients(self.scene)
 
-    async def take_over(self, database: Database) -> SharedStorage:
+    async def take_over(self, database: Database, incarnation: UUID | None = None) -> SharedStorage:
         """Another storage holds the lease from now on, and knows what the database knows."""
-        storage = await make_shared(database, self.objects, self.clock, on_fenced=self._on_fenced)
+        storage = await make_shared(
+            database, self.objects, self.clock, on_fenced=self._on_fenced, incarnation=incarnation
+        )
         await storage.open()
         self._opened.append(storage)
         return storage

@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 _CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _REGISTER = """
-INSERT INTO committer (incarnation, path) VALUES (%s, %s) ON CONFLICT (incarnation, path) DO NOTHING
+INSERT INTO committer (incarnation, path) VALUES (%s, %s)
+    ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number RETURNING number
 """
-_NUMBER = "SELECT number FROM committer WHERE incarnation = %s AND path = %s FOR UPDATE"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
@@ -66,16 +66,10 @@ class CommitCall:
         """Whether the database did not answer the last call."""
 
     async def open(self) -> None:
-        """Raises DatabaseAway.
-
-        Numbers go on where an earlier storage of the same broker ended: a number must not stand for two
-        commits.
-        """
-        connection = await self._connected()
+        """Raises DatabaseAway. A broker that takes the lease again goes on with its numbers: those of
+        commits that it made before must not be used twice."""
         try:
-            await connection.execute(_REGISTER, [self._holder, self._path])
-            found = await connection.execute(_NUMBER, [self._holder, self._path])
-            [(number,)] = await found.fetchall()
+            [number] = await self._ask(_REGISTER, [self._holder, self._path])
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
         self._number = self._acknowledged = number

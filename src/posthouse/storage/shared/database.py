@@ -92,4 +92,7 @@ def translated(error: psycopg.Error, doing: str) -> Unavailable:
 
 
 def one_line(error: BaseException) -> str:
+    """Without the context that PostgreSQL adds: the arguments of a function and its line."""
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        return error.diag.message_primary
     return " ".join(str(error).split()) or type(error).__name__
