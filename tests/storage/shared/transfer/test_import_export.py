@@ -165,6 +165,8 @@ async def test_an_unfinished_import_keeps_brokers_away(
     with pytest.raises(DataDamaged, match=damaged.name):
         await do_import(data, stores, real_clock)
     assert await take_lease(stores.database, uuid4(), clock=real_clock) is None
+    with pytest.raises(TransferRefused, match="import into this storage is unfinished"):
+        await do_export(tmp_path / "out", stores, real_clock)
     async with opened_files(tmp_path / "other", real_clock) as storage:
         await fill(storage)
     with pytest.raises(TransferRefused, match="another data directory"):
