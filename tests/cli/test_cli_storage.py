@@ -130,6 +130,14 @@ def test_import_and_export(database: str, objects: str, tmp_path: Path) -> None:
     early = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
     assert early.returncode == 2 and "posthouse storage migrate" in early.stderr
     posthouse("storage", "init", **place(database, objects))
+    segment = next((tmp_path / "data").glob("topics/*/*.log"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    damaged = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
+    assert damaged.returncode == 1 and "posthouse log verify" in damaged.stderr
+    shown = posthouse("storage", "status", **place(database, objects)).stdout
+    assert "lease         held by an import, epoch 1; if it was interrupted, repeat it" in shown
+    segment.write_bytes(content)
     done = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
     assert done.returncode == 0, done.stderr
     assert "done: 1 topic, 4 logs" in done.stderr
