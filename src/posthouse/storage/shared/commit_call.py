@@ -36,6 +36,7 @@ INSERT INTO committer (incarnation, path) VALUES (%s, %s)
     ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number RETURNING number
 """
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+_MOST_TIMEOUTS = 3
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
 
@@ -98,6 +99,7 @@ class CommitCall:
         """Raises Unavailable if the commit certainly does not count, LeaseLost and StorageFenced if this
         broker must not write any more. Calls `on_away` when the database does not answer: commits that wait
         for this one would wait for long."""
+        timeouts = 0
         while True:
             self._number += 1
             values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
@@ -109,7 +111,8 @@ class CommitCall:
                 self._metrics.failures += 1
                 found = await self._resolve(error, on_away)
                 if found is None:
-                    if not _is_worth_repeating(error):
+                    timeouts += _is_timeout(error)
+                    if not _is_worth_repeating(error) or timeouts == _MOST_TIMEOUTS:
                         raise _failure(error) from error
                     continue
                 answer = found
@@ -176,6 +179,11 @@ class CommitCall:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _is_timeout(error: Exception) -> bool:
+    """The database gave the statement up: the same again may take as long."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "55P03")
 
 
 def _is_worth_repeating(error: Exception) -> bool:
