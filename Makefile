@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres test-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,12 +108,29 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
         test_limits.py) \
     $(addprefix tests/storage/shared/,test_reads_beside_upkeep.py test_upkeep_crashes.py)
-fast: $(BIN)/.dev
+fast: $(BIN)/.dev postgres
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
 	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)
 
+# Tests of the shared storage run Debian's PostgreSQL. They are skipped where it cannot be installed.
+HAS_POSTGRES := ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null
+postgres:
+	@$(HAS_POSTGRES) || if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	    echo "installing PostgreSQL for the tests of the shared storage ..."; \
+	    (apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install postgresql) >/dev/null 2>&1 || true; fi
+	@$(HAS_POSTGRES) || echo "tests of the shared storage are skipped: PostgreSQL is not installed (apt-get install postgresql)"
+
+# A real S3 server, for tests/s3.py. Tests of it are skipped without Go.
+VERSITYGW := v1.8.0
+build/versitygw: Makefile
+	@! command -v go >/dev/null || { echo "building an S3 server for the tests ..."; \
+	    GOBIN=$(CURDIR)/build go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $@; } || true
+
+test-cluster: $(BIN)/.dev postgres build/versitygw  ## the client and crash suites on PostgreSQL and an object store
+	POSTHOUSE_CLUSTER=1 $(BIN)/pytest -n 2 --durations 15 tests/storage/shared tests/cluster tests/clients tests/crash
+
 # Four workers for two cores: tests with Spark and with real clients wait most of the time.
-pytest: $(BIN)/.dev
+pytest: $(BIN)/.dev postgres
 	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
 test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time

@@ -237,7 +237,13 @@ def test_sizes_for_people() -> None:
 def test_a_headline_and_a_disk() -> None:
     overview = {"version": "1", "ready": True, "reasons": [], "process": 7}
     snapshot = Snapshot(
-        overview=overview, groups=[], queues=[], transactions=[], disk={}, totals=Totals(counts={}, read_at=0)
+        overview=overview,
+        groups=[],
+        queues=[],
+        transactions=[],
+        disk={},
+        totals=Totals(counts={}, read_at=0),
+        storage={},
     )
     assert headline(snapshot) == "posthouse 1   ready   process 7"
     assert disk_space({"free": 2**30, "total": 2**32}) == "1.0 GiB free of 4.0 GiB (25%)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from posthouse.cli.durations import shown_duration
 from posthouse.cli.output import counted
+from posthouse.cli.shared_facts import shared_facts
 from posthouse.cli.sizes import rounded_size
 from posthouse.model.excerpts import printable
 
@@ -93,7 +94,11 @@ def _facts(snapshot: Snapshot, rates: dict[str, float]) -> Iterator[tuple[str, s
         names = ("published", "delivered", "acked", "redelivered", "dead_lettered")
         shown = (f"{rates.get(name, 0):,.0f}/s {name.replace('_', '-')}" for name in names)
         yield "messages", ", ".join(shown)
-    yield "disk", disk_space(snapshot.disk)
+    shared = snapshot.storage.get("shared")
+    if shared is None:
+        yield "disk", disk_space(snapshot.disk)
+    else:
+        yield from shared_facts(shared)
 
 
 def _queue(queue: dict[str, Any]) -> tuple[object, ...]:

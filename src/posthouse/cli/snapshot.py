@@ -55,6 +55,7 @@ class Snapshot:
     """The open ones, the oldest first."""
     disk: dict[str, Any]
     totals: Totals
+    storage: dict[str, Any]
 
     def as_json(self, rates: dict[str, float]) -> dict[str, Any]:
         return {
@@ -64,6 +65,7 @@ class Snapshot:
             "queues_with_messages": self.queues,
             "open_transactions": self.transactions,
             "disk": self.disk,
+            "storage": self.storage,
         }
 
 
@@ -81,6 +83,7 @@ def take_snapshot(client: AdminClient, *, most: int) -> Snapshot:
         transactions=sorted(transactions, key=lambda each: -(each["age_ms"] or 0))[:most],
         disk=client.get("/v1/disk", limit=most),
         totals=read_totals(client),
+        storage=client.get("/v1/storage"),
     )
 
 

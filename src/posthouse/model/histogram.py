@@ -36,6 +36,20 @@ class Histogram:
     def count(self) -> int:
         return sum(self.buckets)
 
+    def quantile(self, share: float) -> float | None:
+        """About the value that this share of all values does not exceed; None if there are no values.
+
+        Values are taken to be spread evenly in their bucket. Above all bounds the highest bound is returned.
+        """
+        wanted = share * self.count
+        below, lower = 0, 0.0
+        for bound, count in zip(self.bounds, self.buckets, strict=False):
+            if count and below + count >= wanted:
+                return lower + (bound - lower) * max(wanted - below, 0) / count
+            below += count
+            lower = bound
+        return lower if self.buckets[-1] else None
+
     def cumulative(self) -> list[int]:
         """For each bound, and for infinity: how many values were not above it."""
         total, counts = 0, []

@@ -1,6 +1,9 @@
 """What a storage counts of its own work. Every storage has these numbers, as far as they apply to it."""
 
+from collections.abc import Callable
+
 from posthouse.model.histogram import COUNTS, SECONDS, Histogram
+from posthouse.storage.remote_metrics import RemoteMetrics
 
 
 class StorageMetrics:
@@ -13,18 +16,21 @@ class StorageMetrics:
         "compacted_partitions",
         "compaction_seconds",
         "journal_bytes",
+        "remote",
         "retention_records",
         "retention_runs",
         "sync_seconds",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, remote: Callable[[], RemoteMetrics] | None = None) -> None:
+        self.remote = remote
+        """Of a storage in a database and an object store."""
         self.sync_seconds = Histogram(SECONDS)
-        """Writing and syncing one group of commits to the journal."""
+        """Writing and syncing one group of commits to the journal, or storing it in the database."""
         self.commits_per_sync = Histogram(COUNTS)
         """Size of the groups (group commit)."""
         self.journal_bytes = 0
-        """Written to the journal."""
+        """Written to the journal, or committed to a shared storage."""
         self.checkpoint_seconds = Histogram(SECONDS)
         self.checkpoint_failures = 0
         self.compaction_seconds = 0.0

@@ -10,6 +10,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.shared.objects.store import ObjectStore
+from posthouse.storage.shared.upkeep import UpkeepSettings
 from tests.postgres import MIGRATED, PostgresServer, new_database
 
 
@@ -64,6 +65,7 @@ async def make_shared(
     inline_bytes: int = 2**19,
     on_fenced: Callable[[], None] = lambda: None,
     incarnation: UUID | None = None,
+    upkeep: UpkeepSettings | None = None,
 ) -> SharedStorage:
     lease = await take_lease(database, incarnation)
     lease.on_fenced = on_fenced
@@ -75,6 +77,7 @@ async def make_shared(
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,
+        upkeep=upkeep,
     )
 
 

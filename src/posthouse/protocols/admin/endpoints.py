@@ -21,6 +21,7 @@ from posthouse.protocols.admin.handlers.queues import QUEUES
 from posthouse.protocols.admin.handlers.quotas import QUOTAS
 from posthouse.protocols.admin.handlers.records import RECORDS
 from posthouse.protocols.admin.handlers.settings import SETTINGS
+from posthouse.protocols.admin.handlers.storage import STORAGE
 from posthouse.protocols.admin.handlers.topic_settings import TOPIC_SETTINGS
 from posthouse.protocols.admin.handlers.topics import TOPICS
 from posthouse.protocols.admin.handlers.transactions import TRANSACTIONS
@@ -45,6 +46,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *QUOTAS,
     *RECORDS,
     SETTINGS,
+    STORAGE,
     *TOPICS,
     *TOPIC_SETTINGS,
     *TRANSACTIONS,

@@ -13,7 +13,9 @@ from uuid import UUID
 
 import psycopg
 
+from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageFenced, StorageFull, Unavailable
+from posthouse.storage.remote_metrics import CallMetrics
 from posthouse.storage.shared.commit_group import Answer
 from posthouse.storage.shared.database import (
     LEASE_LOST,
@@ -50,6 +52,8 @@ class CommitCall:
         path: int,
         seconds: float,
         is_lease_lost: Callable[[], bool],
+        clock: Clock,
+        metrics: CallMetrics,
     ) -> None:
         self._database = database
         self._holder = holder
@@ -62,8 +66,14 @@ class CommitCall:
         self._number = 0
         self._acknowledged = 0
         """The number of the last commit that is known to count."""
-        self.is_away = False
-        """Whether the database did not answer the last call."""
+        self._clock = clock
+        self._metrics = metrics
+        self.away_since: float | None = None
+        """The monotonic time since when the database does not answer; None if it answered the last call."""
+
+    @property
+    def is_away(self) -> bool:
+        return self.away_since is not None
 
     async def open(self) -> None:
         """Raises DatabaseAway. A broker that takes the lease again goes on with its numbers: those of
@@ -91,9 +101,12 @@ class CommitCall:
         while True:
             self._number += 1
             values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
+            began = self._clock.monotonic()
             try:
                 answer = Answer(*await self._ask(_CALL, values))
+                self._metrics.seconds.observe(self._clock.monotonic() - began)
             except (psycopg.Error, DatabaseAway) as error:
+                self._metrics.failures += 1
                 found = await self._resolve(error, on_away)
                 if found is None:
                     if not _is_worth_repeating(error):
@@ -101,7 +114,7 @@ class CommitCall:
                     continue
                 answer = found
             self._acknowledged = self._number
-            self.is_away = False
+            self.away_since = None
             return answer
 
     async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
@@ -122,7 +135,8 @@ class CommitCall:
             try:
                 last, counted, *answer = await self._ask(_RESOLVE, [self._holder, self._path, self._number])
             except (psycopg.Error, DatabaseAway) as again:
-                self.is_away = True
+                if self.away_since is None:
+                    self.away_since = self._clock.monotonic()
                 on_away(
                     DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
                 )
@@ -135,7 +149,7 @@ class CommitCall:
                     "replaced by an asynchronous standby. Restore the database that has them, or accept the "
                     "loss with 'posthouse storage accept-loss'"
                 )
-            self.is_away = False
+            self.away_since = None
             log.info("%s %s", call, "counts" if counted else "does not count")
             return Answer(*answer) if counted else None
 

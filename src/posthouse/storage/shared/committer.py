@@ -153,11 +153,17 @@ class Committer:
         return any(key in self._on_object_path for key in _touched(operations))
 
     @property
+    def away_seconds(self) -> float | None:
+        """How long the database has not answered; None while it does."""
+        since = [path.call.away_since for path in (self._inline, self._object)]
+        known = [each for each in since if each is not None]
+        return self._clock.monotonic() - min(known) if known else None
+
+    @property
     def away(self) -> str | None:
         """Why commits fail at the moment."""
-        if self._inline.call.is_away or self._object.call.is_away:
-            return "PostgreSQL does not answer"
-        return None
+        seconds = self.away_seconds
+        return None if seconds is None else f"PostgreSQL has not answered for {seconds:.0f} s"
 
     async def barrier(self) -> None:
         """Return when everything that was committed before is readable. Raises Unavailable."""

@@ -20,6 +20,7 @@ from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.remote_metrics import CacheMetrics, CallMetrics, RemoteMetrics
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.commit_call import CommitCall
 from posthouse.storage.shared.committer import INLINE_PATH, OBJECT_PATH, Committer
@@ -30,6 +31,7 @@ from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.loading import load
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
+from posthouse.storage.shared.observed_stores import ObservedStores
 from posthouse.storage.shared.payloads import Uploads
 from posthouse.storage.shared.piece_reader import PieceReader, ReadBlocks
 from posthouse.storage.shared.readers import Readers
@@ -64,13 +66,17 @@ class SharedStorage:
         tail_bytes: int = TAIL_BYTES,
         cache_bytes: int = CACHE_BYTES,
         upkeep: UpkeepSettings | None = None,
+        observed: ObservedStores | None = None,
     ) -> None:
+        """`observed` is of `objects` and `blocks`."""
         self._database = database
         self._objects = objects
         self._lease = lease
         self._clock = clock
         self._defaults = defaults or TopicConfig()
-        self.metrics = StorageMetrics()
+        self._observed = observed
+        self.metrics = StorageMetrics(self._remote_metrics)
+        self._commit_metrics = CallMetrics()
         self._logs = SharedLogs()
         self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
         self._tails = Tails(tail_bytes)
@@ -90,6 +96,7 @@ class SharedStorage:
             on_fenced=self._on_fenced,
         )
         readers = Readers(database)
+        self._read_metrics = readers.metrics
         self._reads = Reads(readers, PieceReader(readers, blocks, cache_bytes=cache_bytes))
         self._upkeep = Upkeep(
             database,
@@ -118,6 +125,8 @@ class SharedStorage:
             path=path,
             seconds=_ANSWER_SECONDS,
             is_lease_lost=lambda: self._lease.is_lost,
+            clock=self._clock,
+            metrics=self._commit_metrics,
         )
 
     def _is_object_topic(self, partition: PartitionId) -> bool:
@@ -199,7 +208,23 @@ class SharedStorage:
 
     async def condition(self) -> StorageCondition:
         refusal = self._state or self._committer.away
-        return StorageCondition(refusal=None if refusal is None else str(refusal))
+        failure = None if self._observed is None else self._observed.objects_failure()
+        return StorageCondition(
+            refusal=None if refusal is None else str(refusal),
+            impairments=() if failure is None else (failure,),
+        )
+
+    def _remote_metrics(self) -> RemoteMetrics:
+        observed = self._observed
+        return RemoteMetrics(
+            database={"commit": self._commit_metrics, "read": self._read_metrics},
+            database_away_seconds=self._committer.away_seconds,
+            objects={} if observed is None else observed.metrics.by_operation,
+            objects_away_seconds=None if observed is None else observed.away_seconds,
+            tail_bytes=self._tails.bytes,
+            cache=CacheMetrics() if observed is None else observed.cache,
+            upkeep=self._upkeep.metrics.now(),
+        )
 
     @property
     def unwritten_bytes(self) -> int:

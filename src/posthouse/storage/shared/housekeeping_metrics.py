@@ -1,5 +1,7 @@
 """What housekeeping of the shared storage counts, since the broker got the lease."""
 
+from posthouse.storage.remote_metrics import UpkeepMetrics
+
 
 class HousekeepingMetrics:
     """Written by the event loop only."""
@@ -38,3 +40,15 @@ class HousekeepingMetrics:
         self.deleted_objects = 0
         self.deleted_orphans = 0
         """Objects that were uploaded, but never committed."""
+
+    def now(self) -> UpkeepMetrics:
+        return UpkeepMetrics(
+            consolidation_lag_seconds=self.consolidation_lag_seconds,
+            consolidated_bytes=self.consolidated_bytes,
+            segments_written=self.segments_written,
+            damaged_logs=self.damaged_logs,
+            free_slots=self.free_slots,
+            doomed_objects=self.doomed_objects,
+            deleted_objects=self.deleted_objects,
+            deleted_orphans=self.deleted_orphans,
+        )

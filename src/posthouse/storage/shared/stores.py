@@ -15,6 +15,7 @@ from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.opening import open_object_store
+from posthouse.storage.shared.observed_stores import ObservedStores
 
 _OBJECT_SECONDS = 10.0
 
@@ -44,6 +45,7 @@ class SharedStores:
         if cache_directory is not None:
             self._disk = DiskCache(BlockFiles(cache_directory), max_bytes=cache_directory_bytes)
         self.blocks = BlockCache(self.objects, max_bytes=max(cache_bytes // 2, BLOCK_BYTES), disk=self._disk)
+        self._observed = ObservedStores(self.objects, self.object_metrics, self.blocks, self._disk)
 
     async def open(self) -> None:
         """Raises ObjectsAway with what to do if the object store cannot be used."""
@@ -62,9 +64,11 @@ class SharedStores:
             inline_bytes=self._inline_bytes,
             tail_bytes=self._cache_bytes // 4,
             cache_bytes=self._cache_bytes // 4,
+            observed=self._observed,
         )
 
     async def close(self) -> None:
+        await self._observed.close()
         await self.blocks.close()
         if self._disk is not None:
             await self._disk.close()

@@ -1,7 +1,8 @@
 """Whether the broker is alive, and whether it is ready to serve. For probes, which have no login.
 
-Ready means: storage is open and takes writes, the disk is above its reserve, and every listener is open. A
-client that is not logged in learns the answer, not the reasons.
+Ready means: storage is open and takes writes, the disk is above its reserve, and every listener is open. Of a
+shared storage also: the lease is renewed, and the object store answers. A client that is not logged in learns
+the answer, not the reasons.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.membership import HeldLease
 
 
 async def _live(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
@@ -35,8 +37,18 @@ async def unready_reasons(context: CallContext) -> list[str]:
             f"the disk of the data directory is full ({condition.free_bytes} bytes free): delete topics or "
             "records, or make room"
         )
+    reasons += condition.impairments
+    membership = context.backend.membership
+    if membership is not None:
+        reasons += _lease_reasons(membership.lease)
     reasons += [f"listener {each.name} is not open" for each in context.listeners if each.address is None]
     return reasons
+
+
+def _lease_reasons(lease: HeldLease) -> list[str]:
+    if lease.is_cut_off:
+        return [f"the lease cannot be renewed, and lasts {lease.seconds_left:.1f} s: the database is away"]
+    return [] if lease.is_valid else ["the lease is over"]
 
 
 HEALTH_ROUTES: Final = (

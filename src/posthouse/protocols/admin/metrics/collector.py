@@ -10,6 +10,7 @@ from posthouse.protocols.admin.metrics import (
     groups,
     process,
     queues,
+    remote,
     requests,
     storage,
     topics,
@@ -32,6 +33,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *connections.FAMILIES,
     *requests.FAMILIES,
     *storage.FAMILIES,
+    *remote.FAMILIES,
     *cluster.FAMILIES,
     *topics.FAMILIES,
     *groups.FAMILIES,
@@ -61,6 +63,8 @@ class MetricsCollector:
         await connections.collect(backend, samples)
         await self._requests.collect(samples)
         await storage.collect(backend.broker, samples)
+        if (now := backend.broker.storage_metrics.remote) is not None:
+            remote.collect(now(), samples)
         cluster.collect(backend.membership, samples)
         yield samples
         summed: dict[str, int] = {}

@@ -7,7 +7,8 @@ from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
 
 SYNC: Final = histogram(
-    "posthouse_journal_sync_duration_seconds", "Time to write and sync one group of commits to the journal."
+    "posthouse_journal_sync_duration_seconds",
+    "Time to write and sync one group of commits to the journal, or to store it in the database.",
 )
 GROUP: Final = histogram(
     "posthouse_journal_group_commits", "Commits that were written together (group commit)."

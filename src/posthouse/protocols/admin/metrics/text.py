@@ -16,6 +16,8 @@ from posthouse.protocols.admin.metrics.samples import FamilySamples, LabelBlock,
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PIECE_BYTES: Final = 128 * 1024
+_KEPT_BLOCKS: Final = 40
+"""Blocks whose lines are kept, up to 1 MB each. Only a very high `metrics_max_objects` makes more of them."""
 
 
 class _Lines:
@@ -59,7 +61,11 @@ class PrometheusText:
 
     def _texts(self, family: Family, samples: FamilySamples) -> Iterator[bytes]:
         for block, values in samples.blocks:
-            by_family = self._lines.setdefault(block, {})
+            by_family = self._lines.get(block)
+            if by_family is None:
+                by_family = {}
+                if len(self._lines) < _KEPT_BLOCKS:
+                    self._lines[block] = by_family
             lines = by_family.get(family)
             if lines is None:
                 lines = by_family[family] = _Lines(_template(family, block.labels, values))
