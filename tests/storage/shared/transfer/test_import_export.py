@@ -224,6 +224,11 @@ async def test_an_export_needs_a_new_directory(
     with pytest.raises(TransferRefused, match="not empty"):
         await do_export(tmp_path / "there", stores, real_clock)
     (tmp_path / "there" / "file").unlink()
+    (tmp_path / "there.export").mkdir()
+    (tmp_path / "there.export" / "report").write_text("of the sales department")
+    with pytest.raises(TransferRefused, match=r"there\.export is in the way"):
+        await do_export(tmp_path / "there", stores, real_clock)
+    (tmp_path / "there.export" / "report").unlink()
     await do_export(tmp_path / "there", stores, real_clock)
     async with opened_files(tmp_path / "there", real_clock) as storage:
         assert storage.topics == {}
