@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from posthouse.cli.shared_facts import shared_facts
 from posthouse.testing import AsyncBroker
 from tests.cli.programs import inside
 from tests.postgres import MIGRATED, migrated_server, new_database
@@ -48,10 +49,29 @@ async def test_a_shared_storage_by_http_in_metrics_and_with_status(url: str, tmp
         assert "puts p50" in facts["objects"]
         assert "of newest records" in facts["in memory"]
         assert "in time" in facts["consolidation"]
-        assert "slots free, 0 objects to delete" in facts["room"]
         assert "disk" not in facts
         done = await asyncio.to_thread(inside, "status", "--json", admin=broker.admin)
         assert json.loads(done.stdout)["storage"]["shared"]["objects"]["calls"]["put"]["count"] == 1
+
+
+def test_facts_of_a_storage_in_trouble() -> None:
+    calls = {"count": 9, "failures": 3, "p50_ms": 2.0, "p99_ms": 40.0}
+    shared = {
+        "database": {"away_seconds": 12.3, "calls": {"commit": calls}},
+        "objects": {"away_seconds": None, "calls": {}},
+        "tail_bytes": 1024,
+        "cache": {"hits": 3, "misses": 1, "disk_hits": 1, "memory_bytes": 2048, "disk_bytes": 4096},
+        "consolidation": {"lag_seconds": 75.0, "segments": 1, "bytes": 1, "damaged_logs": 1},
+        "free_slots": 2,
+        "doomed_objects": 1,
+    }
+    assert dict(shared_facts(shared)) == {
+        "database": "AWAY for 12 s; commits p50 2.0 ms, p99 40.0 ms; 3 failures",
+        "objects": "0 failures",
+        "in memory": "1.0 KiB of newest records, 2.0 KiB of blocks, 4.0 KiB on disk, 75% hits",
+        "consolidation": "75 s late, 1 log DAMAGED",
+        "room": "2 of 16 slots free, 1 object to delete",
+    }
 
 
 async def test_a_broker_with_a_storage_of_its_own() -> None:

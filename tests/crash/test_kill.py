@@ -18,7 +18,7 @@ ROUNDS = 50
 _CONFIG = {"internal.segment.bytes": "65536"}
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1200 if IS_SHARED else 420)  # commits and starts take longer on a database
 def test_fifty_kills_lose_nothing_acknowledged_and_nothing_seen(tmp_path: Path) -> None:
     random = Random(4711)
     recorder = Recorder()

@@ -18,10 +18,8 @@ def shared_facts(shared: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "objects", _service(shared["objects"], _OBJECTS)
     yield "in memory", f"{rounded_size(shared['tail_bytes'])} of newest records, {_cache(shared['cache'])}"
     yield "consolidation", _consolidation(shared["consolidation"])
-    yield (
-        "room",
-        f"{shared['free_slots']} of 16 slots free, {counted(shared['doomed_objects'], 'object')} to delete",
-    )
+    if room := _room(shared["free_slots"], shared["doomed_objects"]):
+        yield "room", room
 
 
 def _service(service: dict[str, Any], operations: tuple[tuple[str, str], ...]) -> str:
@@ -49,4 +47,12 @@ def _consolidation(consolidation: dict[str, Any]) -> str:
     parts = [f"{lag:.0f} s late" if lag >= 1 else "in time"]
     if consolidation["damaged_logs"]:
         parts.append(f"{counted(consolidation['damaged_logs'], 'log')} DAMAGED")
+    return ", ".join(parts)
+
+
+def _room(free_slots: int | None, doomed_objects: int | None) -> str:
+    """Empty if the broker has not looked yet."""
+    parts = [] if free_slots is None else [f"{free_slots} of 16 slots free"]
+    if doomed_objects is not None:
+        parts.append(f"{counted(doomed_objects, 'object')} to delete")
     return ", ".join(parts)

@@ -50,9 +50,10 @@ class UpkeepMetrics:
     segments_written: int
     damaged_logs: int
     """Logs that cannot be consolidated further."""
-    free_slots: int
-    doomed_objects: int
-    """Not used any more, and not deleted yet."""
+    free_slots: int | None
+    """None if it is not known yet."""
+    doomed_objects: int | None
+    """Not used any more, and not deleted yet. None if it is not known yet."""
     deleted_objects: int
     deleted_orphans: int
 

@@ -33,10 +33,11 @@ class HousekeepingMetrics:
         """Logs that the last turn could not consolidate further."""
         self.removed_segments = 0
         """Below the start of their log, or of deleted topics."""
-        self.free_slots = 0
+        self.free_slots: int | None = None
+        """None before the first turn."""
         self.truncated_slots = 0
-        self.doomed_objects = 0
-        """Not used any more, and not deleted yet."""
+        self.doomed_objects: int | None = None
+        """Not used any more, and not deleted yet. None before the first turn."""
         self.deleted_objects = 0
         self.deleted_orphans = 0
         """Objects that were uploaded, but never committed."""

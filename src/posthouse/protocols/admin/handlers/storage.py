@@ -49,8 +49,10 @@ class SharedView(msgspec.Struct, frozen=True, kw_only=True):
     tail_bytes: Annotated[int, Meta(description="Newest records in memory.")]
     cache: CacheView
     consolidation: ConsolidationView
-    free_slots: Annotated[int, Meta(description="Of 16.")]
-    doomed_objects: Annotated[int, Meta(description="Not used any more, and not deleted yet.")]
+    free_slots: Annotated[int | None, Meta(description="Of 16; null if it is not known yet.")]
+    doomed_objects: Annotated[
+        int | None, Meta(description="Not used any more, and not deleted yet; null if it is not known yet.")
+    ]
 
 
 class StorageView(msgspec.Struct, frozen=True, kw_only=True):

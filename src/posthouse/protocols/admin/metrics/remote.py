@@ -84,7 +84,9 @@ def collect(remote: RemoteMetrics, samples: Samples) -> None:
     samples.add(SEGMENTS, upkeep.segments_written)
     samples.add(CONSOLIDATED, upkeep.consolidated_bytes)
     samples.add(DAMAGED, upkeep.damaged_logs)
-    samples.add(SLOTS, upkeep.free_slots)
-    samples.add(DOOMED, upkeep.doomed_objects)
+    if upkeep.free_slots is not None:
+        samples.add(SLOTS, upkeep.free_slots)
+    if upkeep.doomed_objects is not None:
+        samples.add(DOOMED, upkeep.doomed_objects)
     samples.add(DELETED, upkeep.deleted_objects)
     samples.add(ORPHANS, upkeep.deleted_orphans)
