@@ -21,10 +21,10 @@ from posthouse.protocols.membership import Membership
 from posthouse.settings import Address, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.identity import cluster_identity
-from posthouse.storage.shared.inspection import inspect
-from posthouse.storage.shared.lease import LeaseTimes
-from posthouse.storage.shared.registry import Registration, Registry
+from posthouse.storage.shared.membership.identity import cluster_identity
+from posthouse.storage.shared.membership.inspection import inspect
+from posthouse.storage.shared.membership.lease import LeaseTimes
+from posthouse.storage.shared.membership.registry import Registration, Registry
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from posthouse.protocols.membership import Membership
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared.database import Database, DatabaseAway
-from posthouse.storage.shared.lease import Lease, LeaseTimes, take_lease
-from posthouse.storage.shared.registry import Registry
+from posthouse.storage.shared.membership.lease import Lease, LeaseTimes, take_lease
+from posthouse.storage.shared.membership.registry import Registry
 
 log = logging.getLogger(__name__)
 

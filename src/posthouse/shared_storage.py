@@ -3,7 +3,7 @@
 from posthouse.model.clock import Clock
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
-from posthouse.storage.shared.lease import Lease
+from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.stores import SharedStores
 
 

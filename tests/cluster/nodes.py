@@ -13,7 +13,7 @@ from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.shared.lease import Lease, LeaseTimes
+from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
 from tests.served import on_any_port
 
 TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)

@@ -3,7 +3,7 @@
 import asyncio
 
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.inspection import inspect
+from posthouse.storage.shared.membership.inspection import inspect
 from tests.postgres import PostgresServer
 
 TEMPLATE = "posthouse_template"

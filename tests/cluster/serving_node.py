@@ -8,7 +8,7 @@ import sys
 from posthouse.cli.serve import run
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.node import Node
-from posthouse.storage.shared.lease import LeaseTimes
+from posthouse.storage.shared.membership.lease import LeaseTimes
 from tests.cluster.nodes import TIMES, MemoryStorages, node_settings
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.inspection import inspect
+from posthouse.storage.shared.membership.inspection import inspect
 from tests.postgres import PostgresServer, new_database
 
 
@@ -33,6 +33,6 @@ async def test_tables_of_a_newer_release(postgres: PostgresServer, url: str) -> 
 
 
 async def test_an_old_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr("posthouse.storage.shared.inspection._OLDEST", 990_000)
+    monkeypatch.setattr("posthouse.storage.shared.membership.inspection._OLDEST", 990_000)
     with pytest.raises(InvalidConfig, match="needs 99 or newer"):
         await inspect(Database(url))

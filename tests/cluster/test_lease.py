@@ -8,7 +8,7 @@ import pytest
 
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.storage.shared.database import Database, DatabaseAway
-from posthouse.storage.shared.lease import Lease, LeaseTimes, take_lease
+from posthouse.storage.shared.membership.lease import Lease, LeaseTimes, take_lease
 from tests.postgres import PostgresServer
 
 ONE, OTHER = UUID(int=1), UUID(int=2)

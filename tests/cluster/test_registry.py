@@ -11,10 +11,10 @@ from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.identity import cluster_identity
-from posthouse.storage.shared.lease import take_lease
-from posthouse.storage.shared.loss_watch import LossWatch
-from posthouse.storage.shared.registry import NameTaken, Registration, Registry
+from posthouse.storage.shared.membership.identity import cluster_identity
+from posthouse.storage.shared.membership.lease import take_lease
+from posthouse.storage.shared.membership.loss_watch import LossWatch
+from posthouse.storage.shared.membership.registry import NameTaken, Registration, Registry
 
 Sql = psycopg.Connection[tuple[object, ...]]
 

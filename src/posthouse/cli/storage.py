@@ -17,7 +17,7 @@ from posthouse.cli.storage_transfer import export_data, import_data
 from posthouse.model.excerpts import printable
 
 if TYPE_CHECKING:
-    from posthouse.storage.shared.administration import SharedFinding
+    from posthouse.storage.shared.administration.administration import SharedFinding
 
 app = typer.Typer(
     name="storage",
@@ -60,7 +60,7 @@ def init(
     Brokers create the tables themselves if their role may. With --role they can run as a role that may read
     and write rows, but not create or change tables.
     """
-    from posthouse.storage.shared.administration import init_storage
+    from posthouse.storage.shared.administration.administration import init_storage
 
     done, warnings = asyncio.run(init_storage(*storage_urls(database, objects, config), role))
     for warning in warnings:
@@ -76,7 +76,7 @@ def init(
 @app.command(epilog="`posthouse storage migrate --database postgresql://owner@db/posthouse`")
 def migrate(database: DatabaseUrl = None, config: ConfigFile = None, json: Json = False) -> None:
     """Bring the tables to the version of this release, with a role that may create tables."""
-    from posthouse.storage.shared.administration import migrate_storage
+    from posthouse.storage.shared.administration.administration import migrate_storage
 
     done, version = asyncio.run(migrate_storage(database_url(database, config)))
     if json:
@@ -90,7 +90,7 @@ def migrate(database: DatabaseUrl = None, config: ConfigFile = None, json: Json 
 @app.command(epilog="`posthouse storage status --database postgresql://broker@db/posthouse`")
 def status(database: DatabaseUrl = None, config: ConfigFile = None, json: Json = False) -> None:
     """Show brokers, lease, tail, segments, objects and replication, as the database has them."""
-    from posthouse.storage.shared.administration import storage_status
+    from posthouse.storage.shared.administration.administration import storage_status
 
     found = asyncio.run(storage_status(database_url(database, config)))
     if json:
@@ -129,7 +129,7 @@ def verify(
 
     The exit code is 0 if everything is intact and 1 if something is damaged.
     """
-    from posthouse.storage.shared.administration import verify_storage
+    from posthouse.storage.shared.administration.administration import verify_storage
 
     damage: list[bool] = []
 
@@ -177,7 +177,7 @@ def accept_loss(database: DatabaseUrl = None, config: ConfigFile = None, yes: Ye
     promoted, or a backup was restored. First try to bring back the database that has all commits. What is
     lost stays lost, and its offsets are given to new records.
     """
-    from posthouse.storage.shared.administration import accept_loss as accept
+    from posthouse.storage.shared.administration.administration import accept_loss as accept
 
     url = database_url(database, config)
     if not yes:

@@ -10,7 +10,7 @@ from posthouse.cli.output import counted
 from posthouse.cli.sizes import rounded_size
 
 if TYPE_CHECKING:
-    from posthouse.storage.shared.administration import StorageStatus
+    from posthouse.storage.shared.administration.administration import StorageStatus
 
 
 def status_lines(found: StorageStatus) -> Iterator[str]:

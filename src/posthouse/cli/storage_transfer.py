@@ -16,7 +16,7 @@ from posthouse.cli.output import counted, print_json, say
 from posthouse.cli.storage_place import ConfigFile, DatabaseUrl, ObjectsUrl, storage_urls
 
 if TYPE_CHECKING:
-    from posthouse.storage.shared.administration import TransferReport
+    from posthouse.storage.shared.administration.administration import TransferReport
 
     Transfer = Callable[..., Coroutine[None, None, TransferReport]]
 
@@ -42,7 +42,7 @@ def import_data(
     goes on when it is repeated; until it is finished no broker can serve from the shared storage. The data
     directory keeps its content.
     """
-    from posthouse.storage.shared.administration import import_storage
+    from posthouse.storage.shared.administration.administration import import_storage
 
     _transfer(import_storage, "importing", directory, storage_urls(database, objects, config), json)
 
@@ -59,13 +59,13 @@ def export_data(
     Stop all brokers first. At the end everything is read back from both and compared. An export that was
     interrupted goes on when it is repeated. The shared storage keeps its content: do not serve from both.
     """
-    from posthouse.storage.shared.administration import export_storage
+    from posthouse.storage.shared.administration.administration import export_storage
 
     _transfer(export_storage, "exporting", directory, storage_urls(database, objects, config), json)
 
 
 def _transfer(transfer: Transfer, doing: str, directory: Path, urls: tuple[str, str], json: bool) -> None:
-    from posthouse.storage.shared.administration import TransferProgress
+    from posthouse.storage.shared.administration.administration import TransferProgress
 
     with byte_progress(f"{doing} and comparing") as (begin, advance):
         progress = TransferProgress(begin=begin, advance=advance)

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 
 from posthouse.model.errors import Unavailable
-from posthouse.storage.shared.commit_call import CommitCall
-from posthouse.storage.shared.commit_group import Answer
+from posthouse.storage.shared.commits.commit_call import CommitCall
+from posthouse.storage.shared.commits.commit_group import Answer
 from posthouse.storage.shared.database import DatabaseConnection
 
 WITHOUT_CHECK_OF_THE_LEASE = """

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 from posthouse.model.clock import Clock
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.housekeeping.upkeep import UpkeepSettings
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.shared.objects.store import ObjectStore
-from posthouse.storage.shared.upkeep import UpkeepSettings
 from tests.postgres import MIGRATED, PostgresServer, new_database
 
 

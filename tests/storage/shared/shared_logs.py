@@ -14,11 +14,11 @@ from posthouse.records.batch import iter_headers, parse_header
 from posthouse.records.record import iter_records
 from posthouse.records.references import Reference, build_references
 from posthouse.storage.files.segments.segment import HEADER_BYTES
+from posthouse.storage.shared.administration.verify import SharedTally, SharedVerification
 from posthouse.storage.shared.database import Database, DatabaseConnection
 from posthouse.storage.shared.objects.names import ObjectNames
-from posthouse.storage.shared.pieces import find_pieces, read_inline
-from posthouse.storage.shared.runs import RunRow, SegmentRow, batches_of
-from posthouse.storage.shared.verify import SharedTally, SharedVerification
+from posthouse.storage.shared.reads.pieces import find_pieces, read_inline
+from posthouse.storage.shared.reads.runs import RunRow, SegmentRow, batches_of
 from tests.storage.batches import make_topic, values_in
 from tests.storage.shared.object_memory import MemoryObjects
 

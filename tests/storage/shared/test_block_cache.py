@@ -7,9 +7,9 @@ import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageClosed
-from posthouse.storage.shared.block_cache import BlockCache
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.shared.objects.store import ObjectDamaged, ObjectMissing, ObjectsAway
+from posthouse.storage.shared.reads.block_cache import BlockCache
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 
 BLOCK = 100

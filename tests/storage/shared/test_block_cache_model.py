@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
-from posthouse.storage.shared.block_cache import BlockCache
-from posthouse.storage.shared.block_files import BlockFiles
-from posthouse.storage.shared.disk_cache import DiskCache
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
+from posthouse.storage.shared.reads.block_cache import BlockCache
+from posthouse.storage.shared.reads.block_files import BlockFiles
+from posthouse.storage.shared.reads.disk_cache import DiskCache
 from tests.directories import IN_MEMORY
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 

@@ -5,9 +5,12 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.records.references import NEVER, Reference
-from posthouse.storage.shared.consolidation.consolidation import Consolidation, ConsolidationSettings
 from posthouse.storage.shared.database import LeaseLost
-from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
+    Consolidation,
+    ConsolidationSettings,
+)
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from tests.storage.batches import make_batch
 from tests.storage.shared.shared_logs import SharedLogs
 

@@ -4,8 +4,8 @@ import pytest
 
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.storage.shared.database import LeaseLost
-from posthouse.storage.shared.garbage import Garbage, GarbageSettings
-from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.garbage import Garbage, GarbageSettings
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.objects.names import ObjectNames, hour_prefix
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill

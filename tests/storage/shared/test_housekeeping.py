@@ -7,7 +7,7 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
 from posthouse.storage.shared.database import LeaseLost
-from posthouse.storage.shared.housekeeping import Housekeeping, HousekeepingPart
+from posthouse.storage.shared.housekeeping.housekeeping import Housekeeping, HousekeepingPart
 
 
 class Part:

@@ -6,11 +6,11 @@ import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.storage.shared import observed_stores
-from posthouse.storage.shared.block_cache import BlockCache
 from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.shared.objects.store import ObjectMissing, ObjectsAway
 from posthouse.storage.shared.observed_stores import ObservedStores
+from posthouse.storage.shared.reads.block_cache import BlockCache
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 
 

@@ -8,8 +8,8 @@ from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.records.batch import parse_header
 from posthouse.records.references import NEVER, Reference, iter_references
-from posthouse.storage.shared.pieces import find_pieces, read_inline
-from posthouse.storage.shared.runs import RunRow, batches_of
+from posthouse.storage.shared.reads.pieces import find_pieces, read_inline
+from posthouse.storage.shared.reads.runs import RunRow, batches_of
 from tests.storage.batches import make_batch, values_in
 from tests.storage.shared.shared_logs import SharedLogs
 

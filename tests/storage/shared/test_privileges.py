@@ -10,14 +10,14 @@ import pytest
 
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
+from posthouse.storage.shared.administration.privileges import grant_to_broker
+from posthouse.storage.shared.administration.status import read_status
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.identity import cluster_identity
-from posthouse.storage.shared.inspection import inspect
-from posthouse.storage.shared.lease import take_lease
+from posthouse.storage.shared.membership.identity import cluster_identity
+from posthouse.storage.shared.membership.inspection import inspect
+from posthouse.storage.shared.membership.lease import take_lease
+from posthouse.storage.shared.membership.registry import Registration, Registry
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
-from posthouse.storage.shared.privileges import grant_to_broker
-from posthouse.storage.shared.registry import Registration, Registry
-from posthouse.storage.shared.status import read_status
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.opened import TestLease, make_shared

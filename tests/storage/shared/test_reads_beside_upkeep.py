@@ -5,8 +5,8 @@ import asyncio
 from posthouse.records.batch import iter_headers
 from posthouse.storage.files.segments.segment import HEADER_BYTES
 from posthouse.storage.shared.database import DatabaseConnection
-from posthouse.storage.shared.pieces import find_pieces, read_inline
-from posthouse.storage.shared.runs import RunRow, SegmentRow, batches_of
+from posthouse.storage.shared.reads.pieces import find_pieces, read_inline
+from posthouse.storage.shared.reads.runs import RunRow, SegmentRow, batches_of
 from tests.storage.batches import make_batch
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation

@@ -7,9 +7,9 @@ from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
 from posthouse.storage.shared import retention as retention_module
 from posthouse.storage.shared.database import LeaseLost
-from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
-from posthouse.storage.shared.removal import Removal
-from posthouse.storage.shared.retention import Retention
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.removal import Removal
+from posthouse.storage.shared.housekeeping.retention import Retention
 from tests.storage.batches import make_batch
 from tests.storage.shared.partition_view import View
 from tests.storage.shared.shared_logs import SharedLogs

@@ -10,9 +10,9 @@ from posthouse.records.batch import iter_headers
 from posthouse.records.record import iter_records
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import nothing_needed
-from posthouse.storage.shared.compaction.compaction import Compaction, CompactionSettings
-from posthouse.storage.shared.compaction.swap import CompactionSwap
 from posthouse.storage.shared.database import LeaseLost
+from posthouse.storage.shared.housekeeping.compaction.compaction import Compaction, CompactionSettings
+from posthouse.storage.shared.housekeeping.compaction.swap import CompactionSwap
 from tests.storage.compacted import COMPACT, Pair, put
 from tests.storage.shared.partition_view import View
 from tests.storage.shared.shared_logs import SharedLogs

@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.housekeeping.upkeep import UpkeepSettings
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
-from posthouse.storage.shared.upkeep import UpkeepSettings
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import make_topic
 from tests.storage.log_machine import LogMachine

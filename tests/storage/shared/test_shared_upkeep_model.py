@@ -11,8 +11,8 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.records.references import Reference
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
-from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
 from tests.postgres import PostgresServer, new_database
 from tests.storage.batches import make_batch, values_in
 from tests.storage.compacted import COMPACT, put

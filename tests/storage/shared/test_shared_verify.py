@@ -2,7 +2,7 @@
 
 import pytest
 
-from posthouse.storage.shared.verify import SharedFinding, SharedVerification
+from posthouse.storage.shared.administration.verify import SharedFinding, SharedVerification
 from tests.storage.batches import make_batch
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from posthouse.storage.shared.database import LeaseLost
-from posthouse.storage.shared.housekeeping_metrics import HousekeepingMetrics
-from posthouse.storage.shared.slots import Slots, SlotSettings
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.slots import Slots, SlotSettings
 from tests.storage.batches import make_batch
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill

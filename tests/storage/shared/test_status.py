@@ -4,9 +4,9 @@ from uuid import uuid4
 
 from posthouse.model.address import Address
 from posthouse.model.clock import ManualClock
-from posthouse.storage.shared.lease import take_lease
-from posthouse.storage.shared.registry import Registration, Registry
-from posthouse.storage.shared.status import read_status
+from posthouse.storage.shared.administration.status import read_status
+from posthouse.storage.shared.membership.lease import take_lease
+from posthouse.storage.shared.membership.registry import Registration, Registry
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from posthouse.model.clock import SystemClock
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
-from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.database import LeaseLost
-from posthouse.storage.shared.garbage import GarbageSettings
-from posthouse.storage.shared.slots import SlotSettings
-from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.housekeeping.garbage import GarbageSettings
+from posthouse.storage.shared.housekeeping.slots import SlotSettings
+from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from tests.storage.shared.partition_view import View
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import fill

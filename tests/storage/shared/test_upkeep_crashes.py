@@ -2,7 +2,7 @@
 
 from posthouse.model.clock import SystemClock
 from posthouse.storage.retention import nothing_needed
-from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.objects.names import hour_prefix
 from tests.storage.compacted import COMPACT
 from tests.storage.shared.crashes import at_every_step

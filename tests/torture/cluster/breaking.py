@@ -8,7 +8,7 @@ from random import Random
 import psycopg
 
 from posthouse.storage.shared import engine
-from posthouse.storage.shared.lease import Lease
+from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.objects.store import Buffer
 from posthouse.storage.shared.stores import SharedStores
 from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, VeryHastyCall

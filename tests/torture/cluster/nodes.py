@@ -10,13 +10,13 @@ from posthouse.node import Node
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
-from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.garbage import GarbageSettings
-from posthouse.storage.shared.lease import Lease, LeaseTimes
-from posthouse.storage.shared.slots import SlotSettings
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.housekeeping.garbage import GarbageSettings
+from posthouse.storage.shared.housekeeping.slots import SlotSettings
+from posthouse.storage.shared.housekeeping.upkeep import UpkeepSettings
+from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
 from posthouse.storage.shared.stores import SharedStores
-from posthouse.storage.shared.upkeep import UpkeepSettings
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 from tests.torture.brokers import Recipe
 from tests.torture.kinds.clock_jump import JumpingClock

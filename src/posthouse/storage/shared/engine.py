@@ -22,24 +22,24 @@ from posthouse.storage.outcomes import Outcome
 from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.remote_metrics import CacheMetrics, CallMetrics, RemoteMetrics
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
-from posthouse.storage.shared.commit_call import CommitCall
-from posthouse.storage.shared.committer import INLINE_PATH, OBJECT_PATH, Committer
-from posthouse.storage.shared.compaction_mirror import CompactionMirror
+from posthouse.storage.shared.commits.commit_call import CommitCall
+from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.definitions import Definitions
 from posthouse.storage.shared.held_lease import HeldLease
-from posthouse.storage.shared.loading import load
+from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
+from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
+from posthouse.storage.shared.logs.definitions import Definitions
+from posthouse.storage.shared.logs.loading import load
+from posthouse.storage.shared.logs.shared_log import Tails
+from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.observed_stores import ObservedStores
-from posthouse.storage.shared.payloads import Uploads
-from posthouse.storage.shared.piece_reader import PieceReader, ReadBlocks
-from posthouse.storage.shared.readers import Readers
-from posthouse.storage.shared.reads import Reads
-from posthouse.storage.shared.shared_log import Tails
-from posthouse.storage.shared.shared_logs import SharedLogs
+from posthouse.storage.shared.reads.piece_reader import PieceReader, ReadBlocks
+from posthouse.storage.shared.reads.readers import Readers
+from posthouse.storage.shared.reads.reads import Reads
 from posthouse.storage.shared.time_limit import time_limit
-from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 

@@ -5,10 +5,10 @@ import contextlib
 import time
 
 from posthouse.storage.remote_metrics import CacheMetrics
-from posthouse.storage.shared.block_cache import BlockCache
-from posthouse.storage.shared.disk_cache import DiskCache
 from posthouse.storage.shared.objects.measured import ObjectStoreMetrics
 from posthouse.storage.shared.objects.store import ObjectsAway, ObjectStore
+from posthouse.storage.shared.reads.block_cache import BlockCache
+from posthouse.storage.shared.reads.disk_cache import DiskCache
 
 _CHECK_SECONDS = 5.0
 """Pause between two checks of an object store that failed."""

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from posthouse.model.clock import Clock
 from posthouse.model.topic_config import TopicConfig
-from posthouse.storage.shared.block_cache import BLOCK_BYTES, BlockCache
-from posthouse.storage.shared.block_files import BlockFiles
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.disk_cache import DiskCache
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.observed_stores import ObservedStores
+from posthouse.storage.shared.reads.block_cache import BLOCK_BYTES, BlockCache
+from posthouse.storage.shared.reads.block_files import BlockFiles
+from posthouse.storage.shared.reads.disk_cache import DiskCache
 
 _OBJECT_SECONDS = 10.0
 

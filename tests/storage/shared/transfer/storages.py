@@ -11,11 +11,15 @@ from posthouse.records.batch import iter_headers
 from posthouse.storage.contract import Storage
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.operations import Put, Refer, Run, Trim
+from posthouse.storage.shared.administration.transfer.exporting import export_directory
+from posthouse.storage.shared.administration.transfer.importing import (
+    TransferProgress,
+    TransferReport,
+    import_directory,
+)
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.stores import SharedStores
-from posthouse.storage.shared.transfer.exporting import export_directory
-from posthouse.storage.shared.transfer.importing import TransferProgress, TransferReport, import_directory
 from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic
 from tests.storage.compacted import COMPACT, Writer, marker, put

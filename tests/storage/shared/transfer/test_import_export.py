@@ -12,12 +12,12 @@ from posthouse.model.clock import SystemClock
 from posthouse.model.errors import DataDamaged, NotFound, Unavailable
 from posthouse.storage.files.catalog.rows import put_meta
 from posthouse.storage.files.verify import Verification
-from posthouse.storage.shared.lease import take_lease
+from posthouse.storage.shared.administration.transfer import importing
+from posthouse.storage.shared.administration.transfer.cutting import cut
+from posthouse.storage.shared.administration.transfer.transfer_lease import TransferRefused
+from posthouse.storage.shared.administration.verify import SharedVerification
+from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.stores import SharedStores
-from posthouse.storage.shared.transfer import importing
-from posthouse.storage.shared.transfer.cutting import cut
-from posthouse.storage.shared.transfer.transfer_lease import TransferRefused
-from posthouse.storage.shared.verify import SharedVerification
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.transfer.storages import (
     contents,

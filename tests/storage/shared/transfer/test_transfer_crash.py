@@ -11,9 +11,9 @@ import pytest
 
 from posthouse.model.clock import SystemClock
 from posthouse.storage.files.catalog.catalog import Catalog
+from posthouse.storage.shared.administration.transfer import importing, local_target
+from posthouse.storage.shared.administration.transfer.local_target import LocalTarget
 from posthouse.storage.shared.stores import SharedStores
-from posthouse.storage.shared.transfer import importing, local_target
-from posthouse.storage.shared.transfer.local_target import LocalTarget
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.shared.crashes import Crash
 from tests.storage.shared.transfer.storages import (

@@ -1,0 +1,198 @@
+"""The call of `commit_group`, and what happens when its answer is lost.
+
+If the connection breaks during a call, only the database knows whether the commit counts. So every call has
+a number, and the database keeps the last number of each path with its answer. `_resolve` asks for it. A
+commit is repeated only after a definite no.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import StorageFenced, StorageFull, Unavailable
+from posthouse.storage.remote_metrics import CallMetrics
+from posthouse.storage.shared.commits.commit_group import Answer
+from posthouse.storage.shared.database import (
+    LEASE_LOST,
+    Database,
+    DatabaseAway,
+    DatabaseConnection,
+    LeaseLost,
+    one_line,
+)
+from posthouse.storage.shared.time_limit import cut, time_limit
+
+log = logging.getLogger(__name__)
+
+_CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
+_RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
+_REGISTER = """
+INSERT INTO committer (incarnation, path) VALUES (%s, %s)
+    ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number RETURNING number
+"""
+_RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+_MOST_TIMEOUTS = 3
+_FULL = {"53100", "53200"}
+"""Disk full, out of memory."""
+
+
+class CommitCall:
+    """The commits of one path, one after the other, on a connection of its own."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        holder: UUID,
+        epoch: int,
+        path: int,
+        seconds: float,
+        is_lease_lost: Callable[[], bool],
+        clock: Clock,
+        metrics: CallMetrics,
+    ) -> None:
+        self._database = database
+        self._holder = holder
+        self._epoch = epoch
+        self._path = path
+        self._seconds = seconds
+        """The longest wait for an answer."""
+        self._is_lease_lost = is_lease_lost
+        self._connection: DatabaseConnection | None = None
+        self._number = 0
+        self._acknowledged = 0
+        """The number of the last commit that is known to count."""
+        self._clock = clock
+        self._metrics = metrics
+        self.away_since: float | None = None
+        """The monotonic time since when the database does not answer; None if it answered the last call."""
+
+    @property
+    def is_away(self) -> bool:
+        return self.away_since is not None
+
+    async def open(self) -> None:
+        """Raises DatabaseAway. A broker that takes the lease again goes on with its numbers: those of
+        commits that it made before must not be used twice."""
+        try:
+            [number] = await self._ask(_REGISTER, [self._holder, self._path])
+        except psycopg.Error as error:
+            raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
+        self._number = self._acknowledged = number
+
+    def cut(self) -> None:
+        """Break the connection: a call in flight fails at once."""
+        if self._connection is not None:
+            cut(self._connection)
+
+    async def close(self) -> None:
+        await self._disconnect()
+
+    async def commit(
+        self, now_ms: int, slot: int, arguments: Sequence[Any], on_away: Callable[[Unavailable], None]
+    ) -> Answer:
+        """Raises Unavailable if the commit certainly does not count, LeaseLost and StorageFenced if this
+        broker must not write any more. Calls `on_away` when the database does not answer: commits that wait
+        for this one would wait for long."""
+        timeouts = 0
+        while True:
+            self._number += 1
+            values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
+            began = self._clock.monotonic()
+            try:
+                answer = Answer(*await self._ask(_CALL, values))
+                self._metrics.seconds.observe(self._clock.monotonic() - began)
+            except (psycopg.Error, DatabaseAway) as error:
+                self._metrics.failures += 1
+                found = await self._resolve(error, on_away)
+                if found is None:
+                    timeouts += _is_timeout(error)
+                    if not _is_worth_repeating(error) or timeouts == _MOST_TIMEOUTS:
+                        raise _failure(error) from error
+                    continue
+                answer = found
+            self._acknowledged = self._number
+            self.away_since = None
+            return answer
+
+    async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
+        """Whether the last call counts: its answer, None if it certainly does not."""
+        if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_LOST:
+            raise LeaseLost("another broker has taken over the lease") from error
+        call = f"commit {self._number} of path {self._path}"
+        log.warning("%s: %s; asking whether it counts", call, one_line(error))
+        attempt = 0
+        while True:
+            if self._is_lease_lost():
+                raise LeaseLost(
+                    f"PostgreSQL at {self._database.name} did not answer until the lease was lost; whether "
+                    f"{call} counts is not known"
+                ) from error
+            await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
+            attempt += 1
+            try:
+                last, counted, *answer = await self._ask(_RESOLVE, [self._holder, self._path, self._number])
+            except (psycopg.Error, DatabaseAway) as again:
+                if self.away_since is None:
+                    self.away_since = self._clock.monotonic()
+                on_away(
+                    DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
+                )
+                log.debug("path %d: %s", self._path, one_line(again))
+                continue
+            if last is None or last < self._acknowledged:
+                raise StorageFenced(
+                    f"PostgreSQL at {self._database.name} has lost acknowledged commits: commit "
+                    f"{self._acknowledged} was answered, {last} is the last it knows. It was probably "
+                    "replaced by an asynchronous standby. Restore the database that has them, or accept the "
+                    "loss with 'posthouse storage accept-loss'"
+                )
+            self.away_since = None
+            log.info("%s %s", call, "counts" if counted else "does not count")
+            return Answer(*answer) if counted else None
+
+    async def _ask(self, statement: str, values: Sequence[Any]) -> Sequence[Any]:
+        """One row. After any failure the connection is closed, so that a late answer cannot be taken for
+        another's."""
+        connection = await self._connected()
+        try:
+            with time_limit(connection, self._seconds):
+                cursor = await connection.cursor(binary=True).execute(statement, values, prepare=True)
+                row = await cursor.fetchone()
+        except BaseException:
+            await self._disconnect()
+            raise
+        assert row is not None
+        return row
+
+    async def _connected(self) -> DatabaseConnection:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._database.connect(f"commits {self._path}")
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _is_timeout(error: Exception) -> bool:
+    """The database gave the statement up: the same again may take as long."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "55P03")
+
+
+def _is_worth_repeating(error: Exception) -> bool:
+    """Lost connections, deadlocks and timeouts pass; anything else would fail again."""
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return state is None or state[:2] in ("08", "40", "57") or state == "55P03"
+
+
+def _failure(error: Exception) -> Unavailable:
+    if isinstance(error, psycopg.Error) and error.sqlstate in _FULL:
+        return StorageFull(f"PostgreSQL has no room: {one_line(error)}")
+    return DatabaseAway(f"PostgreSQL refused the commit: {one_line(error)}")

@@ -1,0 +1,331 @@
+"""Commits to the database and back: what waits becomes a group, one call at a time.
+
+There are two paths. The inline path stores batches in the database. The object path uploads them to the
+object store first; topics with `latency=object` take it. A group of the inline path that is too large for the
+database is uploaded, too, but goes into the database if the object store does not answer.
+
+Calls of a path are made one after the other. Uploads of later groups go on meanwhile: a few groups may be in
+flight, and they are called in their order. If one of them fails, those behind it fail, too.
+
+Commits take effect in the order of the calls wherever that can be noticed: a commit that touches a partition
+or a key of a commit on the object path follows it there, and the object path waits for earlier inline
+commits.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import (
+    OutOfOrderSequence,
+    PosthouseError,
+    StorageClosed,
+    StorageFenced,
+    Unavailable,
+)
+from posthouse.model.ids import PartitionId
+from posthouse.storage.arrivals import Arrived
+from posthouse.storage.metrics import StorageMetrics
+from posthouse.storage.operations import Append, Operation, Put
+from posthouse.storage.outcomes import OperationRefused, Outcome
+from posthouse.storage.shared.commits.commit_call import CommitCall
+from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
+from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
+from posthouse.storage.shared.commits.payloads import Payload, Uploads, inline_payload
+from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
+
+log = logging.getLogger(__name__)
+
+INLINE_PATH = 0
+OBJECT_PATH = 1
+_MOST_AWAITED = 100_000
+_CUT_SECONDS = 0.1
+"""A call whose connection was cut has noticed it."""
+_MOST_IN_FLIGHT = 3
+_AHEAD_BYTES = 2 * 1024 * 1024
+"""A group is uploaded behind others from this size on; less waits and becomes a larger object."""
+
+
+class Committer:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        logs: Mapping[PartitionId, SharedLog],
+        tails: Tails,
+        inline: CommitCall,
+        objects: CommitCall,
+        uploads: Uploads,
+        metrics: StorageMetrics,
+        is_object_topic: Callable[[PartitionId], bool],
+        slot: Callable[[], int],
+        inline_bytes: int,
+        on_fenced: Callable[[StorageFenced], None],
+    ) -> None:
+        self._clock = clock
+        self._logs = logs
+        self._tails = tails
+        self._inline = CommitPath(inline)
+        self._object = CommitPath(objects)
+        self._uploads = uploads
+        self._metrics = metrics
+        self._is_object_topic = is_object_topic
+        self._slot = slot
+        self._inline_bytes = inline_bytes
+        self._on_fenced = on_fenced
+        self._on_object_path: Counter[Hashable] = Counter()
+        """Partitions and keys that commits on the object path touch."""
+        self._awaited: dict[tuple[PartitionId, int], tuple[int, int]] = {}
+        """Epoch and sequence of the first batch of producers whose first batch failed: they repeat it, and
+        until then their later batches are refused."""
+        self._subscribers: list[Arrived] = []
+        self._fenced: StorageFenced | None = None
+        self.unwritten_bytes = 0
+
+    def subscribe(self, arrived: Arrived) -> None:
+        self._subscribers.append(arrived)
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._inline.call.open()
+        await self._object.call.open()
+
+    def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        done: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        size = 0
+        by_object = False
+        logs: dict[PartitionId, SharedLog] = {}
+        for each in operations:
+            if isinstance(each, Put):
+                continue
+            logs[each.partition] = self._logs[each.partition]  # raises UnknownPartition
+            if isinstance(each, Append):
+                size += each.header.length
+                by_object = by_object or self._is_object_topic(each.partition)
+        refusals: Mapping[int, PosthouseError] = {}
+        if self._awaited:
+            refusals = self._refused_after_failure(operations)
+            for each in operations:
+                if isinstance(each, Append) and each.required and id(each) in refusals:
+                    done.set_exception(OperationRefused(each, refusals[id(each)]))
+                    return done
+        commit = PendingCommit(operations, size, done, refusals, logs)
+        follows = by_object or (self._on_object_path and self._follows_object_path(operations))
+        path = self._object if follows else self._inline
+        if path.call.is_away and path.worker is not None:
+            self._remember_failed(operations)
+            commit.fail(Unavailable("PostgreSQL does not answer; the broker tries to reach it again"))
+            return done
+        if follows:
+            self._on_object_path.update(_touched(operations))
+        self.unwritten_bytes += size
+        path.add(commit)
+        if path.worker is None:
+            path.worker = self._loop.create_task(self._work(path), name="posthouse commits")
+        elif path.waiting_bytes >= _AHEAD_BYTES:
+            self._launch_ahead(path)
+        return done
+
+    def _follows_object_path(self, operations: Sequence[Operation]) -> bool:
+        return any(key in self._on_object_path for key in _touched(operations))
+
+    @property
+    def away_seconds(self) -> float | None:
+        """How long the database has not answered; None while it does."""
+        since = [path.call.away_since for path in (self._inline, self._object)]
+        known = [each for each in since if each is not None]
+        return self._clock.monotonic() - min(known) if known else None
+
+    @property
+    def away(self) -> str | None:
+        """Why commits fail at the moment."""
+        seconds = self.away_seconds
+        return None if seconds is None else f"PostgreSQL has not answered for {seconds:.0f} s"
+
+    async def barrier(self) -> None:
+        """Return when everything that was committed before is readable. Raises Unavailable."""
+        await asyncio.gather(self._inline.barrier(), self._object.barrier())
+
+    async def close(self, error: PosthouseError, *, seconds: float) -> None:
+        """Finish the commits that wait; those that take longer than `seconds` fail with `error`."""
+        workers = [path.worker for path in (self._inline, self._object) if path.worker is not None]
+        if workers:
+            _, late = await asyncio.wait(workers, timeout=seconds)
+            if late:
+                # Cancelled calls would wait for a server that does not answer; broken ones do not.
+                self._inline.call.cut()
+                self._object.call.cut()
+                _, late = await asyncio.wait(late, timeout=_CUT_SECONDS)
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for path in (self._inline, self._object):
+            self._fail_all(path, error)
+            await path.call.close()
+
+    async def _work(self, path: CommitPath) -> None:
+        """While there are commits. It begins after this iteration of the event loop, so that its commits
+        become one group."""
+        try:
+            await asyncio.sleep(0)
+            while path.waiting or path.in_flight:
+                try:
+                    if not path.in_flight:
+                        if path is self._object:
+                            await path.gather()
+                        self._launch(path)
+                    await self._write(path, path.in_flight[0])
+                except asyncio.CancelledError:
+                    self._fail_all(path, StorageClosed("the storage is closed"))
+                    raise
+                except StorageFenced as error:
+                    self._fence(error)
+                    self._fail_all(path, error)
+                except Unavailable as error:
+                    # Later batches of the same producers must not take effect without the failed ones.
+                    self._fail_all(path, error)
+                except Exception as error:
+                    log.exception("commits: an error of the broker itself; it stops writing")
+                    failure = StorageFenced(f"the committer failed: {error!r}")
+                    self._fence(failure)
+                    self._fail_all(path, failure)
+        finally:
+            path.worker = None
+
+    def _fence(self, error: StorageFenced) -> None:
+        self._fenced = error
+        self._on_fenced(error)
+
+    def _launch(self, path: CommitPath) -> None:
+        """Begin with a group of the commits that wait; its call comes after those in flight."""
+        must_upload = path is self._object
+        may_upload = must_upload or (path.waiting_bytes > self._inline_bytes and self._uploads.is_well)
+        group = CommitGroup(path.take(self._uploads.group_bytes if may_upload else self._inline_bytes))
+        batches = group.payload_order()
+        upload: asyncio.Future[Payload]
+        if must_upload:
+            upload = self._loop.create_task(self._uploads.upload(batches))
+        elif may_upload and group.size > self._inline_bytes:
+            upload = self._loop.create_task(self._upload_or_inline(batches, group.size))
+        else:
+            upload = self._loop.create_future()
+            upload.set_result(inline_payload(batches))
+        after = self._inline.submitted if must_upload else 0
+        path.in_flight.append(GroupInFlight(group, self._clock.monotonic(), upload, after))
+
+    def _launch_ahead(self, path: CommitPath) -> None:
+        if 0 < len(path.in_flight) < _MOST_IN_FLIGHT and (path is self._object or self._uploads.is_well):
+            self._launch(path)
+
+    async def _upload_or_inline(self, batches: Sequence[Append], size: int) -> Payload:
+        try:
+            return await self._uploads.try_upload(batches)
+        except Unavailable as error:
+            log.warning("%s; a group of %d bytes goes into the database instead", error, size)
+            return inline_payload(batches)
+
+    async def _write(self, path: CommitPath, flight: GroupInFlight) -> None:
+        group = flight.group
+        payload = await flight.upload
+        await self._inline.passed(flight.after)
+        if self._fenced is not None:
+            raise self._fenced
+        now = self._clock.now_ms()
+        arrived: list[tuple[PartitionId, int]] = []
+        if group.has_operations:
+            arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
+            answer = await path.call.commit(
+                now, self._slot(), arguments, on_away=lambda error: self._fail_behind(path, error)
+            )
+            arrived = group.apply(answer, self._tails, now)
+        else:
+            group.done()
+        path.in_flight.popleft()
+        self._uploads.settled(payload)
+        self._settle(path, group)
+        if path.waiting_bytes >= _AHEAD_BYTES:
+            self._launch_ahead(path)
+        self._metrics.sync_seconds.observe(self._clock.monotonic() - flight.started)
+        self._metrics.commits_per_sync.observe(len(group.commits))
+        self._metrics.journal_bytes += group.size
+        self._forget_awaited(group)
+        if arrived:
+            # Behind the callbacks of the futures: acknowledgements go out first.
+            self._loop.call_soon(self._tell, arrived)
+
+    def _tell(self, arrived: Sequence[tuple[PartitionId, int]]) -> None:
+        for each in self._subscribers:
+            for partition, size in arrived:
+                each(partition, size)
+
+    def _settle(self, path: CommitPath, group: CommitGroup, failure: PosthouseError | None = None) -> None:
+        path.settled(group, failure)
+        self.unwritten_bytes -= group.size
+        if path is self._object:
+            for commit in group.commits:
+                self._on_object_path.subtract(_touched(commit.operations))
+            self._on_object_path = +self._on_object_path
+
+    def _fail(self, path: CommitPath, group: CommitGroup, error: PosthouseError) -> None:
+        self._settle(path, group, error)
+        for commit in group.commits:
+            self._remember_failed(commit.operations)
+            commit.fail(error)
+
+    def _fail_all(self, path: CommitPath, error: PosthouseError) -> None:
+        self._fail_from(path, 0, error)
+
+    def _fail_behind(self, path: CommitPath, error: PosthouseError) -> None:
+        """What comes after the group that is called, and may still count."""
+        self._fail_from(path, 1, error)
+
+    def _fail_from(self, path: CommitPath, kept: int, error: PosthouseError) -> None:
+        failed: list[CommitGroup] = []
+        while len(path.in_flight) > kept:
+            flight = path.in_flight.pop()
+            self._uploads.abandoned(flight.upload)
+            failed.insert(0, flight.group)
+        while path.waiting:
+            failed.append(CommitGroup(path.take(2**62)))
+        for group in failed:
+            self._fail(path, group, error)
+
+    def _remember_failed(self, operations: Sequence[Operation]) -> None:
+        for each in operations:
+            if isinstance(each, Append) and each.header.producer_id >= 0:
+                owner = self._logs.get(each.partition)
+                if owner is not None and owner.producers.get(each.header.producer_id) is None:
+                    header = each.header
+                    key = (each.partition, header.producer_id)
+                    self._awaited.setdefault(key, (header.producer_epoch, header.base_sequence))
+        while len(self._awaited) > _MOST_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+
+    def _forget_awaited(self, group: CommitGroup) -> None:
+        if self._awaited:
+            for commit in group.commits:
+                for each in commit.operations:
+                    if isinstance(each, Append) and each.base_offset >= 0:
+                        self._awaited.pop((each.partition, each.header.producer_id), None)
+
+    def _refused_after_failure(self, operations: Sequence[Operation]) -> dict[int, PosthouseError]:
+        """Why batches are refused, by `id`."""
+        refused: dict[int, PosthouseError] = {}
+        for each in operations:
+            if not isinstance(each, Append) or each.header.is_control:
+                continue
+            header = each.header
+            epoch, sequence = self._awaited.get((each.partition, header.producer_id), (-1, -1))
+            if header.producer_epoch == epoch and header.base_sequence != sequence:
+                refused[id(each)] = OutOfOrderSequence(
+                    f"producer {header.producer_id} sent sequence {header.base_sequence}; {sequence} failed"
+                )
+        return refused
+
+
+def _touched(operations: Sequence[Operation]) -> list[Hashable]:
+    return [(each.space, each.key) if isinstance(each, Put) else each.partition for each in operations]

@@ -1,0 +1,24 @@
+"""What compaction changes in this broker's memory of a log."""
+
+from collections.abc import Sequence
+
+from posthouse.model.ids import PartitionId
+from posthouse.storage.shared.logs.shared_log import Tails
+from posthouse.storage.shared.logs.shared_logs import SharedLogs
+
+
+class CompactionMirror:
+    def __init__(self, logs: SharedLogs, tails: Tails) -> None:
+        self._logs = logs
+        self._tails = tails
+
+    def compacted(self, partition: PartitionId, *, to: int, growth: int) -> None:
+        log = self._logs.get(partition)
+        if log is not None:
+            log.size += growth
+            self._tails.forget_below(log, to)
+
+    def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
+        log = self._logs.get(partition)
+        if log is not None:
+            log.producers.forget_aborted(set(markers))

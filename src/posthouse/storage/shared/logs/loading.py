@@ -1,0 +1,97 @@
+"""What a new holder of the lease reads from the database: topics, logs, producers and state."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.storage.producers import AbortedTransaction, BatchMemory, Producer
+from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.stored_state import StoredState
+
+_ROWS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    cluster_id: str
+    topics: dict[TopicId, Topic]
+    logs: SharedLogs
+    state: StoredState
+    slot: int
+
+
+async def load(connection: DatabaseConnection, defaults: TopicConfig) -> Loaded:
+    """All in one snapshot. Raises DatabaseAway."""
+    async with meaning("loading the logs"), connection.transaction():
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        cluster_id = (await _all(connection, "SELECT id FROM cluster"))[0][0]
+        topics: dict[TopicId, Topic] = {}
+        for id, name, partitions, overrides in await _all(
+            connection, "SELECT id, name, partitions, overrides FROM topic WHERE deleted_at IS NULL"
+        ):
+            topics[TopicId(id.bytes)] = Topic(
+                id=TopicId(id.bytes),
+                name=name,
+                partitions=partitions,
+                overrides=overrides,
+                config=defaults.with_stored(overrides, name),
+            )
+        logs, by_id = await _logs(connection, topics)
+        await _producers(connection, by_id)
+        spaces: dict[int, dict[bytes, bytes]] = {}
+        async with connection.cursor(name="state", binary=True) as cursor:
+            cursor.itersize = _ROWS_AT_ONCE
+            await cursor.execute("SELECT space, key, value FROM state")
+            async for space, key, value in cursor:
+                spaces.setdefault(space, {})[bytes(key)] = bytes(value)
+        slot = (await _all(connection, "SELECT number FROM slot WHERE state = 'open'"))[0][0]
+    return Loaded(cluster_id=cluster_id, topics=topics, logs=logs, state=StoredState(spaces), slot=slot)
+
+
+async def _logs(
+    connection: DatabaseConnection, topics: dict[TopicId, Topic]
+) -> tuple[SharedLogs, dict[int, SharedLog]]:
+    logs, by_id = SharedLogs(), {}
+    async with connection.cursor(name="logs", binary=True) as cursor:
+        cursor.itersize = _ROWS_AT_ONCE
+        await cursor.execute("SELECT id, topic, partition, start, next, bytes FROM log")
+        async for id, topic_id, partition, start, end, size in cursor:
+            topic = topics.get(TopicId(topic_id.bytes))
+            if topic is not None:
+                found = new_log(id, topic, partition)
+                found.start, found.end, found.size = start, end, size
+                logs[found.partition] = by_id[id] = found
+    return logs, by_id
+
+
+def new_log(id: int, topic: Topic, partition: int) -> SharedLog:
+    return SharedLog(id, PartitionId(topic.id, partition), f"{topic.name}-{partition}")
+
+
+async def _producers(connection: DatabaseConnection, logs: dict[int, SharedLog]) -> None:
+    async with connection.cursor(name="producers", binary=True) as cursor:
+        cursor.itersize = _ROWS_AT_ONCE
+        await cursor.execute("SELECT log, id, epoch, batches, last_time, open_since FROM producer")
+        async for log, id, epoch, batches, last_time, open_since in cursor:
+            if log in logs:
+                memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
+                logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
+    for log, last, first, producer in await _all(
+        connection, "SELECT log, last, first, producer FROM aborted"
+    ):
+        if log in logs:
+            logs[log].producers.load_aborted(AbortedTransaction(producer, first, last))
+
+
+async def _all(connection: DatabaseConnection, statement: str) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(statement.encode())).fetchall()
+
+
+def topic_uuid(id: TopicId) -> UUID:
+    return UUID(bytes=bytes(id))

@@ -1,0 +1,192 @@
+"""The lease: at one time at most one broker may serve, and it knows by its own clock until when.
+
+Its time is that of the database: a broker can take the lease when `until` has passed there. The holder counts
+from the moment before it has sent the renewal, and stops some seconds early: its own clock may be a little
+slow.
+
+A lease whose time has passed is not yet lost. While PostgreSQL is away, no other broker can take it: the
+holder stops serving when the time is over, and goes on when a renewal finds that it still holds the lease.
+"""
+
+import asyncio
+import logging
+import math
+from dataclasses import dataclass
+from uuid import UUID
+
+from posthouse.model.clock import Clock
+from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.membership.link import Link
+
+log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 0.5
+"""Pause between two attempts to renew while the database is away."""
+_ATTEMPT_SECONDS = 6.0
+"""More than an attempt takes: three seconds to connect, two for the statement, and the pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    seconds: float = 8.0
+    """How long a lease lasts after it was taken or renewed."""
+    renewal_seconds: float = 2.0
+    """Pause between two renewals."""
+    margin_seconds: float = 2.0
+    """How much earlier than the database the holder regards its lease as over."""
+    cut_off_seconds: float = 300.0
+    """How long a holder that cannot reach the database still serves reads. It cannot know whether another
+    broker has taken over, so its clients must not stay with it for ever."""
+
+
+class Lease:
+    """A lease that this broker has taken. Owned by the event loop; `keep` renews it."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        incarnation: UUID,
+        epoch: int,
+        taken_at: float,
+        clock: Clock,
+        times: LeaseTimes,
+    ) -> None:
+        """`taken_at` is the monotonic time before the lease was asked for."""
+        self._link = link
+        self.incarnation = incarnation
+        self.epoch = epoch
+        self._monotonic = clock.monotonic
+        self._times = times
+        self._deadline = taken_at + times.seconds - times.margin_seconds
+        self._cut_off_until = -math.inf
+        self._lost = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether this broker may serve now. False as well when it could not renew the lease in time."""
+        return self._monotonic() < self._deadline
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the lease is over because PostgreSQL cannot be reached, as far as the broker can know.
+
+        False if it has not just tried: a process that was stopped for a while does not know. False as well
+        after `cut_off_seconds`.
+        """
+        now = self._monotonic()
+        is_over = now >= self._deadline + self._times.cut_off_seconds
+        return not self._lost.is_set() and now < self._cut_off_until and not is_over
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it belongs to another broker, or was released."""
+        return self._lost.is_set()
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._deadline - self._monotonic())
+
+    async def lost(self) -> None:
+        """Returns when the lease is lost."""
+        await self._lost.wait()
+
+    def keep(self) -> None:
+        """Start to renew it."""
+        self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        pause = self._times.renewal_seconds
+        was_valid, failures = True, 0
+        while not self._lost.is_set():
+            await asyncio.sleep(pause)
+            pause = self._times.renewal_seconds
+            try:
+                await self.renew()
+            except DatabaseAway as error:
+                pause = min(pause, _AGAIN_SECONDS)
+                failures += 1
+                if failures == 1:
+                    log.warning("the lease of epoch %d could not be renewed: %s", self.epoch, error)
+                if was_valid and not self.is_valid:
+                    log.error(
+                        "the time of the lease of epoch %d is over; until the database is back, records can "
+                        "only be read",
+                        self.epoch,
+                    )
+            else:
+                if failures and not self._lost.is_set():
+                    log.info("the lease of epoch %d is renewed, after %d failures", self.epoch, failures)
+                failures = 0
+            was_valid = self.is_valid
+
+    async def renew(self) -> bool:
+        """Returns whether the lease is still held. Raises DatabaseAway."""
+        if self._lost.is_set():
+            return False
+        asked_at = self._monotonic()
+        try:
+            is_held = await self._link.ask(
+                "SELECT posthouse.renew_lease(%s, %s, %s)",
+                [self.incarnation, self.epoch, self._times.seconds],
+                doing="renewing the lease",
+            )
+        except DatabaseAway:
+            self._cut_off_until = self._monotonic() + _ATTEMPT_SECONDS
+            raise
+        if is_held and not self._lost.is_set():
+            self._deadline = asked_at + self._times.seconds - self._times.margin_seconds
+        elif not is_held:
+            self._lose()
+        self._cut_off_until = -math.inf
+        return bool(is_held)
+
+    def fenced(self) -> None:
+        """A commit was refused because another broker holds the lease."""
+        self._lose()
+
+    def _lose(self) -> None:
+        self._deadline = -math.inf
+        self._lost.set()
+
+    async def release(self) -> None:
+        """Let another broker take the lease at once. This one must have stopped serving."""
+        held_before = not self._lost.is_set()
+        self._lose()
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        if held_before:
+            try:
+                await self._link.ask(
+                    "SELECT posthouse.release_lease(%s, %s)",
+                    [self.incarnation, self.epoch],
+                    doing="releasing the lease",
+                )
+            except DatabaseAway as error:
+                log.warning(
+                    "the lease of epoch %d could not be released, and lasts up to %g s longer: %s",
+                    *(self.epoch, self._times.seconds, error),
+                )
+        await self._link.close()
+
+
+async def take_lease(
+    database: Database, incarnation: UUID, *, clock: Clock, times: LeaseTimes | None = None
+) -> Lease | None:
+    """The lease if it was free or its time was over, None if another broker holds it. Raises DatabaseAway."""
+    times = times or LeaseTimes()
+    link = Link(database, "lease", seconds=times.renewal_seconds)
+    taken_at = clock.monotonic()
+    try:
+        epoch = await link.ask(
+            "SELECT posthouse.take_lease(%s, %s)", [incarnation, times.seconds], doing="taking the lease"
+        )
+    except BaseException:
+        await link.close()
+        raise
+    if epoch is None:
+        await link.close()
+        return None
+    return Lease(link, incarnation=incarnation, epoch=epoch, taken_at=taken_at, clock=clock, times=times)

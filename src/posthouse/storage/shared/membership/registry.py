@@ -1,0 +1,171 @@
+"""The registry of brokers: each sends a heartbeat every second, and hears of the others in the answer."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from posthouse.model.address import Address
+from posthouse.model.brokers import ClusterBroker, ClusterView
+from posthouse.model.errors import InvalidConfig
+from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.membership.link import Link
+from posthouse.storage.shared.membership.loss_watch import LossWatch
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 1.0
+LIVE_SECONDS = 5.0
+_STATEMENT_SECONDS = 2.0
+# A lost heartbeat does no harm, and one must not wait for a synchronous standby.
+_SET_UP = "SET synchronous_commit = off"
+
+
+class NameTaken(InvalidConfig):
+    """Another process has registered under the name of this broker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker says of itself."""
+
+    name: str
+    incarnation: UUID
+    addresses: Mapping[str, Address]
+    rack: str | None
+    version: str
+
+
+class Registry:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        database: Database,
+        registration: Registration,
+        *,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        live_seconds: float = LIVE_SECONDS,
+    ) -> None:
+        self._link = Link(database, "heartbeat", seconds=_STATEMENT_SECONDS, set_up=_SET_UP)
+        self._registration = registration
+        self._heartbeat_seconds = heartbeat_seconds
+        self._live_seconds = live_seconds
+        self._watch = LossWatch()
+        self._is_stopped = False
+        self._beating: asyncio.Task[None] | None = None
+        self._seen_at = 0.0
+        self.node_id = 0
+        """Of this broker, once registered."""
+        self.view = ClusterView()
+        """What the last heartbeat has found."""
+        self.failure: NameTaken | None = None
+        """Set when this broker must stop, because another process has its name."""
+
+    @property
+    def loss(self) -> str | None:
+        """A sentence if the database has lost commits, and no operator has confirmed that."""
+        return self._watch.loss
+
+    def lease_seconds_left(self) -> float:
+        """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
+        return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
+
+    async def register(self) -> int:
+        """Returns the node id. Raises DatabaseAway."""
+        mine = self._registration
+        addresses = {name: str(address) for name, address in mine.addresses.items()}
+        self.node_id = await self._link.ask(
+            "SELECT posthouse.register_broker(%s, %s, %s, %s, %s)",
+            [mine.name, mine.incarnation, json.dumps(addresses), mine.rack, mine.version],
+            doing="registering this broker",
+        )
+        await self.beat()
+        return self.node_id
+
+    async def beat(self) -> ClusterView:
+        """One heartbeat. Raises DatabaseAway and NameTaken."""
+        asked_at = asyncio.get_running_loop().time()
+        found = await self._link.ask(
+            "SELECT posthouse.heartbeat(%s, %s)",
+            [self._registration.incarnation, self._live_seconds],
+            doing="sending a heartbeat",
+        )
+        if found is None:
+            raise NameTaken(
+                f"another broker has registered as {self._registration.name}; every broker of a cluster "
+                "needs a broker_name of its own"
+            )
+        self.view = _view(found)
+        self._seen_at = asked_at
+        loss_before = self._watch.loss
+        self._watch.see(self.view)
+        if self._watch.loss is not None and loss_before is None:
+            log.error("%s", self._watch.loss)
+        return self.view
+
+    def start(self) -> None:
+        """Send a heartbeat each second from now on."""
+        self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+
+    async def _beat_on(self) -> None:
+        was_away = False
+        while not self._is_stopped:
+            await asyncio.sleep(self._heartbeat_seconds)
+            try:
+                await self.beat()
+            except DatabaseAway as error:
+                if not was_away:  # one line for the first; the lease tells of the rest
+                    log.warning("no heartbeat to the database: %s", error)
+                was_away = True
+            except NameTaken as error:
+                self.failure = error
+                self._is_stopped = True
+            else:
+                if was_away:
+                    log.info("heartbeats reach the database again")
+                was_away = False
+
+    async def stop(self) -> None:
+        """Stop the heartbeats, and be absent at once."""
+        self._is_stopped = True
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        try:
+            await self._link.ask(
+                "UPDATE posthouse.broker SET seen_at = '-infinity' WHERE incarnation = %s RETURNING id",
+                [self._registration.incarnation],
+                doing="signing off",
+            )
+        except DatabaseAway as error:
+            log.warning("this broker is listed for some seconds longer: %s", error)
+        await self._link.close()
+
+
+def _view(found: Mapping[str, Any]) -> ClusterView:
+    holder = found["holder"]
+    return ClusterView(
+        brokers=tuple(map(_broker, found["brokers"])),
+        holder_incarnation=None if holder is None else UUID(holder),
+        epoch=found["epoch"],
+        lease_seconds_left=float(found["seconds_left"]),
+        commits=int(found["commits"]),
+        timeline=found["timeline"],
+        confirmed_losses=found["confirmed_losses"],
+    )
+
+
+def _broker(found: Mapping[str, Any]) -> ClusterBroker:
+    return ClusterBroker(
+        id=found["id"],
+        name=found["name"],
+        incarnation=UUID(found["incarnation"]),
+        addresses={name: Address.parse(text) for name, text in found["addresses"].items()},
+        rack=found["rack"],
+        version=found["version"],
+        seconds_since_start=float(found["seconds_since_start"]),
+    )

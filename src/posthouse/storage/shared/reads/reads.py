@@ -1,0 +1,198 @@
+"""Reading logs: the newest batches from memory, all others from runs and segments."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, RecordTooLarge
+from posthouse.records.batch import Readable, iter_headers
+from posthouse.records.record import iter_records
+from posthouse.storage.bounds import Slice, TimestampedOffset
+from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.reads.piece_reader import Chunk, PieceReader
+from posthouse.storage.shared.reads.pieces import find_pieces
+from posthouse.storage.shared.reads.readers import Readers
+from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
+
+_ATTEMPTS = 5
+"""Pieces move to segments while they are read, but not that often."""
+_PAUSE_SECONDS = 0.02
+_PIECES_AT_ONCE = 64
+_LATER = """
+SELECT base FROM segment WHERE log = %(log)s AND last >= %(from)s AND max_time >= %(time)s
+UNION ALL
+SELECT run.base FROM run JOIN log ON log.id = run.log
+ WHERE run.log = %(log)s AND run.base >= log.segments_to AND last >= %(from)s AND max_time >= %(time)s
+ ORDER BY base LIMIT 1
+"""
+_LATEST = """
+SELECT max(max_time) FROM (
+    SELECT max_time FROM segment WHERE log = %(log)s AND last >= %(from)s
+    UNION ALL
+    SELECT max_time FROM run JOIN log ON log.id = run.log
+     WHERE run.log = %(log)s AND run.base >= log.segments_to AND last >= %(from)s
+) AS found
+"""
+
+
+class Reads:
+    def __init__(self, readers: Readers, pieces: PieceReader) -> None:
+        self._readers = readers
+        self._pieces = pieces
+
+    async def close(self) -> None:
+        await self._readers.close()
+
+    async def read(
+        self, log: SharedLog, offset: int, max_bytes: int, at_least_one: bool, stable_only: bool
+    ) -> Slice:
+        if not log.start <= offset <= log.end:
+            raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        bounds = log.bounds
+        end = bounds.stable if stable_only else bounds.end
+        if offset >= end:
+            return Slice(b"", bounds)
+        if offset >= log.tail_start:
+            chunks: list[Readable] = []
+            room = max_bytes
+            for batch in log.tail_from(offset):
+                if batch.header.base_offset >= end or (
+                    batch.header.length > room and (chunks or not at_least_one)
+                ):
+                    break
+                chunks.append(batch.data)
+                room -= batch.header.length
+            return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), bounds)
+        return Slice(await self._cold(log, offset, end, max_bytes, at_least_one), bounds)
+
+    async def _cold(
+        self, log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool
+    ) -> Readable:
+        chunks: list[Readable] = []
+        room = max_bytes
+        async for chunk in self._chunks(log, offset, end, max_bytes):
+            part, is_cut = _cut(chunk.data, offset, end, room, at_least_one and not chunks)
+            if len(part):
+                chunks.append(part)
+                room -= len(part)
+            if is_cut or room <= 0:
+                break
+        if log.start > offset:  # trimmed meanwhile
+            raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def _chunks(self, log: SharedLog, offset: int, end: int, max_bytes: int) -> AsyncIterator[Chunk]:
+        """Checked batches from `offset` to before `end`."""
+        attempts = 0
+        while offset < end:
+            pieces = await self._find(log, offset, max_bytes)
+            for piece in pieces:
+                while offset <= piece.last and offset < end:
+                    chunk = await self._pieces.chunk(log, piece, offset)
+                    if chunk is None:
+                        break
+                    attempts = 0
+                    yield chunk
+                    offset = chunk.next
+                else:
+                    continue
+                break
+            else:
+                if pieces:
+                    continue
+            attempts += 1
+            if attempts == _ATTEMPTS:
+                raise DataDamaged(f"{log.name}: no run or segment has the bytes of offset {offset}")
+            await asyncio.sleep(_PAUSE_SECONDS * attempts)
+
+    async def _find(self, log: SharedLog, offset: int, max_bytes: int) -> list[RunRow | SegmentRow]:
+        async with self._readers.connection(f"reading {log.name}") as connection:
+            found = await find_pieces(
+                connection, log.id, offset, max_bytes=max_bytes, max_rows=_PIECES_AT_ONCE
+            )
+            if found is None or offset < found.start:
+                raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+            await self._pieces.load_inline(connection, found.pieces)
+        return list(found.pieces)
+
+    async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
+        offset = log.start
+        for _ in range(_ATTEMPTS * 1000):
+            base = await self._one(_LATER, log, {"from": offset, "time": timestamp})
+            if base is None:
+                return None
+            try:
+                [piece, *_] = await self._find(log, max(base, offset), 1)
+                found = await self._first_in(log, piece, timestamp)
+            except OffsetOutOfRange:
+                offset = log.start  # it moved meanwhile
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if found is not None:
+                return found
+            offset = piece.last + 1
+        raise DataDamaged(f"{log.name}: a search by time finds no end")
+
+    async def find_max_timestamp(self, log: SharedLog) -> TimestampedOffset | None:
+        """Pieces know their highest timestamp, but its record may be below the start of the log."""
+        highest = await self._one(_LATEST, log, {"from": log.start})
+        if highest is None:
+            return None
+        found = await self.find_timestamp(log, highest)
+        if found is not None and found.timestamp == highest:
+            return found
+        return await self._latest(log)
+
+    async def _latest(self, log: SharedLog) -> TimestampedOffset | None:
+        best: TimestampedOffset | None = None
+        async for chunk in self._chunks(log, log.start, log.end, 2**20):
+            for offset, timestamp in _times(log, chunk.data):
+                if best is None or timestamp > best.timestamp:
+                    best = TimestampedOffset(offset, timestamp)
+        return best
+
+    async def _first_in(
+        self, log: SharedLog, piece: RunRow | SegmentRow, timestamp: int
+    ) -> TimestampedOffset | None:
+        start = max(piece.base, log.start)
+        async for chunk in self._chunks(log, start, piece.last + 1, 2**20):
+            for offset, time in _times(log, chunk.data, timestamp):
+                if time >= timestamp:
+                    return TimestampedOffset(offset, time)
+        return None
+
+    async def _one(self, statement: str, log: SharedLog, values: dict[str, int]) -> int | None:
+        async with self._readers.connection(f"searching {log.name} by time") as connection:
+            row = await (await connection.execute(statement.encode(), {"log": log.id} | values)).fetchone()
+        return None if row is None else row[0]
+
+
+def _cut(data: Readable, offset: int, end: int, room: int, at_least_one: bool) -> tuple[memoryview, bool]:
+    """The batches from the one that holds `offset` on, before `end`, that fit; whether any were left out."""
+    view = memoryview(data)
+    first = last = -1
+    for position, header in iter_headers(data):
+        if header.next_offset <= offset:
+            continue
+        if first < 0:
+            first = last = position
+        stop = position + header.length
+        fits = stop - first <= room or (at_least_one and last == first)
+        if header.base_offset >= end or not fits:
+            return view[first:last], True
+        last = stop
+    return view[max(first, 0) : max(last, 0)], False
+
+
+def _times(log: SharedLog, data: Readable, least: int = -(2**63)) -> list[tuple[int, int]]:
+    """Offsets and timestamps of the records that can still be read, without batches before `least`."""
+    found: list[tuple[int, int]] = []
+    view = memoryview(data)
+    for position, header in iter_headers(data):
+        if header.max_timestamp < least or header.last_offset < log.start:
+            continue
+        try:
+            records = list(iter_records(view[position : position + header.length]))
+        except (CorruptBatch, RecordTooLarge):
+            continue  # consumers cannot read it either
+        found += [(each.offset, each.timestamp) for each in records if each.offset >= log.start]
+    return found
