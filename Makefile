@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint types layers fast pytest postgres test-cluster frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres test-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ run: $(BIN)/.runtime  ## start the broker on $(KAFKA), $(AMQP) and $(ADMIN), dat
 
 demo: $(BIN)/.demo  ## broker, orders and a pipeline on Spark, for half a minute
 	@$(BIN)/python -m tools.demo
+
+cluster: $(BIN)/.dev  ## PostgreSQL, an S3 server and two brokers; kills one while a client goes on (ONCE=1 ends then)
+	@$(BIN)/python -m tools.cluster $(if $(ONCE),--once)
 
 test: lint types layers pytest  ## lint, types, layers and the whole test suite
 
@@ -192,6 +195,10 @@ bench-scale: $(BIN)/.dev  ## very many connections, topics, records; overload; d
 BENCH_SPARK ?= --connector 4.0.0
 bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md
 	$(BIN)/python -m bench.spark $(BENCH_SPARK)
+
+BENCH_CLUSTER ?=
+bench-cluster: $(BIN)/.dev  ## the shared storage beside the local engine, docs/benchmarks-cluster.md
+	$(BIN)/python -m bench.cluster $(BENCH_CLUSTER)
 
 conformance: $(BIN)/.dev  ## the test suites of Kafka and AMQP clients against this broker
 	$(BIN)/python -m tools.conformance $(CONFORMANCE)

@@ -1,6 +1,7 @@
 """A load generator that is not the bottleneck: requests built beforehand, sent over one raw socket."""
 
 import itertools
+import math
 import os
 import socket
 import time
@@ -72,17 +73,25 @@ def produce_frame(topic: bytes, partition: int, records: bytearray) -> bytes:
     return frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics))
 
 
-def push(port: int, frames: Sequence[bytes], total_bytes: int, window: int) -> Load:
-    """Send the frames round and round until `total_bytes`, never with more than `window` unanswered."""
+def connected(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def push(
+    port: int, frames: Sequence[bytes], total_bytes: float, window: int, *, seconds: float = math.inf
+) -> Load:
+    """Send the frames round and round until `total_bytes` or `seconds`, never with more than `window`
+    unanswered."""
     latencies: list[float] = []
     sent_at: list[float] = []
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        answers = _Answers(connection)
+    with connected(port) as connection:
+        answers = Answers(connection)
         begun = time.perf_counter()
         sent = 0
         for each in itertools.cycle(frames):
-            if sent >= total_bytes:
+            if sent >= total_bytes or time.perf_counter() - begun >= seconds:
                 break
             while len(sent_at) - len(latencies) >= window:
                 _note(latencies, sent_at, answers.wait())
@@ -99,7 +108,7 @@ def _note(latencies: list[float], sent_at: list[float], answered: int) -> None:
     latencies.extend(now - sent_at[len(latencies)] for _ in range(answered))
 
 
-class _Answers:
+class Answers:
     """Counts response frames without looking into them."""
 
     def __init__(self, connection: socket.socket) -> None:

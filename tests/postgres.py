@@ -42,7 +42,7 @@ def need_postgres() -> Path:
     return place
 
 
-def _as_server_user() -> dict[str, str]:
+def as_server_user() -> dict[str, str]:
     """The server refuses to run as root."""
     return {"user": _USER, "group": _USER} if os.geteuid() == 0 else {}
 
@@ -72,7 +72,7 @@ class PostgresServer:
             "UTF8",
             "-N",
         ]
-        subprocess.run(command, check=True, capture_output=True, cwd="/", **_as_server_user())  # type: ignore[call-overload]
+        subprocess.run(command, check=True, capture_output=True, cwd="/", **as_server_user())  # type: ignore[call-overload]
 
     def start(self) -> None:
         place = need_postgres()
@@ -89,7 +89,7 @@ class PostgresServer:
             command += ["-c", each]
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(  # type: ignore[call-overload]
-                command, cwd="/", stdout=log, stderr=log, start_new_session=True, **_as_server_user()
+                command, cwd="/", stdout=log, stderr=log, start_new_session=True, **as_server_user()
             )
         self._wait()
 

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 from rich.console import Console
@@ -45,7 +45,7 @@ def main() -> None:
     names = [name for name in SCENARIOS if not arguments.only or name in arguments.only]
     for name in names:
         scenario = SCENARIOS[name]
-        rows = list(_told(stage, scenario.run(stage)))
+        rows = list(report.told(stage.display, scenario.run(stage)))
         chapters.append(report.Chapter(scenario.note, rows))
         if arguments.write or not is_trial:
             # After each, because a full run takes long.
@@ -64,18 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=full.seconds, help="of each measurement")
     parser.add_argument("--write", action="store_true", help="write the page after a trial too")
     return parser
-
-
-def _told(stage: Stage, rows: Iterable[Row]) -> Iterator[Row]:
-    """The same rows, each shown as soon as it is there."""
-    section = ""
-    for row in rows:
-        if row.section != section:
-            section = row.section
-            stage.display.title(section)
-        aims = report.aims(row)
-        stage.display.say(f"  {row.name}: {report.figure(row)}" + (f"   {aims}" if aims else ""))
-        yield row
 
 
 if __name__ == "__main__":

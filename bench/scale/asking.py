@@ -1,12 +1,13 @@
 """What scenarios ask of a Kafka listener, one request at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from posthouse.client.addresses import Node
 from posthouse.client.connection import BrokerConnection
 from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -43,9 +44,19 @@ def connected(port: int) -> Iterator[BrokerConnection]:
         yield connection
 
 
-def make_topics(connection: BrokerConnection, names: Sequence[str]) -> list[bytes]:
-    """With one partition each; their ids."""
-    wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=-1) for name in names]
+def make_topics(
+    connection: BrokerConnection,
+    names: Sequence[str],
+    *,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> list[bytes]:
+    """Their ids."""
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
+    wanted = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=configs)
+        for name in names
+    ]
     request = CreateTopicsRequest(topics=wanted, timeout_ms=int(TIMEOUT * 1000))
     made = connection.ask(request, CreateTopicsResponse).topics
     for topic in made:

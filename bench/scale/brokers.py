@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,16 +23,18 @@ class Broker:
     """Running from the start on. What it logs goes to a file beside its data."""
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, object] | None = None, *, source: Path | None = None
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        source: Path | None = None,
+        storage: Sequence[str] | None = None,
     ) -> None:
-        """`source` has other sources than those that are installed."""
+        """`source` has other sources than those that are installed; `storage` are the options that name
+        another storage than a data directory."""
         self._directory = directory
-        command = [
-            str(Path(sys.executable).with_name("posthouse")),
-            "serve",
-            "--data",
-            str(directory / "data"),
-        ]
+        command = [str(Path(sys.executable).with_name("posthouse")), "serve"]
+        command += ["--data", str(directory / "data")] if storage is None else storage
         command += ["--kafka", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--log-level", "warning"]
         # Installed software has its bytecode; a shell that forbids writing it would be measured instead.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}

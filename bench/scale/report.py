@@ -1,11 +1,12 @@
 """The figures as a page with tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from bench import report
+from bench.queues.display import Display
 from bench.scale.figures import Row, Verdict
 from bench.spark.figures import Spread
 
@@ -47,28 +48,55 @@ def write(chapters: Sequence[Chapter], circumstances: Circumstances) -> None:
     DOCUMENT.write_text(document(chapters, circumstances))
 
 
-def document(chapters: Sequence[Chapter], circumstances: Circumstances) -> str:
+def document(
+    chapters: Sequence[Chapter],
+    circumstances: Circumstances,
+    *,
+    introduction: str = INTRODUCTION,
+    packages: Sequence[str] = _PACKAGES,
+) -> str:
     parts = [
-        INTRODUCTION.format(
+        introduction.format(
             command=circumstances.command,
             commit=circumstances.commit,
             reservation=_reservation(circumstances),
         ),
-        report.machine(_PACKAGES),
+        report.machine(packages),
         *_aims([row for chapter in chapters for row in chapter.rows]),
     ]
     for chapter in chapters:
-        for number, (section, rows) in enumerate(groupby(chapter.rows, key=lambda row: row.section)):
+        for number, (section, members) in enumerate(groupby(chapter.rows, key=lambda row: row.section)):
+            rows = list(members)
             parts += ["", f"## {section}", ""]
             if number == 0 and chapter.note:
                 parts += [chapter.note, ""]
-            parts += ["| | | aim |", "|---|---:|---:|"]
-            parts += [f"| {row.name} | {figure(row)} | {aims(row)} |" for row in rows]
+            if any(row.yardstick for row in rows):
+                parts += ["| | | ratio | aim |", "|---|---:|---:|---:|"]
+                parts += [f"| {row.name} | {figure(row)} | {ratio(row)} | {aims(row)} |" for row in rows]
+            else:
+                parts += ["| | | aim |", "|---|---:|---:|"]
+                parts += [f"| {row.name} | {figure(row)} | {aims(row)} |" for row in rows]
     return "\n".join(parts) + "\n"
+
+
+def told(display: Display, rows: Iterable[Row]) -> Iterator[Row]:
+    """The same rows, each shown as soon as it is there."""
+    section = ""
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            display.title(section)
+        found = aims(row)
+        display.say(f"  {row.name}: {_found(row)}" + (f"   {found}" if found else ""))
+        yield row
 
 
 def figure(row: Row) -> str:
     return f"{_shown(row.spread)} {row.unit}"
+
+
+def ratio(row: Row) -> str:
+    return "" if row.ratio is None else f"{_shown(row.ratio)} × {row.yardstick_name}"
 
 
 def aims(row: Row) -> str:
@@ -80,11 +108,15 @@ def _aims(rows: Sequence[Row]) -> list[str]:
     told = [(row, *each) for row in rows for each in row.aims()]
     reached = sum(verdict is Verdict.REACHED for _, _, verdict in told)
     missed = [
-        f"- missed: {row.section}, {row.name}: {figure(row)}; the aim was {aim}"
+        f"- missed: {row.section}, {row.name}: {_found(row)}; the aim was {aim}"
         for row, aim, verdict in told
         if verdict is Verdict.MISSED
     ]
     return ["## Aims", "", f"{reached} of {len(told)} aims are reached.", *([""] if missed else []), *missed]
+
+
+def _found(row: Row) -> str:
+    return figure(row) if row.ratio is None else f"{figure(row)}, {ratio(row)}"
 
 
 def _reservation(circumstances: Circumstances) -> str:

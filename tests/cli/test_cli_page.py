@@ -66,5 +66,5 @@ def test_commands_that_reach_a_broker_take_a_login() -> None:
         if {"ca", "profile"} <= {parameter.name for parameter in command.params}
     }
     assert ("queue", "list") in with_login and ("topic", "list") in with_login
-    local = {"serve", "log", "profile"}
+    local = {"serve", "log", "storage", "profile"}
     assert {path[0] for path in COMMANDS if path not in with_login} <= local | {"pipeline", "archive"}

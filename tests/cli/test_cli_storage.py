@@ -1,14 +1,16 @@
 """`posthouse storage …` against a real PostgreSQL."""
 
 import json
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from posthouse.testing import ThreadBroker
-from tests.cli.programs import posthouse
+from tests.cli.programs import PROGRAM, environment, posthouse
 from tests.postgres import PostgresServer, new_database
 
 SECRET = "hunter2"
@@ -128,6 +130,14 @@ def test_import_and_export(database: str, objects: str, tmp_path: Path) -> None:
     early = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
     assert early.returncode == 2 and "posthouse storage migrate" in early.stderr
     posthouse("storage", "init", **place(database, objects))
+    segment = next((tmp_path / "data").glob("topics/*/*.log"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    damaged = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
+    assert damaged.returncode == 1 and "posthouse log verify" in damaged.stderr
+    shown = posthouse("storage", "status", **place(database, objects)).stdout
+    assert "lease         held by an import, epoch 1; if it was interrupted, repeat it" in shown
+    segment.write_bytes(content)
     done = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
     assert done.returncode == 0, done.stderr
     assert "done: 1 topic, 4 logs" in done.stderr
@@ -141,3 +151,36 @@ def test_import_and_export(database: str, objects: str, tmp_path: Path) -> None:
     with ThreadBroker(data=tmp_path / "back") as broker:
         read = posthouse("consume", "orders", "--from-beginning", "--max", "3", bootstrap=broker.kafka)
     assert read.stdout.split() == ["one", "two", "three"]
+
+
+def kill_when(command: list[str], variables: dict[str, str], is_time: Callable[[], bool]) -> None:
+    """Start a command, and kill it once it has begun to work, unless it is faster."""
+    started = subprocess.Popen([*PROGRAM, *command], env=environment(**variables), stderr=subprocess.DEVNULL)
+    while started.poll() is None and not is_time():
+        time.sleep(0.001)
+    started.kill()
+    started.wait()
+
+
+def test_killed_transfers_go_on(database: str, objects: str, tmp_path: Path) -> None:
+    data, back = tmp_path / "data", tmp_path / "back"
+    lines = "".join(f"{number} {'x' * 1000}\n" for number in range(30_000))
+    with ThreadBroker(data=data) as broker:
+        posthouse("produce", "orders", stdin=lines, bootstrap=broker.kafka)
+    variables = place(database, objects)
+    posthouse("storage", "init", **variables)
+    copied = tmp_path / "objects"
+    before = len(list(copied.rglob("*-*")))
+    kill_when(["storage", "import", str(data)], variables, lambda: len(list(copied.rglob("*-*"))) > before)
+    done = posthouse("storage", "import", data, **variables)
+    assert done.returncode == 0 or "not empty" in done.stderr, done.stderr
+    found = json.loads(posthouse("storage", "verify", "--json", **variables).stdout)
+    assert (found["records"], found["damaged"]) == (30_000, False)
+
+    progress = tmp_path / "back.export" / "export.jsonl"
+    kill_when(["storage", "export", str(back)], variables, progress.exists)
+    done = posthouse("storage", "export", back, **variables)
+    assert done.returncode == 0 or "not empty" in done.stderr, done.stderr
+    with ThreadBroker(data=back) as broker:
+        read = posthouse("consume", "orders", "--from-beginning", "--max", "30000", bootstrap=broker.kafka)
+    assert sorted(read.stdout.splitlines()) == sorted(lines.splitlines())

@@ -181,3 +181,23 @@ async def test_a_process_that_was_stopped_does_not_think_that_it_is_cut_off(
         assert not lease.is_cut_off
     finally:
         postgres.start()
+
+
+async def test_reads_of_a_broker_that_is_cut_off_end_after_a_while(
+    postgres: PostgresServer, database: Database
+) -> None:
+    """Another broker may have taken over, and clients must find it."""
+    clock = ManualClock()
+    lease = await taken(database, ONE, clock)
+    postgres.stop()
+    try:
+        cut_off = []
+        for _ in range(70):
+            clock.advance(5)
+            with pytest.raises(DatabaseAway):
+                await lease.renew()
+            cut_off.append(lease.is_cut_off)
+    finally:
+        postgres.start()
+    assert cut_off[0] and not cut_off[-1]
+    assert 55 <= cut_off.count(True) <= 63

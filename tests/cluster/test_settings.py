@@ -1,5 +1,7 @@
 """Settings of a broker that shares its storage: what goes together, and what must not be shown."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,13 @@ def test_a_file_and_the_environment(tmp_path: Path) -> None:
         "east",
         Address("10.0.0.1", 7000),
     )
+
+
+def test_a_broker_that_is_alone_imports_none_of_it() -> None:
+    code = (
+        "import sys, posthouse.cli.main, posthouse.cli.serve;"
+        "of = ('psycopg', 'obstore', 'posthouse.storage.shared', 'posthouse.cluster.', 'posthouse.node');"
+        "print([name for name in sys.modules if name.startswith(of)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

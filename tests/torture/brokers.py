@@ -21,6 +21,7 @@ from typing import Any
 import uvloop
 
 from posthouse.app import App
+from posthouse.cli.serve import Served
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import PosthouseError
 from posthouse.settings import Settings
@@ -59,6 +60,10 @@ class Recipe:
 
     def storage(self, clock: Clock) -> FileStorage:
         return self.plain_storage(clock)
+
+    async def served(self, clock: Clock) -> Served:
+        """What runs in the process."""
+        return App(self.settings(), clock=clock, storage=self.storage(clock))
 
     def settings(self) -> Settings:
         return self.plain_settings()
@@ -202,8 +207,7 @@ def _live(recipe: Recipe, ready: Connection) -> None:
 async def _serve(recipe: Recipe, ready: Connection) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    clock = recipe.clock()
-    app = App(recipe.settings(), clock=clock, storage=recipe.storage(clock))
+    app = await recipe.served(recipe.clock())
     await app.start()
     ready.send(Addresses(str(app.listeners["kafka"]), str(app.listeners["amqp"])))
     ready.close()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.checker.history import Fault, History
 from tests.checker.judge import check
@@ -129,6 +130,19 @@ class Arena:
         self.broker.kill()
         await self.stop_clients()
 
+    async def prepare(self) -> None:
+        """Topics and queues, in the first life of the broker."""
+        async with running(self.recipe) as broker:
+            await self.workload.prepare(broker.addresses)
+            await broker.stop()
+
+    async def last_look(self, recipe: Recipe) -> None:
+        """Everything there is, after all faults."""
+        await self.close()
+        async with running(recipe) as broker:
+            await self.workload.finish(broker.addresses)
+            await broker.stop()
+
     async def close(self) -> None:
         if self.broker is not None:
             self.broker.kill()
@@ -158,7 +172,11 @@ class Kind:
         """For the next life of the broker."""
         return self.plain_recipe(place)
 
-    async def strike(self, arena: Arena) -> None:
+    def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> Arena:
+        return Arena(self.plain_recipe(place), workload, recorder, random, self.refusals_are_expected)
+
+    async def strike(self, arena: Any) -> None:
+        """`arena` is what the method of that name made."""
         raise NotImplementedError
 
     def judge(self, history: History) -> list[str]:
@@ -186,10 +204,10 @@ async def run_campaign(
     verdict = Verdict(history=recorder.history)
     began = time.monotonic()
     kind.open(place)
-    arena = Arena(kind.plain_recipe(place), workload, recorder, random, kind.refusals_are_expected)
+    arena = kind.arena(place, workload, recorder, random)
     try:
         with _noting_failure(verdict):
-            await _prepare(arena)
+            await arena.prepare()
             for _ in range(rounds):
                 arena.recipe = kind.recipe(place, random)
                 await kind.strike(arena)
@@ -199,7 +217,7 @@ async def run_campaign(
             await arena.stop_clients()
         # Also after a failure: what is there, and what is not, says more about it.
         with _noting_failure(verdict):
-            await _last_look(arena, kind.plain_recipe(place))
+            await arena.last_look(kind.plain_recipe(place))
             verdict.anomalies += kind.judge(recorder.history)
     finally:
         await arena.close()
@@ -216,16 +234,3 @@ def _noting_failure(verdict: Verdict) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is, the history tells more
         verdict.anomalies.append("failure: " + "".join(traceback.format_exception(error)))
-
-
-async def _prepare(arena: Arena) -> None:
-    async with running(arena.recipe) as broker:
-        await arena.workload.prepare(broker.addresses)
-        await broker.stop()
-
-
-async def _last_look(arena: Arena, recipe: Recipe) -> None:
-    await arena.close()
-    async with running(recipe) as broker:
-        await arena.workload.finish(broker.addresses)
-        await broker.stop()

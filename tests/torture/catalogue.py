@@ -20,7 +20,7 @@ from tests.torture.queues.workload import QueueWorkload
 from tests.torture.stream.workload import StreamWorkload
 
 
-def _workload(**options: Any) -> MakeWorkload:
+def workload(**options: Any) -> MakeWorkload:
     return lambda recorder, random: StreamWorkload(recorder, random, **options)
 
 
@@ -63,12 +63,12 @@ CHANCES = 3
 ENTRIES = (
     Entry(Kill, Control(EarlyKill, LOST)),
     Entry(FailpointKill, Control(EarlyFailpointKill, LOST)),
-    Entry(PowerCut, Control(PowerCut, LOST, _workload(durability="os")), needs_mount=True),
-    Entry(Pause, Control(lambda: Pause(hang_up=1.0), "more than once", _workload(careless=True))),
+    Entry(PowerCut, Control(PowerCut, LOST, workload(durability="os")), needs_mount=True),
+    Entry(Pause, Control(lambda: Pause(hang_up=1.0), "more than once", workload(careless=True))),
     Entry(SyncError, Control(lambda: SyncError(silent=True), "accepted after a failed sync")),
     Entry(ShortWrite, Control(lambda: ShortWrite(silent=True), "lost write|is damaged")),
     Entry(DiskFull, Control(SilentlyFull, LOST), needs_mount=True),
-    Entry(ClockJump, Control(ClockJump, "OFFSET_OUT_OF_RANGE|expired", _workload(retention_ms="3600000"))),
+    Entry(ClockJump, Control(ClockJump, "OFFSET_OUT_OF_RANGE|expired", workload(retention_ms="3600000"))),
     Entry(
         DamagedFiles,
         Control(lambda: DamagedFiles(forge_a_record), "phantom record"),

@@ -16,7 +16,7 @@ app = typer.Typer(
 )
 
 Changed = Annotated[
-    bool, typer.Option("--changed", metavar="", help="Only settings that differ from their defaults.")
+    bool, typer.Option("--changed", metavar="", help="Only settings that were given or changed.")
 ]
 Search = Annotated[str | None, typer.Option(metavar="TEXT", help="Only names that contain this.")]
 

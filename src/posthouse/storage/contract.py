@@ -1,4 +1,4 @@
-"""The storage interface that the broker needs: local files, memory, and later an object store.
+"""The storage interface that the broker needs: local files, memory, or PostgreSQL and an object store.
 
 The interface mentions no files. Offsets are known only when a commit returns, because a storage that several
 brokers share cannot assign them earlier.

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import aio_pika
+import httpx
 
+from posthouse.app import App
 from posthouse.broker.dynamic_settings import Scope
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
+from posthouse.loaded_settings import load_settings
 from posthouse.model.ids import ARCHIVE_GROUP, MemberId
 from posthouse.testing import AsyncBroker
 from tests.protocols.admin.clients import answered, client
@@ -23,6 +26,23 @@ async def test_settings_say_where_they_come_from() -> None:
         assert found["topic.retention.ms"]["source"] == "runtime"
         assert "unacknowledged" in found["max_unacked"]["meaning"]
         assert (found["memory"]["value"], found["kafka_tls"]["value"]) == ("true", None)
+
+
+async def test_settings_of_a_process_say_flag_environment_or_file(tmp_path: Path) -> None:
+    file = tmp_path / "posthouse.toml"
+    file.write_text("max_unacked = 7\n")
+    flags = {"memory": True, "kafka": "off", "amqp": "off", "admin": "127.0.0.1:0"}
+    app = App(load_settings(file=file, environment={"POSTHOUSE_LOG_LEVEL": "info"}, flags=flags))
+    await app.start()
+    try:
+        async with httpx.AsyncClient(base_url=f"http://{app.listeners['admin']}") as http:
+            found = answered(await http.get("/v1/settings"))["settings"]
+    finally:
+        await app.stop()
+    sources = {each["name"]: each["source"] for each in found}
+    assert {name for name, source in sources.items() if source == "flag"} == flags.keys()
+    assert (sources["max_unacked"], sources["log_level"]) == ("file", "environment")
+    assert sources["open_files"] == "default", "the broker computes it"
 
 
 async def test_what_fills_the_disk(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import pytest
 
@@ -42,9 +43,11 @@ class FaultArena:
         self.scene = await make_scene(await self.take_over(self.database), seed)
         self.clients = Clients(self.scene)
 
-    async def take_over(self, database: Database) -> SharedStorage:
+    async def take_over(self, database: Database, incarnation: UUID | None = None) -> SharedStorage:
         """Another storage holds the lease from now on, and knows what the database knows."""
-        storage = await make_shared(database, self.objects, self.clock, on_fenced=self._on_fenced)
+        storage = await make_shared(
+            database, self.objects, self.clock, on_fenced=self._on_fenced, incarnation=incarnation
+        )
         await storage.open()
         self._opened.append(storage)
         return storage
@@ -87,7 +90,7 @@ async def fault_arena(
 ) -> AsyncIterator[FaultArena]:
     with new_database(server, MIGRATED) as url, pytest.MonkeyPatch.context() as patch:
         # Commits of objects gather for a shorter time, so that rounds are short.
-        patch.setattr("posthouse.storage.shared.payloads._GATHER_SECONDS", 0.002)
+        patch.setattr("posthouse.storage.shared.commit_path._GATHER_SECONDS", 0.002)
         async with proxied(url, watched) as (proxy, through_proxy):
             arena = FaultArena(Database(url), Database(through_proxy), proxy, clock)
             await arena.open(seed)

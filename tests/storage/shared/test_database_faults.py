@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -144,6 +145,20 @@ async def test_a_fenced_storage_never_acknowledges_again(arena: FaultArena) -> N
         await first.barrier()
     assert (await first.condition()).refusal is not None
     await arena.clients.round()
+    assert await arena.anomalies() == []
+
+
+async def test_a_broker_that_takes_the_lease_again(arena: FaultArena) -> None:
+    """Its new commits have other numbers than those of its first time: no answer is taken for another's."""
+    broker = uuid4()
+    for message in range(4):
+        arena.scene.storage = await arena.take_over(arena.database, broker)
+        arena.proxy.arm(ProxyFault(direction=Direction.TO_CLIENT, message=message, damage=Damage.CUT))
+        await arena.clients.round()
+        await arena.scene.storage.close()
+        arena.scene.storage = await arena.take_over(arena.database)
+        await arena.clients.round()
+    assert arena.fenced == 0
     assert await arena.anomalies() == []
 
 

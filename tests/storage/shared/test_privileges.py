@@ -3,11 +3,12 @@
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from posthouse.model.clock import ManualClock
+from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.identity import cluster_identity
@@ -25,6 +26,8 @@ from tests.storage.shared.test_consolidation import consolidation, fill
 from tests.storage.shared.test_garbage import garbage
 from tests.storage.shared.test_retention import removal, retention, timed
 from tests.storage.shared.test_slots import slots, states
+from tests.storage.shared.transfer.storages import do_export, do_import, make_stores, opened_files
+from tests.storage.shared.transfer.storages import fill as transfer_fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class Limited:
     owner: Database
     broker: Database
     """As the role of brokers."""
+    url: str
+    """Of the same."""
 
 
 @pytest.fixture
@@ -43,7 +48,8 @@ async def limited(postgres: PostgresServer) -> AsyncIterator[Limited]:
         async with await owner.connect("tests") as connection:
             await cluster_identity(connection)
             await grant_to_broker(connection, role)
-        yield Limited(owner=owner, broker=Database(url.replace("postgres@", f"{role}@")))
+        limited = url.replace("postgres@", f"{role}@")
+        yield Limited(owner=owner, broker=Database(limited), url=limited)
     postgres.execute(f"DROP ROLE {role}")
 
 
@@ -94,6 +100,17 @@ async def test_housekeeping(limited: Limited, clock: ManualClock) -> None:
         assert (await states(logs))[0] == "free"
         assert await logs.read(kept) == before
         await logs.check()
+
+
+async def test_import_and_export(limited: Limited, tmp_path: Path) -> None:
+    clock = SystemClock()
+    async with opened_files(tmp_path / "data", clock) as storage:
+        await transfer_fill(storage)
+    stores = make_stores(limited.url, tmp_path / "objects", clock)
+    await do_import(tmp_path / "data", stores, clock)
+    report = await do_export(tmp_path / "back", stores, clock)
+    assert report.topics == 3
+    await stores.close()
 
 
 @pytest.mark.parametrize(

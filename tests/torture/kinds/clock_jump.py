@@ -16,8 +16,17 @@ from tests.torture.stream.trimming import TRIMMED
 
 _AHEAD = Struct("=q")
 _HOUR_MS = 3_600_000
-_JUMPS_MS = (-30 * 24 * _HOUR_MS, -5 * _HOUR_MS, -_HOUR_MS, 0, _HOUR_MS, 26 * _HOUR_MS, 40 * 24 * _HOUR_MS)
+JUMPS_MS = (-30 * 24 * _HOUR_MS, -5 * _HOUR_MS, -_HOUR_MS, 0, _HOUR_MS, 26 * _HOUR_MS, 40 * 24 * _HOUR_MS)
 _FOR_EVER_MINUTES = 2**31 - 1
+
+
+def make_exact(path: Path) -> None:
+    path.write_bytes(_AHEAD.pack(0))
+
+
+def jump(path: Path, ahead_ms: int) -> None:
+    with path.open("r+b") as file:
+        file.write(_AHEAD.pack(ahead_ms))
 
 
 class JumpingClock:
@@ -57,7 +66,7 @@ class ClockJump(Kind):
 
     def open(self, place: Path) -> None:
         self._ahead = place / "ahead"
-        self._ahead.write_bytes(_AHEAD.pack(0))
+        make_exact(self._ahead)
 
     def plain_recipe(self, place: Path) -> JumpingRecipe:
         return JumpingRecipe(
@@ -68,8 +77,7 @@ class ClockJump(Kind):
         await arena.ensure_running()
         await arena.some_progress()
         arena.recorder.fault(self.name)
-        with self._ahead.open("r+b") as file:
-            file.write(_AHEAD.pack(arena.random.choice(_JUMPS_MS)))
+        jump(self._ahead, arena.random.choice(JUMPS_MS))
         await arena.some_progress()
         if arena.random.random() < 0.3:
             await arena.kill()

@@ -290,6 +290,7 @@ class Conversation:
         return encode.method(0, answer)
 
     def _negotiate(self, method: Command) -> None:
+        begun = perf_counter()
         answer = self.negotiation.take(method)
         if isinstance(answer, Login):
             self._hold(0, self._log_in(answer), method.index)
@@ -300,6 +301,7 @@ class Conversation:
             self._open()
         if answer is not None:
             self._outbox.send(encode.method(0, answer))
+        self._measure(method.index, begun)
 
     def _open(self) -> None:
         self.session = self._opening.session(self._outbox, self.unfinished, self._settlements, self.throttle)

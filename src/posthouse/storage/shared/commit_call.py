@@ -32,10 +32,11 @@ log = logging.getLogger(__name__)
 _CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _REGISTER = """
-INSERT INTO committer (incarnation, path) VALUES (%s, %s) ON CONFLICT (incarnation, path) DO NOTHING
+INSERT INTO committer (incarnation, path) VALUES (%s, %s)
+    ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number RETURNING number
 """
-_NUMBER = "SELECT number FROM committer WHERE incarnation = %s AND path = %s FOR UPDATE"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+_MOST_TIMEOUTS = 3
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
 
@@ -76,16 +77,10 @@ class CommitCall:
         return self.away_since is not None
 
     async def open(self) -> None:
-        """Raises DatabaseAway.
-
-        Numbers go on where an earlier storage of the same broker ended: a number must not stand for two
-        commits.
-        """
-        connection = await self._connected()
+        """Raises DatabaseAway. A broker that takes the lease again goes on with its numbers: those of
+        commits that it made before must not be used twice."""
         try:
-            await connection.execute(_REGISTER, [self._holder, self._path])
-            found = await connection.execute(_NUMBER, [self._holder, self._path])
-            [(number,)] = await found.fetchall()
+            [number] = await self._ask(_REGISTER, [self._holder, self._path])
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
         self._number = self._acknowledged = number
@@ -104,6 +99,7 @@ class CommitCall:
         """Raises Unavailable if the commit certainly does not count, LeaseLost and StorageFenced if this
         broker must not write any more. Calls `on_away` when the database does not answer: commits that wait
         for this one would wait for long."""
+        timeouts = 0
         while True:
             self._number += 1
             values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
@@ -115,7 +111,8 @@ class CommitCall:
                 self._metrics.failures += 1
                 found = await self._resolve(error, on_away)
                 if found is None:
-                    if not _is_worth_repeating(error):
+                    timeouts += _is_timeout(error)
+                    if not _is_worth_repeating(error) or timeouts == _MOST_TIMEOUTS:
                         raise _failure(error) from error
                     continue
                 answer = found
@@ -182,6 +179,11 @@ class CommitCall:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _is_timeout(error: Exception) -> bool:
+    """The database gave the statement up: the same again may take as long."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "55P03")
 
 
 def _is_worth_repeating(error: Exception) -> bool:

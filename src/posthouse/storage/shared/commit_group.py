@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 class PendingCommit:
     """One commit from the call until it is answered."""
 
-    __slots__ = ("done", "operations", "refusals", "size")
+    __slots__ = ("done", "logs", "number", "operations", "refusals", "size")
 
     def __init__(
         self,
@@ -54,8 +54,13 @@ class PendingCommit:
         size: int,
         done: asyncio.Future[list[Outcome]],
         refusals: Mapping[int, PosthouseError],
+        logs: Mapping[PartitionId, SharedLog],
     ) -> None:
         self.operations = operations
+        self.logs = logs
+        """Those that it touches: a topic may be deleted while its commits wait."""
+        self.number = 0
+        """Among the commits of its path."""
         self.refusals = refusals
         """Why batches are refused before the database is asked, by the `id` of the Append."""
         self.size = size
@@ -70,9 +75,11 @@ class PendingCommit:
 class CommitGroup:
     """Commits that one call of the database makes durable."""
 
-    def __init__(self, commits: Sequence[PendingCommit], logs: Mapping[PartitionId, SharedLog]) -> None:
+    def __init__(self, commits: Sequence[PendingCommit]) -> None:
         self.commits = commits
-        self._logs = logs
+        self._logs: dict[PartitionId, SharedLog] = {}
+        for commit in commits:
+            self._logs.update(commit.logs)
         self.size = sum(commit.size for commit in commits)
 
         self.has_operations = any(commit.operations for commit in commits)
@@ -184,8 +191,8 @@ class CommitGroup:
                     continue
                 verdict = answer.verdicts[at]
                 outcome = Outcome(answer.bases[at], answer.starts[at])
-                log = self._logs.get(operation.partition)
-                if verdict == Verdict.DONE and log is not None:
+                log = self._logs[operation.partition]
+                if verdict == Verdict.DONE:
                     size = _apply(operation, outcome, log, tails, now_ms)
                     if size:
                         arrived.append((operation.partition, size))

@@ -4,15 +4,17 @@ There are two paths. The inline path stores batches in the database. The object 
 object store first; topics with `latency=object` take it. A group of the inline path that is too large for the
 database is uploaded, too, but goes into the database if the object store does not answer.
 
+Calls of a path are made one after the other. Uploads of later groups go on meanwhile: a few groups may be in
+flight, and they are called in their order. If one of them fails, those behind it fail, too.
+
 Commits take effect in the order of the calls wherever that can be noticed: a commit that touches a partition
 or a key of a commit on the object path follows it there, and the object path waits for earlier inline
 commits.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
@@ -30,6 +32,7 @@ from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import OperationRefused, Outcome
 from posthouse.storage.shared.commit_call import CommitCall
 from posthouse.storage.shared.commit_group import CommitGroup, PendingCommit
+from posthouse.storage.shared.commit_path import CommitPath, GroupInFlight
 from posthouse.storage.shared.payloads import Payload, Uploads, inline_payload
 from posthouse.storage.shared.shared_log import SharedLog, Tails
 
@@ -40,35 +43,9 @@ OBJECT_PATH = 1
 _MOST_AWAITED = 100_000
 _CUT_SECONDS = 0.1
 """A call whose connection was cut has noticed it."""
-OPERATIONS_PER_CALL = 500
-"""A call takes longer than in proportion beyond that; a single commit may be larger."""
-
-
-class CommitPath:
-    """The commits that wait for one kind of calls."""
-
-    def __init__(self, call: CommitCall) -> None:
-        self.call = call
-        self.waiting: deque[PendingCommit] = deque()
-        self.waiting_bytes = 0
-        self.worker: asyncio.Task[None] | None = None
-
-    def add(self, commit: PendingCommit) -> None:
-        self.waiting.append(commit)
-        self.waiting_bytes += commit.size
-
-    def take(self, max_bytes: int) -> list[PendingCommit]:
-        taken: list[PendingCommit] = []
-        size = operations = 0
-        while self.waiting:
-            commit = self.waiting[0]
-            size += commit.size
-            operations += len(commit.operations)
-            if taken and (size > max_bytes or operations > OPERATIONS_PER_CALL):
-                break
-            taken.append(self.waiting.popleft())
-            self.waiting_bytes -= commit.size
-        return taken
+_MOST_IN_FLIGHT = 3
+_AHEAD_BYTES = 2 * 1024 * 1024
+"""A group is uploaded behind others from this size on; less waits and becomes a larger object."""
 
 
 class Committer:
@@ -106,6 +83,7 @@ class Committer:
         """Epoch and sequence of the first batch of producers whose first batch failed: they repeat it, and
         until then their later batches are refused."""
         self._subscribers: list[Arrived] = []
+        self._fenced: StorageFenced | None = None
         self.unwritten_bytes = 0
 
     def subscribe(self, arrived: Arrived) -> None:
@@ -120,13 +98,14 @@ class Committer:
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
+        logs: dict[PartitionId, SharedLog] = {}
         for each in operations:
+            if isinstance(each, Put):
+                continue
+            logs[each.partition] = self._logs[each.partition]  # raises UnknownPartition
             if isinstance(each, Append):
-                self._logs[each.partition]  # raises UnknownPartition
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
-            elif not isinstance(each, Put):
-                self._logs[each.partition]
         refusals: Mapping[int, PosthouseError] = {}
         if self._awaited:
             refusals = self._refused_after_failure(operations)
@@ -134,7 +113,7 @@ class Committer:
                 if isinstance(each, Append) and each.required and id(each) in refusals:
                     done.set_exception(OperationRefused(each, refusals[id(each)]))
                     return done
-        commit = PendingCommit(operations, size, done, refusals)
+        commit = PendingCommit(operations, size, done, refusals, logs)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
@@ -147,6 +126,8 @@ class Committer:
         path.add(commit)
         if path.worker is None:
             path.worker = self._loop.create_task(self._work(path), name="posthouse commits")
+        elif path.waiting_bytes >= _AHEAD_BYTES:
+            self._launch_ahead(path)
         return done
 
     def _follows_object_path(self, operations: Sequence[Operation]) -> bool:
@@ -167,14 +148,7 @@ class Committer:
 
     async def barrier(self) -> None:
         """Return when everything that was committed before is readable. Raises Unavailable."""
-        await asyncio.gather(self._passed(self._inline), self._passed(self._object))
-
-    async def _passed(self, path: CommitPath) -> None:
-        """Return when the path has written what it has now."""
-        if path.worker is not None:
-            passed = PendingCommit((), 0, self._loop.create_future(), {})
-            path.add(passed)
-            await passed.done
+        await asyncio.gather(self._inline.barrier(), self._object.barrier())
 
     async def close(self, error: PosthouseError, *, seconds: float) -> None:
         """Finish the commits that wait; those that take longer than `seconds` fail with `error`."""
@@ -190,7 +164,7 @@ class Committer:
                 each.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for path in (self._inline, self._object):
-            self._fail_waiting(path, error)
+            self._fail_all(path, error)
             await path.call.close()
 
     async def _work(self, path: CommitPath) -> None:
@@ -198,58 +172,84 @@ class Committer:
         become one group."""
         try:
             await asyncio.sleep(0)
-            while path.waiting:
-                group = await self._next_group(path)
+            while path.waiting or path.in_flight:
                 try:
-                    await self._write(path, group)
+                    if not path.in_flight:
+                        if path is self._object:
+                            await path.gather()
+                        self._launch(path)
+                    await self._write(path, path.in_flight[0])
                 except asyncio.CancelledError:
-                    self._fail(path, group, StorageClosed("the storage is closed"))
+                    self._fail_all(path, StorageClosed("the storage is closed"))
                     raise
                 except StorageFenced as error:
-                    self._on_fenced(error)
-                    self._fail(path, group, error)
-                    self._fail_waiting(path, error)
+                    self._fence(error)
+                    self._fail_all(path, error)
                 except Unavailable as error:
-                    self._fail(path, group, error)
                     # Later batches of the same producers must not take effect without the failed ones.
-                    self._fail_waiting(path, error)
+                    self._fail_all(path, error)
                 except Exception as error:
-                    failure = StorageFenced(f"the committer failed: {error!r}")
                     log.exception("commits: an error of the broker itself; it stops writing")
-                    self._on_fenced(failure)
-                    self._fail(path, group, failure)
-                    self._fail_waiting(path, failure)
+                    failure = StorageFenced(f"the committer failed: {error!r}")
+                    self._fence(failure)
+                    self._fail_all(path, failure)
         finally:
             path.worker = None
 
-    async def _next_group(self, path: CommitPath) -> CommitGroup:
-        if path is self._object:
-            await self._uploads.gather(lambda: path.waiting_bytes)
-            with contextlib.suppress(Unavailable):  # what has failed need not be waited for
-                await self._passed(self._inline)
-            return CommitGroup(path.take(self._uploads.group_bytes), self._logs)
-        is_large = path.waiting_bytes > self._inline_bytes and self._uploads.is_well
-        return CommitGroup(
-            path.take(self._uploads.group_bytes if is_large else self._inline_bytes), self._logs
-        )
+    def _fence(self, error: StorageFenced) -> None:
+        self._fenced = error
+        self._on_fenced(error)
 
-    async def _write(self, path: CommitPath, group: CommitGroup) -> None:
-        if not group.has_operations:
-            group.done()
-            return
-        started = self._clock.monotonic()
-        payload = await self._payload(path, group)
-        now = self._clock.now_ms()
-        arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
+    def _launch(self, path: CommitPath) -> None:
+        """Begin with a group of the commits that wait; its call comes after those in flight."""
+        must_upload = path is self._object
+        may_upload = must_upload or (path.waiting_bytes > self._inline_bytes and self._uploads.is_well)
+        group = CommitGroup(path.take(self._uploads.group_bytes if may_upload else self._inline_bytes))
+        batches = group.payload_order()
+        upload: asyncio.Future[Payload]
+        if must_upload:
+            upload = self._loop.create_task(self._uploads.upload(batches))
+        elif may_upload and group.size > self._inline_bytes:
+            upload = self._loop.create_task(self._upload_or_inline(batches, group.size))
+        else:
+            upload = self._loop.create_future()
+            upload.set_result(inline_payload(batches))
+        after = self._inline.submitted if must_upload else 0
+        path.in_flight.append(GroupInFlight(group, self._clock.monotonic(), upload, after))
+
+    def _launch_ahead(self, path: CommitPath) -> None:
+        if 0 < len(path.in_flight) < _MOST_IN_FLIGHT and (path is self._object or self._uploads.is_well):
+            self._launch(path)
+
+    async def _upload_or_inline(self, batches: Sequence[Append], size: int) -> Payload:
         try:
+            return await self._uploads.try_upload(batches)
+        except Unavailable as error:
+            log.warning("%s; a group of %d bytes goes into the database instead", error, size)
+            return inline_payload(batches)
+
+    async def _write(self, path: CommitPath, flight: GroupInFlight) -> None:
+        group = flight.group
+        payload = await flight.upload
+        await self._inline.passed(flight.after)
+        if self._fenced is not None:
+            raise self._fenced
+        now = self._clock.now_ms()
+        arrived: list[tuple[PartitionId, int]] = []
+        if group.has_operations:
+            arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
             answer = await path.call.commit(
-                now, self._slot(), arguments, on_away=lambda error: self._fail_waiting(path, error)
+                now, self._slot(), arguments, on_away=lambda error: self._fail_behind(path, error)
             )
-        finally:
-            self._uploads.settled(payload)
+            arrived = group.apply(answer, self._tails, now)
+        else:
+            group.done()
+        path.in_flight.popleft()
+        self._uploads.settled(payload)
         self._settle(path, group)
-        arrived = group.apply(answer, self._tails, now)
-        self._metrics.sync_seconds.observe(self._clock.monotonic() - started)
+        if path.waiting_bytes >= _AHEAD_BYTES:
+            self._launch_ahead(path)
+        self._metrics.sync_seconds.observe(self._clock.monotonic() - flight.started)
         self._metrics.commits_per_sync.observe(len(group.commits))
         self._metrics.journal_bytes += group.size
         self._forget_awaited(group)
@@ -257,23 +257,13 @@ class Committer:
             # Behind the callbacks of the futures: acknowledgements go out first.
             self._loop.call_soon(self._tell, arrived)
 
-    async def _payload(self, path: CommitPath, group: CommitGroup) -> Payload:
-        batches = group.payload_order()
-        if path is self._object:
-            return await self._uploads.upload(batches)
-        if group.size > self._inline_bytes and self._uploads.is_well:
-            try:
-                return await self._uploads.upload(batches)
-            except Unavailable as error:
-                log.warning("%s; a group of %d bytes goes into the database instead", error, group.size)
-        return inline_payload(batches)
-
     def _tell(self, arrived: Sequence[tuple[PartitionId, int]]) -> None:
         for each in self._subscribers:
             for partition, size in arrived:
                 each(partition, size)
 
-    def _settle(self, path: CommitPath, group: CommitGroup) -> None:
+    def _settle(self, path: CommitPath, group: CommitGroup, failure: PosthouseError | None = None) -> None:
+        path.settled(group, failure)
         self.unwritten_bytes -= group.size
         if path is self._object:
             for commit in group.commits:
@@ -281,14 +271,28 @@ class Committer:
             self._on_object_path = +self._on_object_path
 
     def _fail(self, path: CommitPath, group: CommitGroup, error: PosthouseError) -> None:
-        self._settle(path, group)
+        self._settle(path, group, error)
         for commit in group.commits:
             self._remember_failed(commit.operations)
             commit.fail(error)
 
-    def _fail_waiting(self, path: CommitPath, error: PosthouseError) -> None:
+    def _fail_all(self, path: CommitPath, error: PosthouseError) -> None:
+        self._fail_from(path, 0, error)
+
+    def _fail_behind(self, path: CommitPath, error: PosthouseError) -> None:
+        """What comes after the group that is called, and may still count."""
+        self._fail_from(path, 1, error)
+
+    def _fail_from(self, path: CommitPath, kept: int, error: PosthouseError) -> None:
+        failed: list[CommitGroup] = []
+        while len(path.in_flight) > kept:
+            flight = path.in_flight.pop()
+            self._uploads.abandoned(flight.upload)
+            failed.insert(0, flight.group)
         while path.waiting:
-            self._fail(path, CommitGroup(path.take(2**62), self._logs), error)
+            failed.append(CommitGroup(path.take(2**62)))
+        for group in failed:
+            self._fail(path, group, error)
 
     def _remember_failed(self, operations: Sequence[Operation]) -> None:
         for each in operations:

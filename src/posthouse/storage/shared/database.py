@@ -72,7 +72,13 @@ class Database:
         except psycopg.Error as error:
             raise DatabaseAway(f"PostgreSQL at {self.name} cannot be reached: {one_line(error)}") from error
         if statement_seconds is not None:
-            await made.execute("SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"])
+            try:
+                await made.execute(
+                    "SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"]
+                )
+            except psycopg.Error as error:
+                await made.close()
+                raise DatabaseAway(f"PostgreSQL at {self.name} does not answer: {one_line(error)}") from error
         return made
 
 
@@ -92,4 +98,7 @@ def translated(error: psycopg.Error, doing: str) -> Unavailable:
 
 
 def one_line(error: BaseException) -> str:
+    """Without the context that PostgreSQL adds: the arguments of a function and its line."""
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        return error.diag.message_primary
     return " ".join(str(error).split()) or type(error).__name__

@@ -38,6 +38,7 @@ from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads import Reads
 from posthouse.storage.shared.shared_log import Tails
 from posthouse.storage.shared.shared_logs import SharedLogs
+from posthouse.storage.shared.time_limit import time_limit
 from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
@@ -50,6 +51,7 @@ CACHE_BYTES = 128 * 1024 * 1024
 _ANSWER_SECONDS = 6.0
 """A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
+_LOAD_SECONDS = 300.0
 
 
 class SharedStorage:
@@ -112,6 +114,7 @@ class SharedStorage:
             storage_metrics=self.metrics,
             settings=upkeep,
         )
+        self._producer_expiry_ms = (upkeep or UpkeepSettings()).producer_expiry_ms
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
@@ -152,7 +155,8 @@ class SharedStorage:
     async def open(self) -> None:
         connection = await self._database.connect("loading")
         try:
-            loaded = await load(connection, self._defaults)
+            with time_limit(connection, _LOAD_SECONDS):
+                loaded = await load(connection, self._defaults)
         finally:
             await connection.close()
         self._cluster_id = loaded.cluster_id
@@ -263,7 +267,9 @@ class SharedStorage:
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
         self._check_writable()
-        return await self._upkeep.enforce_retention(archived, needed)
+        held_back = await self._upkeep.enforce_retention(archived, needed)
+        self._logs.expire_producers(self._clock.now_ms() - self._producer_expiry_ms)
+        return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()

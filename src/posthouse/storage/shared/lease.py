@@ -34,6 +34,9 @@ class LeaseTimes:
     """Pause between two renewals."""
     margin_seconds: float = 2.0
     """How much earlier than the database the holder regards its lease as over."""
+    cut_off_seconds: float = 300.0
+    """How long a holder that cannot reach the database still serves reads. It cannot know whether another
+    broker has taken over, so its clients must not stay with it for ever."""
 
 
 class Lease:
@@ -69,9 +72,12 @@ class Lease:
     def is_cut_off(self) -> bool:
         """Whether the lease is over because PostgreSQL cannot be reached, as far as the broker can know.
 
-        False if it has not just tried: a process that was stopped for a while does not know.
+        False if it has not just tried: a process that was stopped for a while does not know. False as well
+        after `cut_off_seconds`.
         """
-        return not self._lost.is_set() and self._monotonic() < self._cut_off_until
+        now = self._monotonic()
+        is_over = now >= self._deadline + self._times.cut_off_seconds
+        return not self._lost.is_set() and now < self._cut_off_until and not is_over
 
     @property
     def is_lost(self) -> bool:

@@ -7,13 +7,15 @@ from typing import Protocol
 
 from posthouse.model.clock import Clock
 from posthouse.storage.operations import Append
+from posthouse.storage.shared.objects.store import ObjectsAway
 
 OBJECT_BYTES = 8 * 1024 * 1024
 GROUP_BYTES = 4 * OBJECT_BYTES
 _INLINE = 0
-_GATHER_SECONDS = 0.05
-_GATHER_BYTES = 1024 * 1024
 _REST_SECONDS = 5.0
+_MOST_REST_SECONDS = 60.0
+_OPTIONAL_SECONDS = 1.0
+"""A group that may also go into the database does not wait longer for the object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,9 @@ class Uploads:
         self._store = store
         self._new_key = new_key
         self._clock = clock
-        self._failed_at: float | None = None
+        self._failures = 0
+        """Since the last success."""
+        self._resting_until = 0.0
         self.group_bytes = GROUP_BYTES
         self.pending: set[str] = set()
         """Keys that are uploaded and not committed yet: garbage collection must not take them for orphans."""
@@ -54,12 +58,16 @@ class Uploads:
     @property
     def is_well(self) -> bool:
         """Whether the store answered lately; groups that can do without it do not try again at once."""
-        return self._failed_at is None or self._clock.monotonic() - self._failed_at > _REST_SECONDS
+        return not self._failures or self._clock.monotonic() >= self._resting_until
 
-    async def gather(self, waiting_bytes: Callable[[], int]) -> None:
-        """Wait for more commits while there are few: every object costs a request."""
-        if waiting_bytes() < _GATHER_BYTES:
-            await asyncio.sleep(_GATHER_SECONDS)
+    async def try_upload(self, batches: Sequence[Append]) -> Payload:
+        """The same as `upload`, for groups that can do without: raises Unavailable early."""
+        try:
+            async with asyncio.timeout(_OPTIONAL_SECONDS):
+                return await self.upload(batches)
+        except TimeoutError:
+            self._failed()
+            raise ObjectsAway("the object store is slow") from None
 
     async def upload(self, batches: Sequence[Append]) -> Payload:
         """Raises Unavailable. Objects of a failed upload become orphans."""
@@ -81,14 +89,30 @@ class Uploads:
             self._store.put(key, b"".join(each.batch for each in part))
             for key, part in zip(keys, parts, strict=True)
         ]
-        for result in await asyncio.gather(*puts, return_exceptions=True):
-            if isinstance(result, BaseException):
-                self._failed_at = self._clock.monotonic()
-                self.pending.difference_update(keys)
-                raise result
-        self._failed_at = None
+        try:
+            results = await asyncio.gather(*puts, return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    self._failed()
+                    raise result
+        except BaseException:
+            self.pending.difference_update(keys)
+            raise
+        self._failures = 0
         return Payload(places=places, keys=keys, sizes=sizes)
+
+    def _failed(self) -> None:
+        rest = min(_REST_SECONDS * 2**self._failures, _MOST_REST_SECONDS)
+        self._resting_until = self._clock.monotonic() + rest
+        self._failures = min(self._failures + 1, 10)
 
     def settled(self, payload: Payload) -> None:
         """The commit is decided: its objects are known to the database, or garbage."""
         self.pending.difference_update(payload.keys)
+
+    def abandoned(self, upload: asyncio.Future[Payload]) -> None:
+        """There will be no commit: what was uploaded is garbage."""
+        if not upload.done():
+            upload.cancel()
+        elif not upload.cancelled() and upload.exception() is None:
+            self.settled(upload.result())

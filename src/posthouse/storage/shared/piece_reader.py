@@ -164,4 +164,5 @@ def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[C
         raise DataDamaged(f"{segment.place} is damaged at {start + end}: {error}", segment.last + 1) from None
     if base < 0:
         return None, following
-    return Chunk(memoryview(data)[:end], base, next_offset), following
+    # A copy: the chunk stays for long, and a part of a block would keep the whole block in memory.
+    return Chunk(bytes(memoryview(data)[:end]), base, next_offset), following

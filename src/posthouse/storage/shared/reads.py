@@ -1,5 +1,6 @@
 """Reading logs: the newest batches from memory, all others from runs and segments."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, RecordTooLarge
@@ -14,6 +15,7 @@ from posthouse.storage.shared.shared_log import SharedLog
 
 _ATTEMPTS = 5
 """Pieces move to segments while they are read, but not that often."""
+_PAUSE_SECONDS = 0.02
 _PIECES_AT_ONCE = 64
 _LATER = """
 SELECT base FROM segment WHERE log = %(log)s AND last >= %(from)s AND max_time >= %(time)s
@@ -82,7 +84,8 @@ class Reads:
         """Checked batches from `offset` to before `end`."""
         attempts = 0
         while offset < end:
-            for piece in await self._find(log, offset, max_bytes):
+            pieces = await self._find(log, offset, max_bytes)
+            for piece in pieces:
                 while offset <= piece.last and offset < end:
                     chunk = await self._pieces.chunk(log, piece, offset)
                     if chunk is None:
@@ -94,10 +97,12 @@ class Reads:
                     continue
                 break
             else:
-                continue
+                if pieces:
+                    continue
             attempts += 1
             if attempts == _ATTEMPTS:
                 raise DataDamaged(f"{log.name}: no run or segment has the bytes of offset {offset}")
+            await asyncio.sleep(_PAUSE_SECONDS * attempts)
 
     async def _find(self, log: SharedLog, offset: int, max_bytes: int) -> list[RunRow | SegmentRow]:
         async with self._readers.connection(f"reading {log.name}") as connection:
@@ -111,7 +116,7 @@ class Reads:
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
         offset = log.start
-        while True:
+        for _ in range(_ATTEMPTS * 1000):
             base = await self._one(_LATER, log, {"from": offset, "time": timestamp})
             if base is None:
                 return None
@@ -120,10 +125,12 @@ class Reads:
                 found = await self._first_in(log, piece, timestamp)
             except OffsetOutOfRange:
                 offset = log.start  # it moved meanwhile
+                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if found is not None:
                 return found
             offset = piece.last + 1
+        raise DataDamaged(f"{log.name}: a search by time finds no end")
 
     async def find_max_timestamp(self, log: SharedLog) -> TimestampedOffset | None:
         """Pieces know their highest timestamp, but its record may be below the start of the log."""

@@ -23,6 +23,8 @@ _LOGS_AT_ONCE = 500
 _PIECES_AT_ONCE = 1000
 """Of one log."""
 _PRODUCERS_AT_ONCE = 1000
+_TRIMS_AT_ONCE = 100
+"""In one commit: it locks their logs."""
 
 _PIECES = """
 SELECT l.id, l.topic, l.partition, l.start, l.next, p.last, p.size, p.max_time, p.created_ms
@@ -200,8 +202,11 @@ class Retention:
             if start > log.start:
                 trims.append(Trim(log.partition, start))
                 self._metrics.retention_records += start - log.start
-        if trims:
-            await self._commit(trims)
+        commits = [
+            self._commit(trims[first : first + _TRIMS_AT_ONCE])
+            for first in range(0, len(trims), _TRIMS_AT_ONCE)
+        ]
+        await asyncio.gather(*commits)
         return more
 
 

@@ -32,9 +32,11 @@ class SegmentCheck:
             lambda size, at: data[at : at + size], 0, len(data), identity.base_offset, next_offset
         ):
             if step.header is None:
-                assert step.damage is not None
-                self.problems.append(f"{step.damage} cannot be read")
-                expected = step.damage.next_offset
+                damage = step.damage
+                assert damage is not None
+                self.problems.append(f"{damage} cannot be read")
+                expected = damage.next_offset
+                entries = {at: base for at, base in entries.items() if not damage.position <= at < damage.end}
                 continue
             self.batches += 1
             self.records += step.header.count

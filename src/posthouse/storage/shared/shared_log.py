@@ -52,6 +52,8 @@ class SharedLog:
 
     def append(self, batch: TailBatch) -> None:
         header = batch.header
+        if header.base_offset != self.end:
+            raise AssertionError(f"{self.name}: a batch at {header.base_offset} behind the end {self.end}")
         self._bases.append(header.base_offset)
         self._batches.append(batch)
         self.end = header.next_offset
@@ -64,13 +66,12 @@ class SharedLog:
             self.start = offset
             self.producers.trim(offset)
 
-    def drop(self, batch: TailBatch) -> bool:
-        """Drop the oldest batch in memory if it is this one."""
-        if not self._batches or self._batches[0] is not batch:
-            return False
+    def drop(self, base: int) -> int:
+        """Drop the oldest batch in memory if it begins at `base`; returns its bytes."""
+        if not self._bases or self._bases[0] != base:
+            return 0
         self._bases.popleft()
-        self._batches.popleft()
-        return True
+        return self._batches.popleft().header.length
 
     def drop_below(self, offset: int) -> int:
         """Drop the batches in memory that begin before `offset`; returns their bytes."""
@@ -93,8 +94,8 @@ class Tails:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._order: deque[tuple[SharedLog, TailBatch]] = deque()
-        """Also of batches that were forgotten meanwhile."""
+        self._order: deque[tuple[SharedLog, int]] = deque()
+        """Logs and bases of the batches, oldest first; also of some that were forgotten."""
 
     @property
     def bytes(self) -> int:
@@ -102,12 +103,13 @@ class Tails:
 
     def add(self, log: SharedLog, batch: TailBatch) -> None:
         log.append(batch)
-        self._order.append((log, batch))
+        self._order.append((log, batch.header.base_offset))
         self._bytes += batch.header.length
         while self._bytes > self._max_bytes:
-            oldest, dropped = self._order.popleft()
-            if oldest.drop(dropped):
-                self._bytes -= dropped.header.length
+            oldest, base = self._order.popleft()
+            self._bytes -= oldest.drop(base)
 
     def forget_below(self, log: SharedLog, offset: int) -> None:
         self._bytes -= log.drop_below(offset)
+        while self._order and self._order[0][1] < self._order[0][0].tail_start:
+            self._order.popleft()

@@ -114,7 +114,8 @@ async def test_numbers_of_amqp_clients() -> None:
             assert found.value("posthouse_request_duration_seconds_count", **publish) == 5
             assert found.value("posthouse_requests_total", protocol="amqp", api="basic.get") == 4
             assert found.value("posthouse_requests_total", protocol="amqp", api="basic.ack") == 2
-            assert found.value("posthouse_requests_total", protocol="amqp", api="queue.declare") == 1
+            for api in ("queue.declare", "connection.open", "connection.startok", "connection.tuneok"):
+                assert found.value("posthouse_requests_total", protocol="amqp", api=api) == 1, api
             assert found.value("posthouse_connections", listener="amqp") == 1
             assert found.value("posthouse_queues") == 1
 

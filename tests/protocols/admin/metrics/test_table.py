@@ -2,7 +2,10 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
+
 from posthouse.model.histogram import Histogram
+from posthouse.protocols.admin.metrics import table as table_module
 from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import LabelBlock, Samples
 from posthouse.protocols.admin.metrics.table import Rows, Table
@@ -71,6 +74,18 @@ async def test_objects_come_and_go() -> None:
     assert found.labels("size", "key") == set(many)
     assert all(found.value("size", key=name) == value for name, (value, _) in many.items())
     assert not list(await filled(table, {})), "no objects, no family"
+
+
+async def test_lines_of_a_limited_number_of_objects_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "_BLOCK_ROWS", 5)
+    table, text = Table(SIZE, SEEN), PrometheusText()
+    many = {f"name-{number}": (number, 0) for number in range(250)}
+    for _ in range(2):
+        found = await shown(text, await filled(table, many))
+        assert (found.value("size", key="name-7"), found.value("size", key="name-249")) == (7, 249)
+    assert len(text._lines) == 40
+    await filled(table, {})
+    assert not text._lines, "what is gone is forgotten"
 
 
 async def test_rows_of_histograms() -> None:

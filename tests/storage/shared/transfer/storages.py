@@ -35,7 +35,7 @@ async def do_import(directory: Path, stores: SharedStores, clock: Clock) -> Tran
 
 
 async def do_export(directory: Path, stores: SharedStores, clock: Clock) -> TransferReport:
-    return await export_directory(directory, stores, clock, SILENT)
+    return await export_directory(directory, stores, clock, SILENT, patience_seconds=0)
 
 
 @asynccontextmanager

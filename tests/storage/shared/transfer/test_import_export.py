@@ -165,6 +165,8 @@ async def test_an_unfinished_import_keeps_brokers_away(
     with pytest.raises(DataDamaged, match=damaged.name):
         await do_import(data, stores, real_clock)
     assert await take_lease(stores.database, uuid4(), clock=real_clock) is None
+    with pytest.raises(TransferRefused, match="import into this storage is unfinished"):
+        await do_export(tmp_path / "out", stores, real_clock)
     async with opened_files(tmp_path / "other", real_clock) as storage:
         await fill(storage)
     with pytest.raises(TransferRefused, match="another data directory"):
@@ -222,6 +224,11 @@ async def test_an_export_needs_a_new_directory(
     with pytest.raises(TransferRefused, match="not empty"):
         await do_export(tmp_path / "there", stores, real_clock)
     (tmp_path / "there" / "file").unlink()
+    (tmp_path / "there.export").mkdir()
+    (tmp_path / "there.export" / "report").write_text("of the sales department")
+    with pytest.raises(TransferRefused, match=r"there\.export is in the way"):
+        await do_export(tmp_path / "there", stores, real_clock)
+    (tmp_path / "there.export" / "report").unlink()
     await do_export(tmp_path / "there", stores, real_clock)
     async with opened_files(tmp_path / "there", real_clock) as storage:
         assert storage.topics == {}

@@ -14,7 +14,7 @@ SELECT l.id, l.topic, l.partition, l.start, l.segments_to, d.size, d.runs, d.old
 FROM (
     SELECT r.log, sum(r.size)::bigint AS size, count(*)::integer AS runs, min(r.created_ms) AS oldest
     FROM run r JOIN log b ON b.id = r.log
-    WHERE r.base >= b.segments_to AND (%(logs)s::integer[] IS NULL OR r.log = ANY (%(logs)s))
+    WHERE r.base >= b.segments_to {of_logs}
     GROUP BY r.log
     HAVING sum(r.size) >= %(bytes)s OR min(r.created_ms) <= %(created)s
 ) d
@@ -22,6 +22,10 @@ JOIN log l ON l.id = d.log
 JOIN topic t ON t.id = l.topic AND t.deleted_at IS NULL
 ORDER BY l.id
 """
+
+# Two statements, because one with an optional condition is planned without the index.
+_DUE_OF_ALL = _DUE.format(of_logs="")
+_DUE_OF_SOME = _DUE.format(of_logs="AND r.log = ANY (%(logs)s)")
 
 _RUNS = """
 SELECT r.log, r.base, r.last, r.slot, r.inline, r.object, o.key, o.size AS object_size, r.pos, r.size,
@@ -77,8 +81,11 @@ async def due_logs(
 
     All logs of `topics`, or those of them that `logs` names.
     """
-    found = await connection.execute(
-        _DUE, {"logs": None if logs is None else list(logs), "bytes": size, "created": created_ms}
+    wanted = {"bytes": size, "created": created_ms}
+    found = (
+        await connection.execute(_DUE_OF_ALL, wanted)
+        if logs is None
+        else await connection.execute(_DUE_OF_SOME, wanted | {"logs": list(logs)})
     )
     return [
         DueLog(

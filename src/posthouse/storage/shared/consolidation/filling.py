@@ -22,6 +22,8 @@ class Filling:
         self._run_bytes = RunBytes(objects)
         self._metrics = metrics
         self._fetch_bytes = fetch_bytes
+        self._reported: set[tuple[int, int]] = set()
+        """Damaged runs that the log has a line about, by log and offset: they are met again in every turn."""
 
     async def fill(self, connection: DatabaseConnection, work: Work) -> None:
         """Add the runs to their parts. A part ends before its first damaged run."""
@@ -54,8 +56,12 @@ class Filling:
             try:
                 await self._add(connection, [(part, [run])])
             except DataDamaged as error:
-                log.error("%s: not consolidated from offset %d on: %s", part.log.partition, part.to, error)
                 self._metrics.damaged_logs += 1
+                if (part.log.id, part.to) not in self._reported:
+                    self._reported.add((part.log.id, part.to))
+                    log.error(
+                        "%s: not consolidated from offset %d on: %s", part.log.partition, part.to, error
+                    )
                 return False
         return True
 

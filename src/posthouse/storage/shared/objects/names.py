@@ -1,10 +1,12 @@
-"""Keys of objects: `YYYY/MM/DD/HH/<incarnation>-<number>`, the hour in UTC.
+"""Keys of objects: `YYYY/MM/DD/HH/<incarnation>-<random>-<number>`, the hour in UTC.
 
-The hour comes first, so that orphans of an hour are found by one listing. The incarnation of the broker and a
-number that it counts make a key unique: no key is used twice. The table `object` refuses keys of an hour that
+The hour comes first, so that orphans of an hour are found by one listing. The incarnation of the broker, a
+random part and a number make a key unique: no key is used twice, also by a broker that takes the lease again
+within the hour, which counts from one again. The table `object` refuses keys of an hour that
 is long past, because an orphan of that hour may be deleted already.
 """
 
+import os
 from datetime import UTC, datetime
 from itertools import count
 from uuid import UUID
@@ -21,12 +23,12 @@ class ObjectNames:
     """
 
     def __init__(self, incarnation: UUID, clock: Clock | None = None) -> None:
-        self._incarnation = incarnation.hex
+        self._maker = f"{incarnation.hex}-{os.urandom(4).hex()}"
         self._clock = clock or SystemClock()
         self._numbers = count(1)
 
     def new(self) -> str:
-        return f"{hour_prefix(self._clock.now_ms())}/{self._incarnation}-{next(self._numbers)}"
+        return f"{hour_prefix(self._clock.now_ms())}/{self._maker}-{next(self._numbers)}"
 
 
 def hour_prefix(ms: int) -> str:

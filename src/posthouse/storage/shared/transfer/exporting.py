@@ -1,12 +1,11 @@
 """Export of a shared storage to a data directory for a single broker.
 
 The lease is held meanwhile, as by a broker, so that nothing changes. A killed export goes on where it was if
-nobody has taken the lease since.
+no broker has taken the lease since.
 """
 
 import asyncio
 from pathlib import Path
-from uuid import uuid4
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId
@@ -14,32 +13,36 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.shared.database import meaning
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.lease import Lease, take_lease
+from posthouse.storage.shared.lease import Lease
 from posthouse.storage.shared.migrations import applied_version, check_version
 from posthouse.storage.shared.stores import SharedStores
 from posthouse.storage.shared.transfer.comparison import compare_logs, compare_state, take_state
 from posthouse.storage.shared.transfer.exported_segments import Extent, exported_segments, load_extents
 from posthouse.storage.shared.transfer.importing import TransferProgress, TransferReport
 from posthouse.storage.shared.transfer.local_target import LocalTarget
-from posthouse.storage.shared.transfer.transfer_lease import TransferRefused
+from posthouse.storage.shared.transfer.transfer_lease import (
+    PATIENCE_SECONDS,
+    TransferRefused,
+    take_lease_to_export,
+)
 
 _STATEMENT_SECONDS = 600.0
 
 
 async def export_directory(
-    directory: Path, stores: SharedStores, clock: Clock, progress: TransferProgress
+    directory: Path,
+    stores: SharedStores,
+    clock: Clock,
+    progress: TransferProgress,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> TransferReport:
     """Raises TransferRefused, DataDamaged or Unequal; after any error it can be repeated."""
     target = LocalTarget(directory)
     connection = await stores.database.connect("export", statement_seconds=_STATEMENT_SECONDS)
     async with connection, meaning("reading the version of the tables"):
         check_version(await applied_version(connection))
-        lease = await take_lease(stores.database, uuid4(), clock=clock)
-        if lease is None:
-            raise TransferRefused(
-                "a broker uses this storage, or an import of it is unfinished; stop all of its brokers first"
-            )
-        lease.keep()
+        lease = await take_lease_to_export(connection, stores.database, clock, patience_seconds)
         storage = stores.storage(lease, defaults=TopicConfig())
         try:
             await storage.open()

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from posthouse.model.clock import Clock
 from posthouse.model.topic_config import TopicConfig
@@ -84,7 +85,8 @@ class _Import:
         self._stores = stores
         self._rows = ImportRows(connection, lease)
         self._lease = lease
-        self._names = ObjectNames(lease.incarnation)
+        # Not those of the storage that is opened to compare: no key may be used twice.
+        self._names = ObjectNames(uuid4())
         self._progress = progress
 
     async def run(self) -> int:

@@ -48,31 +48,32 @@ class LocalTarget:
 
     def __init__(self, directory: Path) -> None:
         """Raises TransferRefused if there is something already."""
-        self._directory = directory
+        directory = self._directory = directory.absolute()
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TransferRefused(f"{directory} is not empty; export to a new directory")
         self.place = directory.with_name(f"{directory.name}.export")
         self._list = self.place / _LIST
+        self._new_list = self.place / f"{_LIST}.part"
+        if self.place.exists() and not self._list.exists() and set(self.place.iterdir()) - {self._new_list}:
+            raise TransferRefused(f"{self.place} is in the way, and not of an export; rename it")
         self.written: dict[PartitionId, list[Written]] = {}
 
-    def begin(self, cluster_id: str, epoch: int) -> bool:
+    def begin(self, cluster_id: str, epoch: int) -> None:
         """Go on with an export that was interrupted, if the storage has not changed since; else begin anew.
 
-        Whoever changes the storage takes the lease and raises its epoch. Returns whether it goes on.
+        A broker that changes the storage has taken the lease, which raises its epoch.
         """
-        goes_on = self._load(cluster_id, epoch)
-        if not goes_on:
+        if self._load(cluster_id, epoch):
+            self._remove_catalog()
+        else:
             shutil.rmtree(self.place, ignore_errors=True)
             self.written = {}
             self.place.mkdir(DIRECTORY_MODE, parents=True)
-            (self.place / _SEGMENTS).mkdir(DIRECTORY_MODE)
-        self._remove_catalog()
         lines = [json.dumps({"cluster_id": cluster_id, "epoch": epoch})]
         lines += [_line(each) for found in self.written.values() for each in found]
-        replacement = self.place / f"{_LIST}.part"
-        _write(replacement, "".join(f"{line}\n" for line in lines).encode())
-        replacement.replace(self._list)
-        return goes_on
+        _write(self._new_list, "".join(f"{line}\n" for line in lines).encode())
+        self._new_list.replace(self._list)
+        (self.place / _SEGMENTS).mkdir(DIRECTORY_MODE, exist_ok=True)
 
     def _load(self, cluster_id: str, epoch: int) -> bool:
         try:
@@ -150,12 +151,12 @@ class LocalTarget:
 
     def finish(self) -> None:
         """Give the directory its name."""
-        self._list.unlink()
         disk = OsDisk()
         disk.sync_everything(str(self.place))
         with suppress(FileNotFoundError):
             self._directory.rmdir()
         self.place.rename(self._directory)
+        (self._directory / _LIST).unlink()
         disk.sync_directory(str(self._directory.absolute().parent))
 
     def _remove_catalog(self) -> None:

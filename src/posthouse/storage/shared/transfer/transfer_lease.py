@@ -1,15 +1,25 @@
-"""The lease while a storage is imported: no broker can take it until the import is finished."""
+"""The lease while a storage is copied. Until an import is finished, no broker can take it."""
 
+import asyncio
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import psycopg
 
+from posthouse.model.clock import Clock
 from posthouse.model.errors import Unavailable
-from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.database import Database, DatabaseConnection, meaning
+from posthouse.storage.shared.lease import Lease, LeaseTimes, take_lease
 from posthouse.storage.shared.registry import LIVE_SECONDS
 
+PATIENCE_SECONDS = LeaseTimes().seconds + 2
+"""Longer than a lease lasts after its holder was killed."""
 _REFUSED = "PH005"
+_AGAIN_SECONDS = 0.5
+_USED = """
+SELECT EXISTS (SELECT FROM broker WHERE seen_at > clock_timestamp() - make_interval(secs => %s)),
+       EXISTS (SELECT FROM local_import WHERE finished_at IS NULL)
+"""
 
 
 class TransferRefused(Unavailable):
@@ -44,3 +54,22 @@ async def begin_import(connection: DatabaseConnection, source: str) -> ImportLea
 async def finish_import(connection: DatabaseConnection, lease: ImportLease) -> None:
     async with meaning("finishing the import"):
         await connection.execute("SELECT finish_import(%s, %s)", [lease.incarnation, lease.epoch])
+
+
+async def take_lease_to_export(
+    connection: DatabaseConnection, database: Database, clock: Clock, patience_seconds: float
+) -> Lease:
+    """Waits for the end of the lease of an export or a broker that was killed. Raises TransferRefused."""
+    deadline = clock.monotonic() + patience_seconds
+    while True:
+        found = await connection.execute(_USED, [LIVE_SECONDS])
+        [(has_brokers, is_importing)] = await found.fetchall()
+        if is_importing:
+            raise TransferRefused("an import into this storage is unfinished; finish it first")
+        lease = await take_lease(database, uuid4(), clock=clock)
+        if lease is not None:
+            lease.keep()
+            return lease
+        if has_brokers or clock.monotonic() > deadline:
+            raise TransferRefused("a broker uses this storage; stop all of its brokers first")
+        await asyncio.sleep(_AGAIN_SECONDS)

@@ -67,6 +67,7 @@ DECLARE
     expected bigint;
     total bigint;
     earliest bigint;
+    parts bytea[];
     refs bytea;
 BEGIN
     PERFORM check_lease(p_holder, p_epoch);
@@ -217,14 +218,14 @@ BEGIN
             ELSIF o_kind[i] = 1 THEN
                 total := 0;
                 earliest := NULL;
-                refs := '';
+                parts := '{}';
                 k := 0;
                 WHILE r_op[r] = i LOOP
                     -- References to a batch that is a duplicate or refused (-1: before this call) are left out.
                     IF r_append[r] = 0 OR verdicts[r_append[r]] = 0 THEN
                         base := r_first[r] + CASE WHEN r_append[r] = 0 THEN 0 ELSE bases[r_append[r]] END;
-                        refs := refs || overlay(substring(o_refs[i] FROM 48 * k + 1 FOR 48)
-                                                PLACING int8send(base) FROM 21 FOR 8);
+                        parts := array_append(parts, overlay(substring(o_refs[i] FROM 48 * k + 1 FOR 48)
+                                                             PLACING int8send(base) FROM 21 FOR 8));
                         total := total + r_count[r];
                         IF r_expires[r] <> 0 THEN
                             earliest := least(earliest, r_expires[r]);
@@ -237,6 +238,8 @@ BEGIN
                 bases[i] := base;
                 starts[i] := log_start[l];
                 IF total > 0 THEN
+                    SELECT string_agg(part, '' ORDER BY place) INTO refs
+                      FROM unnest(parts) WITH ORDINALITY AS each (part, place);
                     n := n + 1;
                     log_run[l] := n;
                     log_next[l] := base + total;
@@ -251,7 +254,7 @@ BEGIN
                 base := greatest(log_start[l], least(o_offset[i], log_next[l]));
                 IF base > log_start[l] THEN
                     -- An estimate, until housekeeping adds up what is left.
-                    log_bytes[l] := log_bytes[l] * (log_next[l] - base) / (log_next[l] - log_start[l]);
+                    log_bytes[l] := div(log_bytes[l]::numeric * (log_next[l] - base), log_next[l] - log_start[l]);
                     log_start[l] := base;
                     log_trimmed[l] := true;
                 END IF;
@@ -349,7 +352,8 @@ BEGIN
         bases := known.bases;
         starts := known.starts;
         details := known.details;
-    ELSIF known.number < p_number THEN
+    -- Only if no commit is missing in between: such a gap must stay to be seen.
+    ELSIF known.number = p_number - 1 THEN
         UPDATE committer SET number = p_number, verdicts = NULL, bases = NULL, starts = NULL, details = NULL
          WHERE incarnation = p_holder AND path = p_path;
     END IF;

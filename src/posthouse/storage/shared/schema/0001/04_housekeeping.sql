@@ -172,8 +172,9 @@ BEGIN
     END IF;
     PERFORM check_lease(p_holder, p_epoch);
     WITH removed AS (
-        DELETE FROM segment s USING unnest(logs, bases) AS d(log, base)
-        WHERE s.log = d.log AND s.base = d.base RETURNING s.object
+        -- The condition again: compaction may have put another segment in its place meanwhile.
+        DELETE FROM segment s USING unnest(logs, bases) AS d(log, base), log l
+        WHERE s.log = d.log AND s.base = d.base AND l.id = s.log AND s.last < l.start RETURNING s.object
     )
     SELECT array_agg(object) INTO objects FROM removed;
     PERFORM release_objects(objects, array_fill(1, ARRAY[coalesce(cardinality(objects), 0)]));

@@ -1,0 +1,52 @@
+"""What is compared: the local engine, and the shared storage by latency and replication."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.cluster.servers import Servers
+from bench.scale.brokers import Broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    name: str
+    latency: str | None
+    """Of its topics. None: the local engine."""
+    has_standby: bool = False
+
+
+LOCAL = Contender(name="local", latency=None)
+INLINE = Contender(name="inline", latency="inline")
+OBJECT = Contender(name="object", latency="object")
+INLINE_STANDBY = Contender(name="inline, synchronous standby", latency="inline", has_standby=True)
+OBJECT_STANDBY = Contender(name="object, synchronous standby", latency="object", has_standby=True)
+CONTENDERS = (LOCAL, INLINE, OBJECT, INLINE_STANDBY, OBJECT_STANDBY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where brokers find a storage: that of one contender, new and empty."""
+
+    directory: Path
+    database: str | None
+    objects: str
+
+    def broker(self, name: str = "a") -> Broker:
+        directory = self.directory / name
+        directory.mkdir(exist_ok=True)
+        if self.database is None:
+            return Broker(directory)
+        options = ["--database", self.database, "--objects", self.objects, "--broker-name", name]
+        return Broker(directory, storage=options)
+
+
+@contextmanager
+def place_of(contender: Contender, servers: Servers) -> Iterator[Place]:
+    with TemporaryDirectory(dir=servers.directory) as scratch:
+        database = None
+        if contender.latency is not None:
+            database = servers.new_database(has_standby=contender.has_standby)
+        yield Place(directory=Path(scratch), database=database, objects=servers.new_objects())

@@ -1,0 +1,116 @@
+"""The PostgreSQL servers and the object store of a run: on the disk that is measured, with real syncs."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.postgres import PostgresServer, free_port, need_postgres
+from tests.s3 import ACCESS_KEY, SECRET_KEY, S3Server
+
+OPTIONS = ("shared_buffers=512MB", "max_wal_size=4GB", "checkpoint_timeout=15min")
+_STANDBY = "standby"
+_SYNC_LIMIT = 60.0
+_SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    directory: Path
+    alone: PostgresServer
+    replicated: PostgresServer
+    """With a synchronous standby: a commit is answered when both have it on disk."""
+    store: S3Server | None
+    """None: objects are files in a directory."""
+
+    def new_database(self, *, has_standby: bool) -> str:
+        """The address of an empty database."""
+        server = self.replicated if has_standby else self.alone
+        name = "b" + os.urandom(6).hex()
+        server.execute(f"CREATE DATABASE {name}")
+        return server.url(name)
+
+    def new_objects(self) -> str:
+        """The address of an empty place for objects."""
+        name = os.urandom(6).hex()
+        if self.store is not None:
+            return self.store.url(name)
+        place = self.directory / "objects" / name
+        place.mkdir(parents=True)
+        return f"file://{place.resolve()}"
+
+    @property
+    def object_store(self) -> str:
+        return "versitygw, an S3 server" if self.store is not None else "a directory"
+
+
+@contextlib.contextmanager
+def running_servers(directory: Path) -> Iterator[Servers]:
+    """Raises RuntimeError without PostgreSQL."""
+    try:
+        need_postgres()
+    except pytest.skip.Exception as missing:
+        raise RuntimeError(str(missing)) from None
+    directory.chmod(0o755)  # PostgreSQL runs as another user
+    with contextlib.ExitStack() as cleanup:
+        alone = _started(cleanup, directory / "alone")
+        replicated = _started(cleanup, directory / "replicated")
+        _add_standby(cleanup, replicated, directory / _STANDBY)
+        yield Servers(directory, alone, replicated, _store(cleanup, directory / "s3"))
+
+
+def _started(cleanup: contextlib.ExitStack, directory: Path) -> PostgresServer:
+    server = PostgresServer(directory.resolve(), free_port(), OPTIONS)
+    server.init()
+    server.start()
+    cleanup.callback(_ended, server)
+    return server
+
+
+def _ended(server: PostgresServer | S3Server) -> None:
+    if server.process is not None:
+        server.kill()
+
+
+def _add_standby(cleanup: contextlib.ExitStack, primary: PostgresServer, directory: Path) -> None:
+    standby = PostgresServer(directory.resolve(), free_port(), OPTIONS)
+    address = f"{primary.url()}?application_name={_STANDBY}"
+    owner = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+    directory.mkdir(mode=0o700)
+    if owner:
+        shutil.chown(directory, **owner)
+    command = [need_postgres() / "pg_basebackup", "-D", directory.resolve(), "-R", "-c", "fast"]
+    command += ["-d", address]
+    subprocess.run(command, check=True, capture_output=True, cwd="/", **owner)  # type: ignore[call-overload]
+    standby.start()
+    cleanup.callback(_ended, standby)
+    primary.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{_STANDBY}'")
+    primary.execute("SELECT pg_reload_conf()")
+    deadline = time.monotonic() + _SYNC_LIMIT
+    with psycopg.connect(primary.url(), autocommit=True) as connection:
+        while connection.execute(_SYNCHRONOUS).fetchone() is None:
+            if time.monotonic() > deadline:
+                raise RuntimeError("the standby of PostgreSQL does not become synchronous")
+            time.sleep(0.05)
+
+
+def _store(cleanup: contextlib.ExitStack, directory: Path) -> S3Server | None:
+    patch = cleanup.enter_context(pytest.MonkeyPatch.context())
+    patch.setenv("POSTHOUSE_CLUSTER", "1")
+    patch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    directory.mkdir()
+    store = S3Server(directory.resolve(), free_port())
+    try:
+        store.start()
+    except pytest.skip.Exception:
+        return None
+    cleanup.callback(_ended, store)
+    return store

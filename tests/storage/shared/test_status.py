@@ -1,0 +1,61 @@
+"""What `posthouse storage status` shows."""
+
+from uuid import uuid4
+
+from posthouse.model.address import Address
+from posthouse.model.clock import ManualClock
+from posthouse.storage.shared.lease import take_lease
+from posthouse.storage.shared.registry import Registration, Registry
+from posthouse.storage.shared.status import read_status
+from tests.storage.shared.shared_logs import SharedLogs
+from tests.storage.shared.test_consolidation import consolidation, fill
+
+
+async def registered(logs: SharedLogs, name: str) -> Registry:
+    addresses = {"kafka": Address("127.0.0.1", 9092)}
+    registration = Registration(name=name, incarnation=uuid4(), addresses=addresses, rack="a", version="1.0")
+    registry = Registry(logs.database, registration)
+    await registry.register()
+    return registry
+
+
+async def test_roles_of_brokers(logs: SharedLogs, clock: ManualClock) -> None:
+    one, two, three = [await registered(logs, name) for name in ("one", "two", "three")]
+    await one.stop()
+    held = await take_lease(logs.database, two._registration.incarnation, clock=clock)
+    assert held is not None
+    found = await read_status(logs.connection)
+    assert [(each.name, each.role) for each in found.brokers] == [
+        ("one", "gone"),
+        ("two", "holder"),
+        ("three", "standby"),
+    ]
+    assert found.brokers[0].seconds_since_seen is None
+    assert found.brokers[1].addresses == {"kafka": "127.0.0.1:9092"}
+    assert (found.lease.holder, found.lease.epoch) == ("two", held.epoch)
+    assert 0 < found.lease.seconds_left <= 8
+    assert found.unfinished_import is None
+    await held.release()
+    lease = (await read_status(logs.connection)).lease
+    assert (lease.holder, lease.seconds_left) == (None, 0)
+    for registry in (two, three):
+        await registry.stop()
+
+
+async def test_tail_segments_and_objects(logs: SharedLogs) -> None:
+    [log, other] = await logs.create(partitions=2)
+    await fill(logs, log, 6)
+    await fill(logs, other, 3)
+    before = await read_status(logs.connection)
+    assert (before.logs.topics, before.logs.logs) == (1, 2)
+    assert (before.logs.tail_runs, before.logs.segments) == (9, 0)
+    assert before.logs.tail_bytes == before.logs.bytes > 0
+    assert before.logs.consolidation_lag_seconds > 0, "the clock of the test is far in the past"
+    assert (before.objects.live, before.objects.doomed) == (3, 0)
+    assert [(each.state, each.runs) for each in before.slots[:2]] == [("open", 9), ("free", 0)]
+    await consolidation(logs).consolidate([log])
+    after = await read_status(logs.connection)
+    assert (after.logs.tail_runs, after.objects.doomed) == (3, 2)
+    assert after.logs.segments > 0 and after.logs.segment_bytes > 0
+    assert after.logs.bytes == before.logs.bytes
+    assert after.database_bytes > 0

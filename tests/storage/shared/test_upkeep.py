@@ -1,0 +1,88 @@
+"""All parts together, by themselves: what was committed ends in segments, and nothing else is left."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from posthouse.model.clock import SystemClock
+from posthouse.storage.metrics import StorageMetrics
+from posthouse.storage.retention import nothing_elsewhere, nothing_needed
+from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.database import LeaseLost
+from posthouse.storage.shared.garbage import GarbageSettings
+from posthouse.storage.shared.slots import SlotSettings
+from posthouse.storage.shared.upkeep import Upkeep, UpkeepSettings
+from tests.storage.shared.partition_view import View
+from tests.storage.shared.shared_logs import SharedLogs
+from tests.storage.shared.test_consolidation import fill
+from tests.storage.shared.test_segment_compaction import Effects
+
+OFTEN = UpkeepSettings(
+    consolidation=ConsolidationSettings(due_bytes=0),
+    slots=SlotSettings(open_seconds=0),
+    garbage=GarbageSettings(grace_seconds=0),
+    consolidation_seconds=0.05,
+    slot_seconds=0.05,
+    removal_seconds=0.05,
+    garbage_seconds=0.05,
+)
+
+
+async def upkeep(logs: SharedLogs, lost: list[LeaseLost]) -> Upkeep:
+    view = View(logs)
+    await view.refresh()
+    return Upkeep(
+        logs.database,
+        logs.objects,
+        logs.names,
+        logs.lease,
+        view,
+        commit=view.commit,
+        slot_opened=lambda number: None,
+        effects=Effects(),
+        on_lease_lost=lost.append,
+        clock=SystemClock(),
+        storage_metrics=StorageMetrics(),
+        settings=OFTEN,
+    )
+
+
+async def until(is_true: Callable[[], Awaitable[bool]]) -> None:
+    deadline = asyncio.get_running_loop().time() + 60
+    while not await is_true():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.02)
+
+
+async def test_everything_settles(logs: SharedLogs) -> None:
+    [log] = await logs.create(retention_ms="-1")
+    [gone] = await logs.create("gone")
+    await fill(logs, log)
+    await fill(logs, gone, 3)
+    before = await logs.read(log)
+    await logs.connection.execute("UPDATE topic SET deleted_at = now() WHERE name = 'gone'")
+    lost: list[LeaseLost] = []
+    work = await upkeep(logs, lost)
+    work.start()
+
+    async def is_settled() -> bool:
+        found = await logs.one(
+            "SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM topic), (SELECT count(*) FROM object)"
+        )
+        return found == (0, 1, 1)
+
+    await until(is_settled)
+    assert await work.enforce_retention(nothing_elsewhere, nothing_needed) == {}
+    await work.compact(nothing_needed)
+    assert await logs.read(log) == before
+    assert len(logs.objects.stored) == 1
+    assert work.metrics.consolidated_runs == 10
+
+    await logs.take_lease()
+    await fill(logs, log, 1)
+
+    async def is_lost() -> bool:
+        return bool(lost)
+
+    await until(is_lost)
+    await work.stop()
+    await logs.check()

@@ -1,0 +1,26 @@
+"""`make cluster`: a broker is killed, and nothing is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import need_postgres
+
+
+@pytest.mark.skipif(os.environ.get("POSTHOUSE_CLUSTER") != "1", reason="in make test-cluster only")
+def test_it_shows_that_nothing_is_lost() -> None:
+    need_postgres()
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.cluster", "--once"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "broker two has taken the lease (epoch 2)" in done.stdout
+    assert "nothing lost" in done.stdout

@@ -1,0 +1,110 @@
+"""Two brokers on one storage, and clients that know both addresses."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import psycopg
+
+from tests.torture.brokers import BrokerProcess, Recipe, running
+from tests.torture.campaign import Arena
+from tests.torture.cluster.nodes import NodeRecipe
+from tests.torture.workloads import LOST, RETRY_SECONDS, Client, Refused
+
+HOLDER_SECONDS = 30.0
+_HOLDER = """
+SELECT broker.name FROM posthouse.lease JOIN posthouse.broker ON broker.incarnation = lease.holder
+WHERE lease.until > clock_timestamp()
+"""
+
+
+async def _nothing() -> None:
+    """No-op."""
+
+
+@dataclass(slots=True)
+class ClusterArena(Arena):
+    recipes: dict[str, NodeRecipe] = field(default_factory=dict)
+    """How each broker is started, by name."""
+    database: str = ""
+    """The address that the arena itself uses."""
+    nodes: dict[str, BrokerProcess] = field(default_factory=dict)
+    choices: Random = field(default_factory=Random)
+    """Of addresses, by clients."""
+    begin: Callable[[], Awaitable[None]] = _nothing
+    """Before any broker runs."""
+    began: Callable[[], Awaitable[None]] = _nothing
+    """When they run, and have created the tables."""
+
+    async def ensure_running(self) -> BrokerProcess:
+        """All brokers, with all clients at work."""
+        await self.start_nodes()
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._live_on(client)) for client in self.workload.clients]
+        return self.nodes[await self.holder()]
+
+    async def start_nodes(self) -> None:
+        for name, recipe in self.recipes.items():
+            node = self.nodes.get(name)
+            if node is None or not node.is_alive:
+                self.nodes[name] = node = BrokerProcess(recipe)
+                await node.start()
+
+    async def _live_on(self, client: Client) -> None:
+        """As real clients do: a lost connection, or a refusal, and it goes on at any address."""
+        while True:
+            node = self.choices.choice([each for each in self.nodes.values() if each.is_alive])
+            try:
+                await client.live(node.addresses)
+            except LOST:
+                pass
+            except Refused:
+                self.recorder.refused()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def holder(self) -> str:
+        """The name of the broker that serves."""
+        deadline = time.monotonic() + HOLDER_SECONDS
+        while True:
+            name = await self._asked_holder()
+            if name is not None and self.nodes[name].is_alive:
+                return name
+            assert time.monotonic() < deadline, "no broker takes over"
+            await asyncio.sleep(0.05)
+
+    async def _asked_holder(self) -> str | None:
+        try:
+            async with await psycopg.AsyncConnection.connect(self.database, autocommit=True) as connection:
+                row = await (await connection.execute(_HOLDER)).fetchone()
+        except psycopg.Error:
+            return None  # it is away, which may be the fault of this round
+        return None if row is None or row[0] not in self.nodes else str(row[0])
+
+    async def standby(self) -> str:
+        holder = await self.holder()
+        return next(name for name in self.nodes if name != holder)
+
+    async def kill_node(self, name: str) -> None:
+        self.recorder.fault(f"kill {name}")
+        self.nodes[name].kill()
+
+    async def prepare(self) -> None:
+        await self.begin()
+        await self.start_nodes()
+        await self.began()
+        await self.workload.prepare(self.nodes[await self.holder()].addresses)
+
+    async def last_look(self, recipe: Recipe) -> None:
+        await self.close()
+        async with running(recipe) as node:
+            await self.workload.finish(node.addresses)
+            await node.stop()
+
+    async def close(self) -> None:
+        self.silence()
+        for node in self.nodes.values():
+            node.kill()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []

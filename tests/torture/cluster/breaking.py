@@ -1,0 +1,81 @@
+"""Brokers of a cluster that break their promises, for negative controls."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+
+import psycopg
+
+from posthouse.storage.shared import engine
+from posthouse.storage.shared.lease import Lease
+from posthouse.storage.shared.objects.store import Buffer
+from posthouse.storage.shared.stores import SharedStores
+from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, VeryHastyCall
+from tests.torture.cluster.arena import ClusterArena
+from tests.torture.cluster.kinds import BrokerPause
+from tests.torture.cluster.nodes import NodeRecipe
+from tests.torture.recording import Recorder
+from tests.torture.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HastyRecipe(NodeRecipe):
+    """Acknowledges before the transaction has ended."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        engine.CommitCall = VeryHastyCall  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetfulRecipe(NodeRecipe):
+    """Repeats a commit whose answer was lost, without a commit id."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        engine.CommitCall = ForgetfulCall  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppingRecipe(NodeRecipe):
+    """Its object store says that it has stored, and has not."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        stores.objects.put = _dropped  # type: ignore[method-assign]
+
+
+async def _dropped(key: str, data: Buffer) -> None:
+    """No-op."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StubbornRecipe(NodeRecipe):
+    """Never learns that it has lost its lease."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        Lease.renew = _renewed  # type: ignore[method-assign, assignment]
+
+
+async def _renewed(lease: Lease) -> bool:
+    lease._deadline = lease._monotonic() + 3600
+    return True
+
+
+class Unfenced(BrokerPause):
+    """The database does not check the lease either: both brokers write."""
+
+    def __init__(self) -> None:
+        super().__init__(changed_to(StubbornRecipe))
+
+    def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> ClusterArena:
+        arena = super().arena(place, workload, recorder, random)
+
+        async def without_check() -> None:
+            async with await psycopg.AsyncConnection.connect(arena.database, autocommit=True) as connection:
+                await connection.execute(WITHOUT_CHECK_OF_THE_LEASE)
+
+        arena.began = without_check
+        return arena
+
+
+def changed_to(kind: type[NodeRecipe]) -> Callable[[NodeRecipe], NodeRecipe]:
+    return lambda recipe: kind(**{each.name: getattr(recipe, each.name) for each in fields(recipe)})

@@ -1,0 +1,51 @@
+"""Every kind of fault of a cluster, with the workloads that it strikes and its control."""
+
+from tests.torture.catalogue import LOST, Control, Entry, workload
+from tests.torture.cluster.breaking import (
+    DroppingRecipe,
+    ForgetfulRecipe,
+    HastyRecipe,
+    Unfenced,
+    changed_to,
+)
+from tests.torture.cluster.cutting import DatabaseCut
+from tests.torture.cluster.kinds import (
+    BrokerClockJump,
+    BrokerKill,
+    BrokerPause,
+    DatabaseFailover,
+    DatabaseKill,
+    ObjectFaults,
+)
+from tests.torture.queues.workload import QueueWorkload
+from tests.torture.stream.workload import StreamWorkload
+
+ON_OBJECTS = workload(latency="object")
+_ALL = (StreamWorkload, QueueWorkload, ON_OBJECTS)
+_ROUNDS = 10
+_HASTY = changed_to(HastyRecipe)
+
+ENTRIES = (
+    Entry(BrokerKill, Control(lambda: BrokerKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
+    Entry(BrokerPause, Control(Unfenced, "."), workloads=_ALL, rounds=_ROUNDS),
+    Entry(DatabaseKill, Control(lambda: DatabaseKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
+    Entry(DatabaseFailover, Control(lambda: DatabaseFailover(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
+    Entry(
+        DatabaseCut,
+        Control(lambda: DatabaseCut(changed_to(ForgetfulRecipe)), "more than once"),
+        workloads=_ALL,
+        rounds=_ROUNDS,
+    ),
+    Entry(
+        ObjectFaults,
+        Control(lambda: ObjectFaults(changed_to(DroppingRecipe)), LOST, ON_OBJECTS),
+        workloads=(ON_OBJECTS,),
+        rounds=_ROUNDS,
+    ),
+    Entry(
+        BrokerClockJump,
+        Control(lambda: BrokerClockJump(_HASTY), LOST),
+        workloads=(StreamWorkload, QueueWorkload),
+        rounds=_ROUNDS,
+    ),
+)

@@ -1,0 +1,111 @@
+"""Brokers of a cluster as processes: how each of them is made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from posthouse.cli.serve import Served
+from posthouse.model.clock import Clock
+from posthouse.node import Node
+from posthouse.service_url import ServiceUrl
+from posthouse.settings import Settings
+from posthouse.storage.contract import Storage
+from posthouse.storage.shared.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.garbage import GarbageSettings
+from posthouse.storage.shared.lease import Lease, LeaseTimes
+from posthouse.storage.shared.slots import SlotSettings
+from posthouse.storage.shared.stores import SharedStores
+from posthouse.storage.shared.upkeep import UpkeepSettings
+from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
+from tests.torture.brokers import Recipe
+from tests.torture.kinds.clock_jump import JumpingClock
+
+TIMES = LeaseTimes(seconds=2.0, renewal_seconds=0.4, margin_seconds=0.6)
+"""Shorter than usual, so that there are many takeovers in an hour."""
+_FOR_EVER_MINUTES = 2**31 - 1
+_CACHE_BYTES = 1024 * 1024
+_TAIL_BYTES = 64 * 1024
+"""So small that many reads go to the database and the object store."""
+_RATES = {Fault.FAIL: 0.1, Fault.FAIL_AFTER: 0.1, Fault.DELAY: 0.2}
+
+
+_UPKEEP = UpkeepSettings(
+    consolidation=ConsolidationSettings(due_bytes=16 * 1024, due_ms=500, mixed_bytes=256 * 1024),
+    slots=SlotSettings(open_seconds=1.0),
+    garbage=GarbageSettings(grace_seconds=10.0),
+    producer_expiry_ms=_FOR_EVER_MINUTES * 60_000,
+    consolidation_seconds=0.3,
+    slot_seconds=0.5,
+    removal_seconds=1.0,
+    garbage_seconds=1.0,
+)
+"""All housekeeping is so frequent that faults strike it, too."""
+
+
+class BusyStorages:
+    """Storages with little memory and much housekeeping."""
+
+    def __init__(self, stores: SharedStores, clock: Clock, settings: Settings) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._settings = settings
+
+    async def open(self) -> None:
+        await self._stores.open()
+
+    def make(self, lease: Lease) -> Storage:
+        return SharedStorage(
+            self._stores.database,
+            self._stores.objects,
+            self._stores.blocks,
+            lease,
+            clock=self._clock,
+            defaults=self._settings.topic_defaults(),
+            tail_bytes=_TAIL_BYTES,
+            cache_bytes=_CACHE_BYTES,
+            upkeep=_UPKEEP,
+        )
+
+    async def close(self) -> None:
+        await self._stores.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecipe(Recipe):
+    name: str
+    database: str
+    objects: Path
+    object_faults: int | None = None
+    """A seed; None for an object store without faults."""
+    ahead: Path | None = None
+    """The file that says by how much the clock is wrong."""
+
+    def clock(self) -> Clock:
+        return super(NodeRecipe, self).clock() if self.ahead is None else JumpingClock(self.ahead)
+
+    def settings(self) -> Settings:
+        return self.plain_settings(
+            database=ServiceUrl(self.database),
+            objects=ServiceUrl(f"file://{self.objects}"),
+            broker_name=self.name,
+            offsets_retention_minutes=_FOR_EVER_MINUTES,
+        )
+
+    async def served(self, clock: Clock) -> Served:
+        settings = self.settings()
+        stores = SharedStores(
+            database=self.database,
+            objects=f"file://{self.objects}",
+            clock=clock,
+            cache_bytes=_CACHE_BYTES,
+            inline_bytes=settings.inline_bytes,
+        )
+        self.disturb(stores)
+        return Node(settings, BusyStorages(stores, clock, settings), clock=clock, times=TIMES)
+
+    def disturb(self, stores: SharedStores) -> None:
+        """Faults inside of the process. Recipes of controls break promises here."""
+        if self.object_faults is not None:
+            random = Random(self.object_faults)
+            stores.objects = FaultyObjectStore(stores.objects, random=random, rates=_RATES)  # type: ignore[assignment]
