@@ -5,8 +5,8 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
-from posthouse.storage.shared import retention as retention_module
 from posthouse.storage.shared.database import LeaseLost
+from posthouse.storage.shared.housekeeping import retention as retention_module
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.removal import Removal
 from posthouse.storage.shared.housekeeping.retention import Retention
