@@ -17,7 +17,7 @@ from tests.protocols.admin.test_scale import Filled
 
 PARTITIONS = 10_000
 _MOST_SECONDS = 0.020
-_COMMIT_SECONDS = 0.060
+_COMMIT_SECONDS = 0.100
 """All offsets of a reset are committed together, as in a request of Kafka's."""
 MEMBERLESS = MemberIdentity(member=MemberId(""))
 
