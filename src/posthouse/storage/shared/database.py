@@ -72,7 +72,14 @@ class Database:
         except psycopg.Error as error:
             raise DatabaseAway(f"PostgreSQL at {self.name} cannot be reached: {one_line(error)}") from error
         if statement_seconds is not None:
-            await made.execute("SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"])
+            try:
+                async with meaning(f"connecting to {self.name}"):
+                    await made.execute(
+                        "SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"]
+                    )
+            except BaseException:
+                await made.close()
+                raise
         return made
 
 
