@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres test-cluster
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -152,6 +152,11 @@ KINDS ?=
 SEED ?= 1
 torture: $(BIN)/.dev  ## faults of all KINDS for MINUTES (10), or ROUNDS=kill:1000,...: docs/reliability.md
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
+	    --seed $(SEED) --report docs/reliability.md
+
+torture-cluster: ROUNDS ?= 70
+torture-cluster: $(BIN)/.dev  ## two brokers on PostgreSQL with a standby: ROUNDS (70) of all faults, or cluster-kill:50,...
+	$(BIN)/python -m tests.torture --cluster --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
 	    --seed $(SEED) --report docs/reliability.md
 
 KILLS ?= 25

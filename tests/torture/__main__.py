@@ -16,19 +16,26 @@ from itertools import count
 from pathlib import Path
 
 from tests.torture.campaign import Kind, MakeWorkload, Verdict, run_campaign
-from tests.torture.catalogue import BY_NAME, CHANCES, CONTROL_SEED, ENTRIES, Entry
+from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, Entry
+from tests.torture.cluster.catalogue import ENTRIES as CLUSTER_ENTRIES
 from tests.torture.mounts import why_not
 from tests.torture.progress import Progress, make_progress
 from tests.torture.report import Run, around, write
 
 FAILURES = Path(".torture")
+BY_NAME = {entry.name: entry for entry in (*ENTRIES, *CLUSTER_ENTRIES)}
+_OF_ALL = "all"
 
 
 def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
     options = _parser().parse_args(arguments)
     # A client that goes on writing for an instant after its broker has died is no news.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    entries = _entries(options.kinds or ",".join(options.rounds) or ",".join(BY_NAME))
+    usual = CLUSTER_ENTRIES if options.cluster else ENTRIES
+    if _OF_ALL in options.rounds:
+        share = math.ceil(options.rounds[_OF_ALL] / len(usual))
+        options.rounds = {entry.name: share for entry in usual}
+    entries = _entries(options.kinds or ",".join(options.rounds) or ",".join(entry.name for entry in usual))
     run = Run(_command(options), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), {})
     deadline = math.inf if options.rounds else time.monotonic() + options.minutes * 60
     try:
@@ -46,13 +53,16 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long, for all kinds together (10)")
+    parser.add_argument(
+        "--cluster", action="store_true", help="two brokers on PostgreSQL, if no kinds are named"
+    )
     parser.add_argument("--kinds", default="", help=f"which faults, with commas: {', '.join(BY_NAME)}")
     parser.add_argument(
         "--rounds",
         type=_rounds,
         default={},
         metavar="KIND:N,...",
-        help="so many rounds of these kinds, however long they take",
+        help="so many rounds of these kinds, or a number of rounds of all, however long they take",
     )
     parser.add_argument("--seed", type=int, default=1, help="of workloads and faults (1)")
     parser.add_argument("--report", type=_page, help="the page whose table is brought up to date")
@@ -60,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rounds(text: str) -> dict[str, int]:
+    if text.isdigit():
+        return {_OF_ALL: int(text)}
     wanted = {}
     for part in filter(None, text.split(",")):
         kind, colon, number = part.partition(":")
@@ -92,7 +104,7 @@ def _entries(kinds: str) -> list[Entry]:
 
 def _command(options: argparse.Namespace) -> str:
     """What to type to have the same again."""
-    parts = ["make torture"]
+    parts = ["make torture-cluster" if options.cluster else "make torture"]
     if options.rounds:
         parts.append("ROUNDS=" + ",".join(f"{kind}:{number}" for kind, number in options.rounds.items()))
     else:

@@ -76,4 +76,3 @@ ENTRIES = (
     ),
     Entry(JournalEnd, Control(lambda: JournalEnd(without_head=True), LOST, rounds=10)),
 )
-BY_NAME = {entry.name: entry for entry in ENTRIES}

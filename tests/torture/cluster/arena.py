@@ -13,6 +13,8 @@ from tests.torture.campaign import Arena
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.workloads import LOST, RETRY_SECONDS, Client, Refused
 
+LAST = "last"
+"""The name of the broker of the last look."""
 HOLDER_SECONDS = 30.0
 _HOLDER = """
 SELECT broker.name FROM posthouse.lease JOIN posthouse.broker ON broker.incarnation = lease.holder
@@ -49,8 +51,9 @@ class ClusterArena(Arena):
         for name, recipe in self.recipes.items():
             node = self.nodes.get(name)
             if node is None or not node.is_alive:
-                self.nodes[name] = node = BrokerProcess(recipe)
+                node = BrokerProcess(recipe)
                 await node.start()
+                self.nodes[name] = node
 
     async def _live_on(self, client: Client) -> None:
         """As real clients do: a lost connection, or a refusal, and it goes on at any address."""
@@ -99,6 +102,8 @@ class ClusterArena(Arena):
     async def last_look(self, recipe: Recipe) -> None:
         await self.close()
         async with running(recipe) as node:
+            self.nodes = {LAST: node}
+            await self.holder()  # a standby that takes over closes the connections of its clients
             await self.workload.finish(node.addresses)
             await node.stop()
 

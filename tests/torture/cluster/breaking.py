@@ -53,15 +53,26 @@ class StubbornRecipe(NodeRecipe):
 
     def disturb(self, stores: SharedStores) -> None:
         Lease.renew = _renewed  # type: ignore[method-assign, assignment]
+        Lease._lose = _kept  # type: ignore[method-assign, assignment]
+
+
+def _kept(lease: Lease) -> None:
+    """No-op."""
+
+
+_renew = Lease.renew
 
 
 async def _renewed(lease: Lease) -> bool:
+    await _renew(lease)
     lease._deadline = lease._monotonic() + 3600
     return True
 
 
 class Unfenced(BrokerPause):
     """The database does not check the lease either: both brokers write."""
+
+    beyond_lease = (1.5,)
 
     def __init__(self) -> None:
         super().__init__(changed_to(StubbornRecipe))

@@ -27,18 +27,18 @@ _HASTY = changed_to(HastyRecipe)
 
 ENTRIES = (
     Entry(BrokerKill, Control(lambda: BrokerKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
-    Entry(BrokerPause, Control(Unfenced, "."), workloads=_ALL, rounds=_ROUNDS),
+    Entry(BrokerPause, Control(Unfenced, f"poll skip|went back|{LOST}"), workloads=_ALL, rounds=_ROUNDS),
     Entry(DatabaseKill, Control(lambda: DatabaseKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(DatabaseFailover, Control(lambda: DatabaseFailover(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(
         DatabaseCut,
-        Control(lambda: DatabaseCut(changed_to(ForgetfulRecipe)), "more than once"),
+        Control(lambda: DatabaseCut(changed_to(ForgetfulRecipe)), "more than once|poll skip"),
         workloads=_ALL,
         rounds=_ROUNDS,
     ),
     Entry(
         ObjectFaults,
-        Control(lambda: ObjectFaults(changed_to(DroppingRecipe)), LOST, ON_OBJECTS),
+        Control(lambda: ObjectFaults(changed_to(DroppingRecipe)), f"KAFKA_STORAGE_ERROR|{LOST}", ON_OBJECTS),
         workloads=(ON_OBJECTS,),
         rounds=_ROUNDS,
     ),
@@ -49,3 +49,4 @@ ENTRIES = (
         rounds=_ROUNDS,
     ),
 )
+BY_NAME = {entry.name: entry for entry in ENTRIES}

@@ -8,16 +8,19 @@ from random import Random
 
 from tests.postgres_pair import PostgresPair, running_pair
 from tests.torture.campaign import Kind
-from tests.torture.cluster.arena import ClusterArena
+from tests.torture.cluster.arena import LAST, ClusterArena
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
 
 DATABASE = "posthouse"
 NAMES = ("a", "b")
-LAST = "last"
-"""The broker of the last look."""
 _NEVER_SECONDS = 3600.0
+_WITH_REASON = (
+    "cannot serve, epoch",
+    "another broker has taken over the lease",
+    "until the database is back",
+)
 Change = Callable[[NodeRecipe], NodeRecipe]
 
 
@@ -73,5 +76,5 @@ class ClusterKind(Kind):
         raise NotImplementedError
 
     def alarms(self, complaints: list[str]) -> list[str]:
-        """A broker may say that it cannot serve while PostgreSQL is away."""
-        return [each for each in complaints if "cannot serve, epoch" not in each]
+        """A broker may say that it cannot serve without PostgreSQL, or after another one has taken over."""
+        return [each for each in complaints if not any(text in each for text in _WITH_REASON)]

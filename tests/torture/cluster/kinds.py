@@ -35,6 +35,8 @@ class BrokerPause(ClusterKind):
     """For longer than the lease: another broker has taken over when it goes on."""
 
     name = "cluster-pause"
+    beyond_lease: tuple[float, ...] = (-1.0, 0.5, 1.5)
+    """Seconds. The shortest pause ends before the lease does."""
 
     async def strike(self, arena: ClusterArena) -> None:
         name = await victim(arena)
@@ -42,7 +44,7 @@ class BrokerPause(ClusterKind):
         arena.recorder.fault(f"pause {name}")
         node.pause()
         try:
-            await asyncio.sleep(TIMES.seconds + arena.random.choice((-1.0, 0.5, 1.5)))
+            await asyncio.sleep(TIMES.seconds + arena.random.choice(self.beyond_lease))
         finally:
             node.resume()
         await arena.progress(_AFTERWARDS)
@@ -119,3 +121,31 @@ class BrokerClockJump(ClusterKind):
         if arena.random.random() < 0.4:
             await arena.kill_node(name)
         await arena.progress(_AFTERWARDS)
+
+
+class AllFaults(BrokerClockJump):
+    """One after the other, on the same brokers: for a short run."""
+
+    name = "cluster-all"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: list[ClusterKind] = [
+            *(self, BrokerKill(), BrokerPause(), DatabaseKill(), DatabaseFailover(), ObjectFaults()),
+        ]
+
+    @property
+    def count(self) -> int:
+        return len(self._kinds)
+
+    def node_recipe(self, place: Path, name: str, random: Random) -> NodeRecipe:
+        return replace(super().node_recipe(place, name, random), object_faults=random.getrandbits(32))
+
+    async def strike(self, arena: ClusterArena) -> None:
+        kind, *others = self._kinds
+        if kind is self:
+            await super().strike(arena)
+        else:
+            kind.pair = self.pair
+            await kind.strike(arena)
+        self._kinds = [*others, kind]

@@ -36,15 +36,14 @@ class Fetching:
         """Partition, offset and value of what is there from the positions on; these move behind it."""
         answer = await wire.ask(self._request(), FetchResponse)
         check(answer.error_code, "Fetch")
-        self.answers = {}
-        records: list[tuple[Partition, int, int]] = []
-        for topic in answer.responses:
-            for data in topic.partitions:
-                partition = (self._topics.name(topic.topic_id), data.partition_index)
-                check(data.error_code, f"Fetch of {partition}")
-                self.answers[partition] = data
-                records += self._take(partition, data)
-        return records
+        self.answers = {
+            (self._topics.name(topic.topic_id), data.partition_index): data
+            for topic in answer.responses
+            for data in topic.partitions
+        }
+        for partition, data in self.answers.items():  # before any position moves
+            check(data.error_code, f"Fetch of {partition}")
+        return [record for partition, data in self.answers.items() for record in self._take(partition, data)]
 
     def _request(self) -> FetchRequest:
         return FetchRequest(

@@ -73,12 +73,13 @@ class Database:
             raise DatabaseAway(f"PostgreSQL at {self.name} cannot be reached: {one_line(error)}") from error
         if statement_seconds is not None:
             try:
-                await made.execute(
-                    "SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"]
-                )
-            except psycopg.Error as error:
+                async with meaning(f"connecting to {self.name}"):
+                    await made.execute(
+                        "SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"]
+                    )
+            except BaseException:
                 await made.close()
-                raise DatabaseAway(f"PostgreSQL at {self.name} does not answer: {one_line(error)}") from error
+                raise
         return made
 
 
