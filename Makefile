@@ -144,6 +144,7 @@ explore: ROUNDS ?= 20
 explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS times (20)
 	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -q -n 2 --hypothesis-profile new \
 	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
+	    tests/storage/shared/test_shared_storage_model.py tests/storage/shared/test_against_memory.py \
 	    tests/broker/groups tests/broker/transactions tests/broker/queues tests/broker/routing \
 	    tests/broker/schedule tests/broker/subscriptions tests/records || exit 1; done
 

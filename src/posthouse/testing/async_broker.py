@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from posthouse.app import App
 from posthouse.descriptors import allow_many_descriptors
 from posthouse.model.clock import SystemClock
+from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.front_end import FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.service_url import ServiceUrl
@@ -54,6 +55,8 @@ class AsyncBroker:
         if data is not None:
             settings["data"] = Path(data)
         if database is not None:
+            if front_ends is not FRONT_ENDS:
+                raise InvalidConfig("a broker on a shared storage serves the protocols of Posthouse only")
             settings["database"] = ServiceUrl.database(database)
         if objects is not None:
             settings["objects"] = ServiceUrl.objects(objects)

@@ -1,0 +1,26 @@
+"""`posthouse.testing` on a shared storage: what was stored is there again; one broker at a time serves."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from posthouse.model.errors import InvalidConfig
+from posthouse.testing import AsyncBroker
+
+
+async def test_a_broker_finds_what_the_one_before_stored(url: str, tmp_path: Path) -> None:
+    place: dict[str, Any] = {"database": url, "objects": f"file://{tmp_path}/objects"}
+    async with AsyncBroker(**place) as broker, httpx.AsyncClient() as http:
+        made = await http.post(f"http://{broker.admin}/v1/topics", json={"name": "orders"})
+        assert made.status_code < 300
+        with pytest.raises(RuntimeError, match="another broker holds the lease"):
+            await AsyncBroker(**place).__aenter__()
+    async with AsyncBroker(**place) as broker, httpx.AsyncClient() as http:
+        assert (await http.get(f"http://{broker.admin}/v1/topics/orders")).status_code == 200
+
+
+def test_protocols_of_others_are_refused() -> None:
+    with pytest.raises(InvalidConfig, match="serves the protocols of Posthouse only"):
+        AsyncBroker(database="postgresql://localhost/x", objects="file:///x", front_ends=())
