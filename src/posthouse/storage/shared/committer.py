@@ -4,12 +4,16 @@ There are two paths. The inline path stores batches in the database. The object 
 object store first; topics with `latency=object` take it. A group of the inline path that is too large for the
 database is uploaded, too, but goes into the database if the object store does not answer.
 
+Calls of a path are made one after the other. Uploads of later groups go on meanwhile: a few groups may be in
+flight, and they are called in their order. If one of them fails, those behind it fail, too.
+
 Commits take effect in the order of the calls wherever that can be noticed: a commit that touches a partition
 or a key of a commit on the object path follows it there, and the object path waits for earlier inline
 commits.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -29,6 +33,7 @@ from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import OperationRefused, Outcome
 from posthouse.storage.shared.commit_call import CommitCall
 from posthouse.storage.shared.commit_group import CommitGroup, PendingCommit
+from posthouse.storage.shared.group_in_flight import GroupInFlight
 from posthouse.storage.shared.payloads import Payload, Uploads, inline_payload
 from posthouse.storage.shared.shared_log import SharedLog, Tails
 
@@ -41,6 +46,14 @@ OPERATIONS_PER_CALL = 500
 """A call takes longer than in proportion beyond that; a single commit may be larger."""
 
 
+_GATHER_SECONDS = 0.05
+_GATHER_BYTES = 1024 * 1024
+"""The object path waits for more commits while there are few: every object costs a request."""
+_MOST_IN_FLIGHT = 3
+_AHEAD_BYTES = 2 * 1024 * 1024
+"""A group is uploaded behind others from this size on; less waits and becomes a larger object."""
+
+
 class CommitPath:
     """The commits that wait for one kind of calls."""
 
@@ -48,6 +61,9 @@ class CommitPath:
         self.call = call
         self.waiting: deque[PendingCommit] = deque()
         self.waiting_bytes = 0
+        self.in_flight: deque[GroupInFlight] = deque()
+        """In the order of their calls. The first is called, or will be next."""
+        self._has_many = asyncio.Event()
         self.last: asyncio.Future[list[Outcome]] | None = None
         """The newest commit."""
         self.worker: asyncio.Task[None] | None = None
@@ -56,6 +72,16 @@ class CommitPath:
         self.waiting.append(commit)
         self.waiting_bytes += commit.size
         self.last = commit.done
+
+        if self.waiting_bytes >= _GATHER_BYTES:
+            self._has_many.set()
+
+    async def gather(self) -> None:
+        if self.waiting_bytes < _GATHER_BYTES:
+            self._has_many.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GATHER_SECONDS):
+                    await self._has_many.wait()
 
     def take(self, max_bytes: int) -> list[PendingCommit]:
         taken: list[PendingCommit] = []
@@ -147,6 +173,8 @@ class Committer:
         path.add(commit)
         if path.worker is None:
             path.worker = self._loop.create_task(self._work(path), name="posthouse commits")
+        elif path.waiting_bytes >= _AHEAD_BYTES:
+            self._launch_ahead(path)
         return done
 
     def _follows_object_path(self, operations: Sequence[Operation]) -> bool:
@@ -174,7 +202,7 @@ class Committer:
                 each.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for path in (self._inline, self._object):
-            self._fail_waiting(path, error)
+            self._fail_all(path, error)
             await path.call.close()
 
     async def _work(self, path: CommitPath) -> None:
@@ -182,72 +210,82 @@ class Committer:
         become one group."""
         try:
             await asyncio.sleep(0)
-            while path.waiting:
-                group = await self._next_group(path)
+            while path.waiting or path.in_flight:
                 try:
-                    await self._write(path, group)
+                    if not path.in_flight:
+                        if path is self._object:
+                            await path.gather()
+                        self._launch(path)
+                    await self._write(path, path.in_flight[0])
                 except asyncio.CancelledError:
-                    self._fail(path, group, StorageClosed("the storage is closed"))
+                    self._fail_all(path, StorageClosed("the storage is closed"))
                     raise
                 except StorageFenced as error:
                     self._on_fenced(error)
-                    self._fail(path, group, error)
-                    self._fail_waiting(path, error)
+                    self._fail_all(path, error)
                 except Unavailable as error:
-                    self._fail(path, group, error)
                     # Later batches of the same producers must not take effect without the failed ones.
-                    self._fail_waiting(path, error)
+                    self._fail_all(path, error)
         except Exception as error:
             failure = StorageFenced(f"the committer failed: {error!r}")
             log.exception("commits: an error of the broker itself; it stops writing")
             self._on_fenced(failure)
-            self._fail_waiting(path, failure)
+            self._fail_all(path, failure)
             raise
         finally:
             path.worker = None
 
-    async def _next_group(self, path: CommitPath) -> CommitGroup:
-        if path is self._object:
-            await self._uploads.gather(lambda: path.waiting_bytes)
-            if self._inline.last is not None and not self._inline.last.done():
-                await asyncio.wait([self._inline.last])
-            return CommitGroup(path.take(self._uploads.group_bytes), self._logs)
-        is_large = path.waiting_bytes > self._inline_bytes and self._uploads.is_well
-        return CommitGroup(
-            path.take(self._uploads.group_bytes if is_large else self._inline_bytes), self._logs
+    def _launch(self, path: CommitPath) -> None:
+        """Begin with a group of the commits that wait; its call comes after those in flight."""
+        must_upload = path is self._object
+        may_upload = must_upload or (path.waiting_bytes > self._inline_bytes and self._uploads.is_well)
+        group = CommitGroup(
+            path.take(self._uploads.group_bytes if may_upload else self._inline_bytes), self._logs
         )
-
-    async def _write(self, path: CommitPath, group: CommitGroup) -> None:
         started = self._clock.monotonic()
-        payload = await self._payload(path, group)
+        batches = group.payload_order()
+        if must_upload or (may_upload and group.size > self._inline_bytes):
+            upload = self._loop.create_task(self._upload(batches, group.size, must_upload=must_upload))
+            after = self._inline.last if must_upload else None
+            flight = GroupInFlight(group, started, upload=upload, after=after)
+        else:
+            flight = GroupInFlight(group, started, payload=inline_payload(batches))
+        path.in_flight.append(flight)
+
+    def _launch_ahead(self, path: CommitPath) -> None:
+        if 0 < len(path.in_flight) < _MOST_IN_FLIGHT and (path is self._object or self._uploads.is_well):
+            self._launch(path)
+
+    async def _upload(self, batches: Sequence[Append], size: int, *, must_upload: bool) -> Payload:
+        try:
+            return await self._uploads.upload(batches)
+        except Unavailable as error:
+            if must_upload:
+                raise
+            log.warning("%s; a group of %d bytes goes into the database instead", error, size)
+            return inline_payload(batches)
+
+    async def _write(self, path: CommitPath, flight: GroupInFlight) -> None:
+        group = flight.group
+        payload = await flight.uploaded()
         now = self._clock.now_ms()
         arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
-        try:
-            answer = await path.call.commit(
-                now, self._slot(), arguments, on_away=lambda error: self._fail_waiting(path, error)
-            )
-        finally:
-            self._uploads.settled(payload)
+        answer = await path.call.commit(
+            now, self._slot(), arguments, on_away=lambda error: self._fail_behind(path, error)
+        )
+        path.in_flight.popleft()
+        self._uploads.settled(payload)
         self._settle(path, group)
+        if path.waiting_bytes >= _AHEAD_BYTES:
+            self._launch_ahead(path)
         arrived = group.apply(answer, self._tails, now)
-        self._metrics.sync_seconds.observe(self._clock.monotonic() - started)
+        self._metrics.sync_seconds.observe(self._clock.monotonic() - flight.started)
         self._metrics.commits_per_sync.observe(len(group.commits))
         self._metrics.journal_bytes += group.size
         self._forget_awaited(group)
         if arrived:
             # Behind the callbacks of the futures: acknowledgements go out first.
             self._loop.call_soon(self._tell, arrived)
-
-    async def _payload(self, path: CommitPath, group: CommitGroup) -> Payload:
-        batches = group.payload_order()
-        if path is self._object:
-            return await self._uploads.upload(batches)
-        if group.size > self._inline_bytes and self._uploads.is_well:
-            try:
-                return await self._uploads.upload(batches)
-            except Unavailable as error:
-                log.warning("%s; a group of %d bytes goes into the database instead", error, group.size)
-        return inline_payload(batches)
 
     def _tell(self, arrived: Sequence[tuple[PartitionId, int]]) -> None:
         for each in self._subscribers:
@@ -267,7 +305,20 @@ class Committer:
             self._remember_failed(commit.operations)
             commit.fail(error)
 
-    def _fail_waiting(self, path: CommitPath, error: PosthouseError) -> None:
+    def _fail_all(self, path: CommitPath, error: PosthouseError) -> None:
+        self._fail_from(path, 0, error)
+
+    def _fail_behind(self, path: CommitPath, error: PosthouseError) -> None:
+        """Whatever comes after the group that is called."""
+        self._fail_from(path, 1, error)
+
+    def _fail_from(self, path: CommitPath, kept: int, error: PosthouseError) -> None:
+        failed = []
+        while len(path.in_flight) > kept:
+            failed.append(path.in_flight.pop())
+        for flight in reversed(failed):
+            self._uploads.abandoned(flight.upload)
+            self._fail(path, flight.group, error)
         while path.waiting:
             self._fail(path, CommitGroup(path.take(2**62), self._logs), error)
 

@@ -11,8 +11,6 @@ from posthouse.storage.operations import Append
 OBJECT_BYTES = 8 * 1024 * 1024
 GROUP_BYTES = 4 * OBJECT_BYTES
 _INLINE = 0
-_GATHER_SECONDS = 0.05
-_GATHER_BYTES = 1024 * 1024
 _REST_SECONDS = 5.0
 
 
@@ -56,11 +54,6 @@ class Uploads:
         """Whether the store answered lately; groups that can do without it do not try again at once."""
         return self._failed_at is None or self._clock.monotonic() - self._failed_at > _REST_SECONDS
 
-    async def gather(self, waiting_bytes: Callable[[], int]) -> None:
-        """Wait for more commits while there are few: every object costs a request."""
-        if waiting_bytes() < _GATHER_BYTES:
-            await asyncio.sleep(_GATHER_SECONDS)
-
     async def upload(self, batches: Sequence[Append]) -> Payload:
         """Raises Unavailable. Objects of a failed upload become orphans."""
         if not batches:
@@ -81,14 +74,27 @@ class Uploads:
             self._store.put(key, b"".join(each.batch for each in part))
             for key, part in zip(keys, parts, strict=True)
         ]
-        for result in await asyncio.gather(*puts, return_exceptions=True):
-            if isinstance(result, BaseException):
-                self._failed_at = self._clock.monotonic()
-                self.pending.difference_update(keys)
-                raise result
+        try:
+            results = await asyncio.gather(*puts, return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    self._failed_at = self._clock.monotonic()
+                    raise result
+        except BaseException:
+            self.pending.difference_update(keys)
+            raise
         self._failed_at = None
         return Payload(places=places, keys=keys, sizes=sizes)
 
     def settled(self, payload: Payload) -> None:
         """The commit is decided: its objects are known to the database, or garbage."""
         self.pending.difference_update(payload.keys)
+
+    def abandoned(self, upload: asyncio.Task[Payload] | None) -> None:
+        """There will be no commit: what was uploaded is garbage."""
+        if upload is None:
+            return
+        if not upload.done():
+            upload.cancel()
+        elif not upload.cancelled() and upload.exception() is None:
+            self.settled(upload.result())
