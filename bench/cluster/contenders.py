@@ -16,14 +16,17 @@ class Contender:
     latency: str | None
     """Of its topics. None: the local engine."""
     has_standby: bool = False
+    in_directory: bool = False
+    """Its objects are files, even if there is a server for objects."""
 
 
 LOCAL = Contender(name="local", latency=None)
 INLINE = Contender(name="inline", latency="inline")
 OBJECT = Contender(name="object", latency="object")
+DIRECTORY = Contender(name="object in a directory", latency="object", in_directory=True)
 INLINE_STANDBY = Contender(name="inline, synchronous standby", latency="inline", has_standby=True)
 OBJECT_STANDBY = Contender(name="object, synchronous standby", latency="object", has_standby=True)
-CONTENDERS = (LOCAL, INLINE, OBJECT, INLINE_STANDBY, OBJECT_STANDBY)
+CONTENDERS = (LOCAL, INLINE, OBJECT, DIRECTORY, INLINE_STANDBY, OBJECT_STANDBY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +52,5 @@ def place_of(contender: Contender, servers: Servers) -> Iterator[Place]:
         database = None
         if contender.latency is not None:
             database = servers.new_database(has_standby=contender.has_standby)
-        yield Place(directory=Path(scratch), database=database, objects=servers.new_objects())
+        objects = servers.new_objects(in_directory=contender.in_directory)
+        yield Place(directory=Path(scratch), database=database, objects=objects)

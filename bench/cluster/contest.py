@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bench.cluster import loads
 from bench.cluster.contenders import (
     CONTENDERS,
+    DIRECTORY,
     INLINE_STANDBY,
     LOCAL,
     OBJECT,
@@ -22,11 +23,11 @@ from bench.scale.brokers import Broker
 from bench.scale.figures import Row
 
 NOTE = """Contenders take turns, each with a new broker on an empty storage; ratios are taken within a round.
-Requests of one batch go to 4 partitions, built beforehand, with 4 MiB (at least 8 requests) in flight on one
-connection. *Consume* is one connection that reads all of it from the beginning, 2 MiB of each partition per
-request; the broker has the newest 64 MiB in memory. *Half load* sends at half of the rate that this contender
-has just reached, and counts from the moment at which a request was due. Transactions, write-ahead log and
-objects are counted while the broker is flooded; they include housekeeping."""
+Requests of one batch, built beforehand, go to 4 partitions, with 16 MiB in flight on one connection.
+*Consume* is one connection that reads all of it from the beginning, 2 MiB of each partition per request; the
+broker has the newest 64 MiB in memory. *Half load* sends at half of the rate that this contender has just
+reached, and counts from the moment at which a request was due. Transactions, write-ahead log and objects are
+counted while the broker is flooded; they include housekeeping."""
 
 _LARGE, _SMALL = "1 MB batches", "16 KB batches"
 _SIZES = {_LARGE: 1_000_000, _SMALL: 16_000}
@@ -45,8 +46,9 @@ class Figure:
 
 _LOW = "Acknowledgement at low load: one record at a time"
 _INLINE_P50, _INLINE_P99, _OBJECT_P99 = {INLINE_STANDBY: 10.0}, {INLINE_STANDBY: 50.0}, 600.0
-_OBJECT_MOST = {OBJECT: _OBJECT_P99, OBJECT_STANDBY: _OBJECT_P99}
-_OBJECT_SHARE = {OBJECT: 0.6, OBJECT_STANDBY: 0.6}
+_BY_OBJECT = (OBJECT, DIRECTORY, OBJECT_STANDBY)
+_OBJECT_MOST = dict.fromkeys(_BY_OBJECT, _OBJECT_P99)
+_OBJECT_SHARE = dict.fromkeys(_BY_OBJECT, 0.6)
 
 
 def _figures() -> Iterator[Figure]:

@@ -23,8 +23,8 @@ from posthouse.records.batch import iter_headers, parse_header
 
 PARTITIONS = 4
 RECORD_BYTES = 1000
-WINDOW_BYTES = 4 << 20
-LEAST_WINDOW = 8
+WINDOW_BYTES = 16 << 20
+"""As of a few producers: a batch is on its way for longer than on a local disk."""
 _PARTITION_BYTES = 2 << 20
 _FETCH_BYTES = 8 << 20
 _WAIT_MS = 500
@@ -64,7 +64,7 @@ def flood(target: Target, load: Requests, seconds: float) -> wire.Load:
     """As fast as the broker acknowledges. The generator does not read its answers, so what they acknowledged
     is counted in the log."""
     before = _records(target)
-    window = max(WINDOW_BYTES // len(load.frames[0]), LEAST_WINDOW)
+    window = WINDOW_BYTES // len(load.frames[0])
     done = wire.push(target.port, load.frames, math.inf, window, seconds=seconds)
     found, expected = _records(target) - before, len(done.latencies) * load.records
     if found != expected:

@@ -15,11 +15,11 @@ INTRODUCTION = """# Benchmarks of the shared storage
 It compares the log on PostgreSQL and an object store with the local engine: *local* is `posthouse serve
 --data`, *inline* and *object* are `--database` with topics of `latency=inline` and `latency=object`. A
 *synchronous standby* is a second PostgreSQL server that has every commit on its disk before it is
-acknowledged. PostgreSQL (with syncs), its standby, the object store ({store}), brokers and load generators
-share one machine, its cores and one disk, on loopback. So the shared storage writes every byte to the same
-disk two or three times, and the **ratios** to the local engine are lower than with servers of their own. If
-something was measured more than once, the tables show the median and, in brackets, the lowest and the
-highest.
+acknowledged. Objects are in {store}; *object in a directory* has them in files (`--objects file:///…`).
+PostgreSQL (with syncs), its standby, the object store, brokers and load generators share one machine, its
+cores and one disk, on loopback. So the **ratios** to the local engine are lower than with servers of their
+own: versitygw alone takes about 3 s of CPU for each GB. If something was measured more than once, the tables
+show the median and, in brackets, the lowest and the highest.
 """
 
 

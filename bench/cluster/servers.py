@@ -37,10 +37,10 @@ class Servers:
         server.execute(f"CREATE DATABASE {name}")
         return server.url(name)
 
-    def new_objects(self) -> str:
+    def new_objects(self, *, in_directory: bool) -> str:
         """The address of an empty place for objects."""
         name = os.urandom(6).hex()
-        if self.store is not None:
+        if self.store is not None and not in_directory:
             return self.store.url(name)
         place = self.directory / "objects" / name
         place.mkdir(parents=True)

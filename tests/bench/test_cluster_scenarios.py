@@ -48,7 +48,7 @@ def test_every_figure_of_every_contender(stage: Stage, monkeypatch: pytest.Monke
     assert all((row.ratio is None) == (row.name == "local") for row in compared)
     circumstances = Circumstances(command="c", commit="abc", is_trial=True, is_complete=True)
     page = report.page([Chapter("How.", rows)], circumstances, "a directory")
-    assert "the object store (a directory)" in page
+    assert "Objects are in a directory; " in page
     assert "| object, synchronous standby | " in page
     assert " × local | ≥ 0.6 × local: " in page
 

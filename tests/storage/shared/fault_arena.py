@@ -91,6 +91,8 @@ async def fault_arena(
     with new_database(server, MIGRATED) as url, pytest.MonkeyPatch.context() as patch:
         # Commits of objects gather for a shorter time, so that rounds are short.
         patch.setattr("posthouse.storage.shared.commits.commit_path._GATHER_SECONDS", 0.002)
+        # Every commit that waits for another one is uploaded meanwhile.
+        patch.setattr("posthouse.storage.shared.commits.committer._AHEAD_BYTES", 1)
         async with proxied(url, watched) as (proxy, through_proxy):
             arena = FaultArena(Database(url), Database(through_proxy), proxy, clock)
             await arena.open(seed)

@@ -55,6 +55,9 @@ class PlainBlocks:
     async def read(self, key: str, object_size: int, start: int, size: int, ahead: int = 0) -> bytes:
         return await self._store.read(key, start, size)
 
+    def expect(self, key: str, object_size: int, start: int, size: int) -> None:
+        """No-op: without a cache there is no place for bytes that are not asked for yet."""
+
 
 async def make_shared(
     database: Database,

@@ -163,6 +163,28 @@ async def test_reading_ahead(cache: BlockCache, store: FaultyObjectStore) -> Non
     assert (cache.metrics.ahead_reads, cache.metrics.ahead_hits) == (2, 1)
 
 
+async def test_expected_bytes_are_fetched_before_they_are_read(
+    cache: BlockCache, store: FaultyObjectStore
+) -> None:
+    cache.expect("a", len(DATA), BLOCK - 10, 20)
+    await settle()
+    assert store.calls["read"] == 2
+    await read(cache, BLOCK - 10, 20)
+    assert store.calls["read"] == 2
+    assert (cache.metrics.misses, cache.metrics.ahead_hits) == (0, 2)
+
+
+async def test_what_cannot_be_expected_is_left_to_the_read(
+    cache: BlockCache, store: FaultyObjectStore
+) -> None:
+    cache.expect("a", len(DATA), 0, len(DATA) + 1)
+    cache.expect("a", len(DATA), 0, 0)
+    await cache.close()
+    cache.expect("a", len(DATA), 0, 10)
+    await settle()
+    assert store.calls["read"] == 0
+
+
 async def test_reading_ahead_ends_with_the_object(cache: BlockCache, store: FaultyObjectStore) -> None:
     await read(cache, 1000, 50, ahead=2)
     await settle()

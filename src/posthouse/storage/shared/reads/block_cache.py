@@ -117,6 +117,12 @@ class BlockCache:
         start -= first * self._block_bytes
         return memoryview(block)[start : start + size]
 
+    def expect(self, key: str, object_size: int, start: int, size: int) -> None:
+        """Fetch these bytes in the background, if there is room: they will be read soon."""
+        if size and start >= 0 and start + size <= object_size and not self._is_closed:
+            first, last = start // self._block_bytes, (start + size - 1) // self._block_bytes
+            self._read_ahead(key, object_size, first, last - first + 1)
+
     def forget(self, key: str) -> None:
         """Drop the blocks of an object that is deleted."""
         for number in self._numbers.pop(key, ()):

@@ -28,6 +28,8 @@ class ReadBlocks(Protocol):
         self, key: str, object_size: int, start: int, size: int, ahead: int = 0
     ) -> bytes | memoryview: ...
 
+    def expect(self, key: str, object_size: int, start: int, size: int) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -71,6 +73,12 @@ class PieceReader:
             for run, data in zip(wanted, await read_inline_runs(connection, wanted), strict=True):
                 if data is not None:
                     self._add(_key(run), Chunk(batches_of(run, data), run.base, run.last + 1))
+
+    def expect(self, pieces: Sequence[RunRow | SegmentRow]) -> None:
+        """Begin to fetch the runs that lie in objects, all at the same time."""
+        for piece in pieces:
+            if isinstance(piece, RunRow) and piece.key is not None and _key(piece) not in self._chunks:
+                self._blocks.expect(piece.key, piece.object_size or 0, piece.pos, piece.size)
 
     async def _run(self, run: RunRow) -> Chunk | None:
         key = _key(run)

@@ -105,12 +105,14 @@ class Reads:
             await asyncio.sleep(_PAUSE_SECONDS * attempts)
 
     async def _find(self, log: SharedLog, offset: int, max_bytes: int) -> list[RunRow | SegmentRow]:
+        """With as much again as `max_bytes`: a reader mostly goes on behind what it has read."""
         async with self._readers.connection(f"reading {log.name}") as connection:
             found = await find_pieces(
-                connection, log.id, offset, max_bytes=max_bytes, max_rows=_PIECES_AT_ONCE
+                connection, log.id, offset, max_bytes=2 * max_bytes, max_rows=_PIECES_AT_ONCE
             )
             if found is None or offset < found.start:
                 raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+            self._pieces.expect(found.pieces)
             await self._pieces.load_inline(connection, found.pieces)
         return list(found.pieces)
 
