@@ -1,8 +1,8 @@
 """Where brokers of the client and crash suites keep their records.
 
-With POSTHOUSE_CLUSTER=1 that is a shared storage. In the place of each data directory there is a database of a
-real PostgreSQL server, and a part of a bucket of a real S3 server, or a directory of objects where no S3 server
-is installed. Without it nothing is shared, and no server is started.
+With POSTHOUSE_CLUSTER=1 that is a shared storage: a database of a real PostgreSQL server in the place of each
+data directory, and a part of a bucket of a real S3 server, or a directory of objects where no S3 server is
+installed. Without it nothing is shared, and no server is started.
 """
 
 import contextlib
