@@ -41,11 +41,15 @@ class SharedPlaces:
         return self._by_directory[data]
 
     def _new(self) -> dict[str, str]:
-        database = self._stack.enter_context(new_database(self._server, MIGRATED))
-        if self._objects is not None:
-            return {"database": database, "objects": self._objects.url(uuid.uuid4().hex)}
-        directory = tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-objects-")
-        return {"database": database, "objects": f"file://{self._stack.enter_context(directory)}"}
+        made = tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-shared-")
+        directory = self._stack.enter_context(made)
+        return {
+            "database": self._stack.enter_context(new_database(self._server, MIGRATED)),
+            "objects": self._objects.url(uuid.uuid4().hex)
+            if self._objects
+            else f"file://{directory}/objects",
+            "data": f"{directory}/data",  # for the audit log
+        }
 
 
 _places: SharedPlaces | None = None
