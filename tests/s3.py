@@ -28,17 +28,23 @@ _BUILT = Path(__file__).parent.parent / "build" / "versitygw"
 _START_SECONDS = 30
 
 
+def s3_program() -> Path | None:
+    """The server's program, None where it is not installed."""
+    found = shutil.which("versitygw", path=f"{_BUILT.parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    return None if found is None else Path(found)
+
+
 def need_s3() -> Path:
     """The server's program. Skips the test unless it runs with POSTHOUSE_CLUSTER=1."""
     if os.environ.get("POSTHOUSE_CLUSTER") != "1":
         pytest.skip("a real S3 server is used by make test-cluster only (POSTHOUSE_CLUSTER=1)")
-    found = shutil.which("versitygw", path=f"{_BUILT.parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    found = s3_program()
     if found is None:
         pytest.skip(
             "versitygw is not there: "
             "GOBIN=$PWD/build go install github.com/versity/versitygw/cmd/versitygw@latest"
         )
-    return Path(found)
+    return found
 
 
 @dataclass(slots=True)

@@ -1,12 +1,14 @@
 """Where brokers of the client and crash suites keep their records.
 
-With POSTHOUSE_CLUSTER=1 that is a shared storage: a database of a real PostgreSQL server and a directory of
-objects in the place of each data directory. Without it nothing is shared, and no server is started.
+With POSTHOUSE_CLUSTER=1 that is a shared storage: a database of a real PostgreSQL server in the place of each
+data directory, and a part of a bucket of a real S3 server, or a directory of objects where no S3 server is
+installed. Without it nothing is shared, and no server is started.
 """
 
 import contextlib
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,7 @@ import psycopg
 
 from tests.directories import IN_MEMORY
 from tests.postgres import MIGRATED, PostgresServer, new_database
+from tests.s3 import S3Server, running_s3, s3_program
 
 IS_SHARED: Final = os.environ.get("POSTHOUSE_CLUSTER") == "1"
 KINDS: Final = ["shared"] if IS_SHARED else ["memory", "file"]
@@ -22,10 +25,11 @@ KINDS: Final = ["shared"] if IS_SHARED else ["memory", "file"]
 
 
 class SharedPlaces:
-    """One database and one directory of objects for each data directory."""
+    """One database and one place for objects for each data directory."""
 
-    def __init__(self, server: PostgresServer, stack: contextlib.ExitStack) -> None:
+    def __init__(self, server: PostgresServer, objects: S3Server | None, stack: contextlib.ExitStack) -> None:
         self._server = server
+        self._objects = objects
         self._stack = stack
         self._by_directory: dict[Path, dict[str, str]] = {}
 
@@ -37,11 +41,14 @@ class SharedPlaces:
         return self._by_directory[data]
 
     def _new(self) -> dict[str, str]:
-        directory = tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-objects-")
-        objects = self._stack.enter_context(directory)
+        made = tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-shared-")
+        directory = self._stack.enter_context(made)
         return {
             "database": self._stack.enter_context(new_database(self._server, MIGRATED)),
-            "objects": f"file://{objects}",
+            "objects": self._objects.url(uuid.uuid4().hex)
+            if self._objects
+            else f"file://{directory}/objects",
+            "data": f"{directory}/data",  # for the audit log
         }
 
 
@@ -53,7 +60,8 @@ def shared_places(server: PostgresServer) -> Iterator[None]:
     """`stored_in` gives places on this server meanwhile."""
     global _places
     with contextlib.ExitStack() as stack:
-        _places = SharedPlaces(server, stack)
+        objects = None if s3_program() is None else stack.enter_context(running_s3())
+        _places = SharedPlaces(server, objects, stack)
         try:
             yield
         finally:

@@ -14,7 +14,6 @@ class BrokerProcess(ServedBroker):
     def __init__(self, data: Path, port: int = 0) -> None:
         self._data = data
         settings = {**stored_in(data), "kafka": f"127.0.0.1:{port}", "journal_bytes": 256 * 1024}
-        settings.setdefault("data", data)
         super().__init__(**settings)
 
     def kill(self) -> None:
