@@ -44,8 +44,6 @@ OBJECT_PATH = 1
 _MOST_AWAITED = 100_000
 OPERATIONS_PER_CALL = 500
 """A call takes longer than in proportion beyond that; a single commit may be larger."""
-
-
 _GATHER_SECONDS = 0.05
 _GATHER_BYTES = 1024 * 1024
 """The object path waits for more commits while there are few: every object costs a request."""
@@ -72,7 +70,6 @@ class CommitPath:
         self.waiting.append(commit)
         self.waiting_bytes += commit.size
         self.last = commit.done
-
         if self.waiting_bytes >= _GATHER_BYTES:
             self._has_many.set()
 
@@ -161,14 +158,13 @@ class Committer:
                     done.set_exception(OperationRefused(each, refusals[id(each)]))
                     return done
         commit = PendingCommit(operations, size, done, refusals)
-        if by_object or (self._on_object_path and self._follows_object_path(operations)):
-            self._on_object_path.update(_touched(operations))
-            path = self._object
-        else:
-            path = self._inline
+        by_object = by_object or bool(self._on_object_path and self._follows_object_path(operations))
+        path = self._object if by_object else self._inline
         if path.call.is_away and path.worker is not None:
             commit.fail(Unavailable("PostgreSQL does not answer; the broker tries to reach it again"))
             return done
+        if by_object:
+            self._on_object_path.update(_touched(operations))
         self.unwritten_bytes += size
         path.add(commit)
         if path.worker is None:
