@@ -107,8 +107,9 @@ class Node:
         )
 
         def holder() -> Address | None:
+            """This broker, too: connections that waited for its takeover reach it like those of others."""
             found = registry.view.holder
-            return None if found is None or found.id == own.id else found.addresses.get(PEER)
+            return None if found is None else found.addresses.get(PEER)
 
         roles = NodeRoles(
             self.settings,

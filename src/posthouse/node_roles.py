@@ -129,10 +129,12 @@ class NodeRoles:
         view = self._registry.view
         why = "no broker is the holder" if view.holder is None else f"{view.holder.name} is the holder"
         log.info("broker %s is a standby, epoch %d: %s", self._own.name, view.epoch, why)
+        lease: Lease | None = None
         try:
-            return await self._campaign()
+            lease = await self._campaign()
         finally:
-            await standby.stop()
+            await standby.stop(takes_over=lease is not None)
+        return lease
 
     def _gate(self) -> Gate:
         """Each connection that is passed on takes two descriptors."""

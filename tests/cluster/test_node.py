@@ -51,6 +51,25 @@ async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
         await until(lambda: sum(each.role is Role.HOLDER for each in others) == 1)
 
 
+async def test_a_connection_that_waits_for_a_holder_outlives_the_takeover(url: str, sql: Sql) -> None:
+    """librdkafka forgets the last living broker when that one closes its connection."""
+    sql.execute(
+        "UPDATE lease SET holder = gen_random_uuid(), epoch = 7, until = clock_timestamp() + interval '3 s'"
+    )
+    waiting = node(url, "a")
+    await waiting.start()
+    try:
+        assert not holds(waiting)()
+        address = waiting.listeners["amqp"]
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"AMQP\x00\x00\x09\x01")
+        assert len(await asyncio.wait_for(reader.readexactly(7), 15)) == 7
+        assert holds(waiting)()
+        writer.close()
+    finally:
+        await waiting.stop()
+
+
 async def test_the_holder_that_lost_its_lease_closes_all_and_becomes_a_standby(url: str, sql: Sql) -> None:
     async with nodes(url, "a", "b") as (first, second):
         address = first.listeners["amqp"]

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from posthouse.cluster.dialling import Dialler
-from posthouse.cluster.forwarding import Forwarding
+from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
 from posthouse.listener_settings import ADMIN, ListenerSettings
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
@@ -37,11 +37,20 @@ class Standby:
             each.sweep()
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
-    async def stop(self) -> None:
-        """Close all connections. Their clients connect again, and then reach the new holder."""
+    async def stop(self, *, takes_over: bool) -> None:
+        """Close all connections. Their clients connect again, and then reach the new holder.
+
+        If this broker takes over, connections that wait for a holder stay, and reach this one. For a client
+        that knows no other living broker, a closed connection would be the end: it asks only the addresses
+        that it began with.
+        """
         if self._sweeping is not None:
             self._sweeping.cancel()
         for each in self._listeners.values():
+            if takes_over:
+                for connection in list(each):
+                    if isinstance(connection, ForwardedConnection) and connection.is_waiting:
+                        connection.detach()
             each.close()
         await asyncio.gather(*(each.drained(_DRAIN_SECONDS) for each in self._listeners.values()))
 
