@@ -1,7 +1,6 @@
 """Commits of the shared storage beyond the contract: failures of one path, and brokers that come back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
@@ -15,33 +14,10 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append, Put
 from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.spaces import Space
-from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 from tests.storage.shared.opened import make_shared
-
-
-@pytest.fixture
-def database(postgres: PostgresServer) -> Iterator[Database]:
-    with new_database(postgres, MIGRATED) as url:
-        yield Database(url)
-
-
-@pytest.fixture
-def objects(clock: ManualClock) -> FaultyObjectStore:
-    return FaultyObjectStore(MemoryObjectStore(clock))
-
-
-@pytest.fixture
-async def shared(
-    database: Database, objects: FaultyObjectStore, clock: ManualClock
-) -> AsyncIterator[Storage]:
-    made = await make_shared(database, objects, clock)
-    await made.open()
-    yield made
-    await made.close()
 
 
 async def partitions_in(storage: Storage) -> tuple[PartitionId, PartitionId]:

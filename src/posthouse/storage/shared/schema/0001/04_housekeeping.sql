@@ -273,10 +273,14 @@ DECLARE
 BEGIN
     PERFORM check_lease(p_holder, p_epoch);
     SELECT start INTO log_start FROM log WHERE id = p_log FOR UPDATE;
-    SELECT array_agg(s.object), sum(CASE WHEN s.last >= log_start THEN s.batch_bytes ELSE 0 END)
+    -- The lock waits for a removal that deletes some of them, and leaves those out: the removal releases their objects.
+    SELECT array_agg(locked.object), sum(CASE WHEN locked.last >= log_start THEN locked.bytes ELSE 0 END)
     INTO old_objects, old_bytes
-    FROM segment s JOIN unnest(p_old_bases, p_old_generations) AS o(base, generation) USING (base, generation)
-    WHERE s.log = p_log;
+    FROM (
+        SELECT s.object, s.last, s.batch_bytes AS bytes
+        FROM segment s JOIN unnest(p_old_bases, p_old_generations) AS o(base, generation) USING (base, generation)
+        WHERE s.log = p_log ORDER BY s.base FOR UPDATE OF s
+    ) AS locked;
     IF coalesce(cardinality(old_objects), 0) < cardinality(p_old_bases) THEN
         INSERT INTO object (key, size, live, doomed_at) VALUES (p_key, p_size, 0, now());
         RETURN NULL;
