@@ -23,7 +23,7 @@ from posthouse.protocols.gate import Gate
 from posthouse.protocols.membership import Membership
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
-from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway
 from posthouse.storage.shared.membership.lease import Lease, LeaseTimes, take_lease
 from posthouse.storage.shared.membership.registry import Registry
 
@@ -161,8 +161,15 @@ class NodeRoles:
         before = self._registry.view
         try:
             lease = await take_lease(
-                self._database, self._own.incarnation, clock=self._clock, times=self._times
+                self._database,
+                self._own.incarnation,
+                clock=self._clock,
+                times=self._times,
+                seen=self._registry.seen,
             )
+        except CommitsLost as error:
+            self._registry.lost_commits(error.loss)
+            return None
         except DatabaseAway as error:
             log.warning("broker %s cannot take the lease: %s", self._own.name, error)
             await self._pause(_AGAIN_SECONDS)
@@ -173,6 +180,7 @@ class NodeRoles:
                 who = before.holder.name if before.holder else "a broker that is gone"
                 why = f"that of {who}, epoch {before.epoch}, has ended"
             log.info("broker %s takes the lease of epoch %d: %s", self._own.name, lease.epoch, why)
+            self._registry.took_lease(lease.epoch)
             lease.keep()
         return lease
 
@@ -235,7 +243,7 @@ class NodeRoles:
         at_once = lease.is_lost or registry.loss is not None or registry.failure is not None
         seconds = _ABANDON_SECONDS
         if at_once:
-            why = registry.loss or registry.failure or "another broker has taken it"
+            why = registry.loss or registry.failure or lease.lost_because
             log.warning(
                 "broker %s loses the lease of epoch %d and closes all connections: %s",
                 *(self._own.name, lease.epoch, why),

@@ -1,14 +1,16 @@
 """The lease: two brokers that want it, its time by two clocks, and a database that goes away."""
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from posthouse.model.clock import ManualClock, SystemClock
-from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway
 from posthouse.storage.shared.membership.lease import Lease, LeaseTimes, take_lease
+from posthouse.storage.shared.membership.loss_watch import Seen
 from tests.postgres import PostgresServer
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
@@ -201,3 +203,65 @@ async def test_reads_of_a_broker_that_is_cut_off_end_after_a_while(
         postgres.start()
     assert cut_off[0] and not cut_off[-1]
     assert 55 <= cut_off.count(True) <= 63
+
+
+SEEN = Seen(epoch=1, holder=ONE, commits=1000)
+
+
+def make_cluster(sql: Sql, commits: int) -> None:
+    """ONE had the lease of epoch 1, and made so many commits."""
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    sql.execute("SELECT take_lease(%s, 0)", [ONE])
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, %s)", [ONE, commits])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        SEEN,
+        replace(SEEN, epoch=2, commits=0),
+        replace(SEEN, holder=OTHER, commits=0),
+        replace(SEEN, commits=901, confirmed_losses=1),
+    ],
+)
+async def test_a_database_that_shows_less_than_was_seen_gives_no_lease(
+    database: Database, sql: Sql, seen: Seen
+) -> None:
+    make_cluster(sql, 900)
+    with pytest.raises(CommitsLost, match="accept-loss"):
+        await take_lease(database, OTHER, clock=ManualClock(), seen=seen)
+    # The verdict is kept: it holds for a broker that has just started.
+    with pytest.raises(CommitsLost, match="accept-loss"):
+        await take_lease(database, uuid4(), clock=ManualClock())
+    assert sql.execute("SELECT epoch, holder FROM lease").fetchall() == [(1, ONE)]
+    sql.execute("UPDATE cluster SET confirmed_losses = confirmed_losses + 2, loss = NULL")
+    assert await take_lease(database, OTHER, clock=ManualClock(), seen=seen) is not None
+    assert sql.execute("SELECT loss FROM cluster").fetchall() == [(None,)]
+
+
+async def test_a_database_that_shows_what_was_seen_gives_the_lease(database: Database, sql: Sql) -> None:
+    make_cluster(sql, 1000)
+    sql.execute("SELECT release_lease(%s, 1)", [ONE])
+    assert await take_lease(database, OTHER, clock=ManualClock(), seen=SEEN) is not None
+
+
+async def test_commits_of_a_holder_that_has_released_the_lease_are_not_forgotten(
+    database: Database, sql: Sql
+) -> None:
+    make_cluster(sql, 999)
+    sql.execute("SELECT release_lease(%s, 1)", [ONE])
+    with pytest.raises(CommitsLost, match="number 999, and had 1000"):
+        await take_lease(database, OTHER, clock=ManualClock(), seen=SEEN)
+
+
+async def test_why_it_was_lost(database: Database, sql: Sql) -> None:
+    first = await taken(database, ONE)
+    first.fenced("the committer failed")
+    await first.release()
+    assert first.lost_because == "the committer failed"
+    let_its_time_pass(sql)
+    second = await taken(database, OTHER)
+    let_its_time_pass(sql)
+    await taken(database, ONE)
+    assert not await second.renew()
+    assert second.lost_because == "another broker has taken it"

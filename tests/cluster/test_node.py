@@ -1,14 +1,19 @@
 """The life of nodes: takeovers, a database that is away, and clients that go on."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from uuid import uuid4
 
 import httpx
 import psycopg
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from posthouse.model.brokers import ClusterView
 from posthouse.model.errors import InvalidConfig
 from posthouse.node_roles import NodeFailed, Role
+from posthouse.storage.shared.administration.administration import accept_loss
+from posthouse.storage.shared.database import DatabaseAway
 from tests.cluster.nodes import holds, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
 
@@ -129,8 +134,44 @@ async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(ur
         await until(lambda: holder.role is standby.role is Role.STANDBY)
         await asyncio.sleep(0.5)
         assert holder.role is standby.role is Role.STANDBY
-        sql.execute("UPDATE cluster SET confirmed_losses = confirmed_losses + 1")
+        sql.execute("UPDATE cluster SET confirmed_losses = confirmed_losses + 1, loss = NULL")
         await until(lambda: Role.HOLDER in (holder.role, standby.role))
+
+
+async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: str, sql: Sql) -> None:
+    holder = uuid4()
+    sql.execute("SELECT take_lease(%s, 1.5)", [holder])
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [holder])
+    async with AsyncExitStack() as stack:
+        one = node(url, "a")
+        await one.start()
+        stack.push_async_callback(one.stop)
+        assert (one.role, one.view.commits) == (Role.STANDBY, 1000)
+
+        async def no_heartbeat() -> ClusterView:
+            raise DatabaseAway("no heartbeat")
+
+        one.parts.registry.beat = no_heartbeat  # type: ignore[method-assign]
+        sql.execute("UPDATE committer SET number = 900")  # as the promoted standby has it
+        await until(lambda: one.parts.registry.loss)
+        assert one.role is Role.STANDBY
+        # A broker that has seen nothing refuses as well.
+        fresh = node(url, "b")
+        await fresh.start()
+        stack.push_async_callback(fresh.stop)
+        assert fresh.role is Role.STANDBY
+        assert fresh.parts.registry.loss is not None
+        assert "number 900, and had 1000" in fresh.parts.registry.loss
+        await accept_loss(url)
+        await until(holds(fresh))
+
+
+async def test_the_log_says_why_the_lease_was_lost(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with nodes(url, "a") as (holder,):
+        lease = holder.parts.roles.lease
+        assert lease is not None
+        lease.fenced("the committer failed")
+        await until(lambda: "closes all connections: the committer failed" in caplog.text)
 
 
 async def test_two_brokers_of_one_name(url: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -10,6 +11,7 @@ import pytest
 from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterView
 from posthouse.model.clock import SystemClock
+from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.lease import take_lease
@@ -102,9 +104,100 @@ async def test_an_operator_confirms_a_loss(database: Database, sql: Sql) -> None
     assert "epoch 7, and had 9" in one.loss
     await one.beat()
     assert one.loss is not None
-    sql.execute("UPDATE cluster SET confirmed_losses = confirmed_losses + 1")
+    sql.execute("UPDATE cluster SET confirmed_losses = confirmed_losses + 1, loss = NULL")
     await one.beat()
     assert one.loss is None
+
+
+async def test_a_loss_is_recorded_and_found_by_others(database: Database, sql: Sql) -> None:
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    one, other = registry(database, "a"), registry(database, "b")
+    await one.register()
+    sql.execute("UPDATE lease SET epoch = 9")
+    await one.beat()
+    sql.execute("UPDATE lease SET epoch = 7")
+    await one.beat()
+    assert sql.execute("SELECT loss FROM cluster").fetchone() == ("the lease has epoch 7, and had 9",)
+    await other.register()
+    assert other.loss == one.loss
+    assert await accept_loss(database._conninfo) == 1
+    await one.beat()
+    await other.beat()
+    assert (one.loss, other.loss) == (None, None)
+    assert sql.execute("SELECT loss FROM cluster").fetchone() == (None,)
+
+
+async def test_a_loss_is_found_after_a_broker_that_knew_less_took_over(database: Database, sql: Sql) -> None:
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    first, second = uuid4(), uuid4()
+    sql.execute("SELECT take_lease(%s, 0)", [first])
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [first])
+    one = registry(database, "a")
+    await one.register()
+    sql.execute("UPDATE committer SET number = 900")
+    sql.execute("SELECT take_lease(%s, 0)", [second])
+    await one.beat()
+    assert one.loss is not None
+    assert "number 900, and had 1000" in one.loss
+
+
+async def test_a_heartbeat_that_was_asked_before_a_takeover_shows_no_loss(database: Database) -> None:
+    one = registry(database, "a")
+    await one.register()
+    ask = one._link.ask
+
+    async def overtaken(*arguments: Any, **names: Any) -> Any:
+        answer = await ask(*arguments, **names)
+        one.took_lease(5)
+        return answer
+
+    one._link.ask = overtaken  # type: ignore[method-assign]
+    await one.beat()
+    assert one.loss is None
+    one._link.ask = ask  # type: ignore[method-assign]
+    await one.beat()
+    assert one.loss is not None  # the lease that it took is not there
+
+
+async def test_a_database_from_before_the_registration(database: Database, sql: Sql) -> None:
+    """The loss counts, and not that the name seems to be taken."""
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    one = registry(database, "a")
+    await one.register()
+    sql.execute("UPDATE lease SET epoch = 9")
+    await one.beat()
+    sql.execute("UPDATE lease SET epoch = 7")
+    sql.execute("UPDATE broker SET incarnation = %s", [uuid4()])
+    await one.beat()
+    assert one.loss is not None
+    await accept_loss(database._conninfo)
+    await one.beat()
+    assert one.loss is None
+    assert [each.name for each in (await one.beat()).brokers] == ["a"]
+    sql.execute("UPDATE broker SET incarnation = %s", [uuid4()])
+    with pytest.raises(NameTaken, match="broker_name"):
+        await one.beat()
+
+
+async def test_a_lost_registration_without_other_losses(database: Database, sql: Sql) -> None:
+    one, other = registry(database, "a"), registry(database, "b")
+    assert await one.register() == 1
+    sql.execute("DELETE FROM broker")
+    sql.execute("ALTER TABLE broker ALTER id RESTART")
+    await one.beat()
+    assert one.node_id == 1
+    sql.execute("DELETE FROM broker")
+    sql.execute("ALTER TABLE broker ALTER id RESTART")
+    await other.register()
+    with pytest.raises(NameTaken, match="had id 1 and gets 2"):
+        await one.beat()
+
+
+async def test_registrations_wait_for_the_synchronous_standby(database: Database, sql: Sql) -> None:
+    sql.execute("ALTER TABLE broker ADD COLUMN safe text DEFAULT current_setting('synchronous_commit')")
+    one = registry(database, "a")
+    await one.register()
+    assert sql.execute("SELECT safe FROM broker").fetchall() == [("on",)]
 
 
 ONE = UUID(int=1)

@@ -32,6 +32,8 @@ def status_lines(found: StorageStatus) -> Iterator[str]:
     )
     yield f"database      {rounded_size(found.database_bytes)}"
     yield f"replication   {_replication(found)}"
+    if found.loss is not None:
+        yield f"loss          {found.loss}; brokers do not serve before 'posthouse storage accept-loss'"
     if found.confirmed_losses:
         yield f"losses        accepted {counted(found.confirmed_losses, 'time')}"
 

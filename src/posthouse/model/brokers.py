@@ -36,10 +36,14 @@ class ClusterView:
     """By the clock of the database."""
     commits: int = 0
     """Of the holder, since its start."""
+    seen_commits: int | None = None
+    """Of the holder that this broker saw last, which may be another by now; None if it saw none."""
     timeline: int = 0
     """Of the database: a promoted standby raises it."""
     confirmed_losses: int = 0
     """How often an operator has confirmed that the database lost commits."""
+    loss: str | None = None
+    """Why the database is known to have lost commits, until an operator confirms it."""
     by_incarnation: Mapping[UUID, ClusterBroker] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

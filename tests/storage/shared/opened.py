@@ -21,7 +21,7 @@ class TestLease:
     is_lost: bool = False
     on_fenced: Callable[[], None] = lambda: None
 
-    def fenced(self) -> None:
+    def fenced(self, why: str) -> None:
         self.is_lost = True
         self.on_fenced()
 

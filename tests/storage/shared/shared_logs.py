@@ -31,7 +31,7 @@ class Lease:
     epoch: int = 1
     is_lost: bool = False
 
-    def fenced(self) -> None:
+    def fenced(self, why: str) -> None:
         raise AssertionError("nothing is committed by a storage here")
 
 

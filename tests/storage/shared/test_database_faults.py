@@ -174,7 +174,7 @@ async def test_a_commit_in_doubt_when_the_lease_is_lost(arena: FaultArena, direc
     arena.proxy.refuse()
     await asyncio.sleep(0.3)
     successor = await arena.take_over(arena.direct)
-    arena._opened[0]._lease.fenced()  # as a heartbeat of its broker finds out
+    arena._opened[0]._lease.fenced("another broker has it")  # as a heartbeat of its broker finds out
     await asyncio.wait_for(step, 10)
     assert outcomes(arena)[before:] == [Outcome.UNKNOWN] * 2
     arena.scene.storage = successor
@@ -230,3 +230,8 @@ async def test_a_loss_is_noticed_though_no_connection_broke(arena: FaultArena) -
     await connection.close()
     with pytest.raises(StorageFenced, match="lost acknowledged commits"):
         await arena.scene.storage.commit([append(arena.scene.partition(("inline", 0)), b"1:")])
+    connection = await arena.direct.connect("tests")
+    row = await (await connection.execute("SELECT loss FROM cluster")).fetchone()
+    await connection.close()
+    assert row is not None
+    assert "was answered" in row[0]

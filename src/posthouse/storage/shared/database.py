@@ -28,6 +28,18 @@ class LeaseLost(StorageFenced):
     """Another broker holds the lease: this one must not write or answer any more."""
 
 
+class CommitsLost(StorageFenced):
+    """The database has lost acknowledged commits, and no operator has accepted that."""
+
+    def __init__(self, loss: str) -> None:
+        """`loss` says how it is known."""
+        super().__init__(
+            f"the database has lost acknowledged commits: {loss}. No broker takes over until an operator "
+            "accepts the loss with 'posthouse storage accept-loss'"
+        )
+        self.loss = loss
+
+
 class Database:
     """Where the database is, and how connections to it are made."""
 

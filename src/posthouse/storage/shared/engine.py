@@ -281,7 +281,7 @@ class SharedStorage:
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
             self._state = error
-            self._lease.fenced()
+            self._lease.fenced(str(error))
             log.error("the shared storage writes no more: %s", error)
 
     def _check_open(self) -> None:

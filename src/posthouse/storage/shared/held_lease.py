@@ -15,7 +15,8 @@ class HeldLease(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is known to belong to another broker, or to nobody."""
+        """Whether it is known to belong to another broker, or to none."""
 
-    def fenced(self) -> None:
-        """A commit was refused because another broker holds the lease."""
+    def fenced(self, why: str) -> None:
+        """The storage writes no more: another broker holds the lease, the database has lost commits, or the
+        committer failed."""

@@ -116,7 +116,8 @@ async def accept_loss(database_url: str) -> int:
     async with await connected(Database(database_url)) as connection, meaning("accepting the loss"):
         check_version(await applied_version(connection))
         found = await connection.execute(
-            "UPDATE cluster SET confirmed_losses = confirmed_losses + 1 RETURNING confirmed_losses"
+            "UPDATE cluster SET confirmed_losses = confirmed_losses + 1, loss = NULL, lost_at = NULL "
+            "RETURNING confirmed_losses"
         )
         row = await found.fetchone()
     if row is None:

@@ -86,6 +86,8 @@ class StorageStatus:
     cluster_id: str | None
     """None until the first broker has started."""
     confirmed_losses: int
+    loss: str | None
+    """Why the database is known to have lost commits; brokers do not serve until an operator accepts it."""
     unfinished_import: str | None
     """The cluster id of the data directory that is being imported, or whose import was interrupted."""
     brokers: Sequence[BrokerStatus]
@@ -151,6 +153,7 @@ SELECT pg_database_size(current_database()) AS database_bytes,
        current_setting('synchronous_standby_names') AS synchronous_standby_names,
        (SELECT id FROM cluster) AS cluster_id,
        (SELECT coalesce(max(confirmed_losses), 0) FROM cluster) AS confirmed_losses,
+       (SELECT loss FROM cluster) AS loss,
        (SELECT source FROM local_import WHERE finished_at IS NULL) AS unfinished_import
 """
 _STANDBYS = """

@@ -33,8 +33,10 @@ _CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _REGISTER = """
 INSERT INTO committer (incarnation, path) VALUES (%s, %s)
-    ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number RETURNING number
+    ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number
+    RETURNING number, (SELECT coalesce(max(confirmed_losses), 0) FROM cluster)
 """
+_RECORD_LOSS = "SELECT record_loss(%s, %s)"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MOST_TIMEOUTS = 3
 _FULL = {"53100", "53200"}
@@ -67,6 +69,8 @@ class CommitCall:
         self._number = 0
         self._acknowledged = 0
         """The number of the last commit that is known to count."""
+        self._confirmed_losses = 0
+        """When this path was opened."""
         self._clock = clock
         self._metrics = metrics
         self.away_since: float | None = None
@@ -80,7 +84,7 @@ class CommitCall:
         """Raises DatabaseAway. A broker that takes the lease again goes on with its numbers: those of
         commits that it made before must not be used twice."""
         try:
-            [number] = await self._ask(_REGISTER, [self._holder, self._path])
+            number, self._confirmed_losses = await self._ask(_REGISTER, [self._holder, self._path])
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
         self._number = self._acknowledged = number
@@ -146,6 +150,7 @@ class CommitCall:
                 log.debug("path %d: %s", self._path, one_line(again))
                 continue
             if last is None or last < self._acknowledged:
+                await self._record_loss(last)
                 raise StorageFenced(
                     f"PostgreSQL at {self._database.name} has lost acknowledged commits: commit "
                     f"{self._acknowledged} was answered, {last} is the last it knows. It was probably "
@@ -155,6 +160,17 @@ class CommitCall:
             self.away_since = None
             log.info("%s %s", call, "counts" if counted else "does not count")
             return Answer(*answer) if counted else None
+
+    async def _record_loss(self, last: int | None) -> None:
+        """In the database, so that no other broker takes over."""
+        loss = (
+            f"commit {self._acknowledged} of path {self._path} was answered, and {last} is the last that it "
+            "knows"
+        )
+        try:
+            await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])
+        except (psycopg.Error, DatabaseAway) as error:
+            log.error("the database could not record that it has lost commits: %s", one_line(error))
 
     async def _ask(self, statement: str, values: Sequence[Any]) -> Sequence[Any]:
         """One row. After any failure the connection is closed, so that a late answer cannot be taken for

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from posthouse.model.clock import Clock
-from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway
 from posthouse.storage.shared.membership.link import Link
+from posthouse.storage.shared.membership.loss_watch import Seen
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ class Lease:
         self._deadline = taken_at + times.seconds - times.margin_seconds
         self._cut_off_until = -math.inf
         self._lost = asyncio.Event()
+        self.lost_because = ""
+        """Once it is lost."""
         self._keeping: asyncio.Task[None] | None = None
 
     @property
@@ -138,22 +141,25 @@ class Lease:
         if is_held and not self._lost.is_set():
             self._deadline = asked_at + self._times.seconds - self._times.margin_seconds
         elif not is_held:
-            self._lose()
+            self._lose("another broker has taken it")
         self._cut_off_until = -math.inf
         return bool(is_held)
 
-    def fenced(self) -> None:
-        """A commit was refused because another broker holds the lease."""
-        self._lose()
+    def fenced(self, why: str) -> None:
+        """This broker must not write any more."""
+        self._lose(why)
 
-    def _lose(self) -> None:
+    def _lose(self, why: str) -> None:
+        """The first reason stays."""
         self._deadline = -math.inf
-        self._lost.set()
+        if not self._lost.is_set():
+            self.lost_because = why
+            self._lost.set()
 
     async def release(self) -> None:
         """Let another broker take the lease at once. This one must have stopped serving."""
         held_before = not self._lost.is_set()
-        self._lose()
+        self._lose("it was released")
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
@@ -173,20 +179,34 @@ class Lease:
 
 
 async def take_lease(
-    database: Database, incarnation: UUID, *, clock: Clock, times: LeaseTimes | None = None
+    database: Database,
+    incarnation: UUID,
+    *,
+    clock: Clock,
+    times: LeaseTimes | None = None,
+    seen: Seen | None = None,
 ) -> Lease | None:
-    """The lease if it was free or its time was over, None if another broker holds it. Raises DatabaseAway."""
-    times = times or LeaseTimes()
+    """The lease if it was free or its time was over, None if another broker holds it.
+
+    Raises DatabaseAway; CommitsLost if the database shows less than `seen`, or has lost commits before.
+    """
+    times, seen = times or LeaseTimes(), seen or Seen()
     link = Link(database, "lease", seconds=times.renewal_seconds)
     taken_at = clock.monotonic()
     try:
-        epoch = await link.ask(
-            "SELECT posthouse.take_lease(%s, %s)", [incarnation, times.seconds], doing="taking the lease"
+        found = await link.ask(
+            "SELECT posthouse.take_lease(%s, %s, %s, %s, %s, %s)",
+            [incarnation, times.seconds, seen.epoch, seen.holder, seen.commits, seen.confirmed_losses],
+            doing="taking the lease",
         )
+        if "loss" in found:
+            raise CommitsLost(found["loss"])
     except BaseException:
         await link.close()
         raise
-    if epoch is None:
+    if "epoch" not in found:
         await link.close()
         return None
-    return Lease(link, incarnation=incarnation, epoch=epoch, taken_at=taken_at, clock=clock, times=times)
+    return Lease(
+        link, incarnation=incarnation, epoch=found["epoch"], taken_at=taken_at, clock=clock, times=times
+    )

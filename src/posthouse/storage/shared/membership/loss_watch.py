@@ -2,48 +2,95 @@
 
 Epochs never decrease, nor do the commit numbers of one incarnation. A broker remembers the highest that it
 has seen. If the database shows less, acknowledged records are gone, and offsets would be given out twice.
+
+The database keeps the verdict (`cluster.loss`), so that it holds for brokers that have seen nothing, too.
 """
 
+from dataclasses import dataclass, replace
+from uuid import UUID
+
 from posthouse.model.brokers import ClusterView
+from posthouse.storage.shared.database import CommitsLost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the database must show at least."""
+
+    epoch: int = 0
+    holder: UUID | None = None
+    """Of this epoch, also after it has released the lease."""
+    commits: int = 0
+    """Of the holder."""
+    timeline: int = 0
+    confirmed_losses: int = 0
 
 
 class LossWatch:
     """One for each broker process, whatever its role."""
 
     def __init__(self) -> None:
-        self._newest: ClusterView | None = None
+        self.seen = Seen()
         self.loss: str | None = None
         """What was lost, in a sentence; None while nothing is known to be lost, or once it was confirmed."""
-        self._confirmed = 0
 
-    def see(self, view: ClusterView) -> None:
-        if self.loss is not None:
-            if view.confirmed_losses > self._confirmed:
-                self.loss = None
-                self._newest = view
-            return
-        if self._newest is not None:
-            self.loss = _loss(self._newest, view)
+    def see(self, view: ClusterView) -> str | None:
+        """Returns what the database does not know yet to have lost, to be recorded there."""
+        before = self.seen
+        if view.confirmed_losses > before.confirmed_losses:
+            self.loss = None
+            before = Seen(confirmed_losses=view.confirmed_losses)
+        lost = _loss(before, view)
+        if view.loss or lost:
+            self.know(view.loss or lost or "")
         if self.loss is None:
-            self._newest = view
-        self._confirmed = view.confirmed_losses
+            self.seen = _newest(before, view)
+        else:
+            self.seen = replace(before, confirmed_losses=view.confirmed_losses)
+        return lost if view.loss is None else None
+
+    def know(self, loss: str) -> None:
+        """The database is known to have lost commits. The first verdict stays."""
+        if self.loss is None:
+            self.loss = str(CommitsLost(loss))
+
+    def took(self, own: UUID, epoch: int) -> None:
+        """This broker has taken the lease."""
+        seen = self.seen
+        self.seen = Seen(
+            epoch=epoch,
+            holder=own,
+            commits=seen.commits if seen.holder == own else 0,
+            timeline=seen.timeline,
+            confirmed_losses=seen.confirmed_losses,
+        )
 
 
-def _loss(before: ClusterView, now: ClusterView) -> str | None:
-    has_holders = now.holder_incarnation is not None and before.holder_incarnation is not None
-    is_same_holder = now.holder_incarnation == before.holder_incarnation
+def _newest(before: Seen, view: ClusterView) -> Seen:
+    holder, commits = view.holder_incarnation, view.commits
+    if holder is None and view.epoch == before.epoch:  # released: what it has committed still counts
+        holder, commits = before.holder, max(before.commits, view.seen_commits or 0)
+    return Seen(
+        epoch=view.epoch,
+        holder=holder,
+        commits=commits,
+        timeline=view.timeline,
+        confirmed_losses=view.confirmed_losses,
+    )
+
+
+def _loss(before: Seen, now: ClusterView) -> str | None:
+    has_holders = now.holder_incarnation is not None and before.holder is not None
+    is_same_holder = now.holder_incarnation == before.holder
+    commits = now.commits if has_holders and is_same_holder else now.seen_commits
     if now.epoch < before.epoch:
         what = f"the lease has epoch {now.epoch}, and had {before.epoch}"
     elif has_holders and now.epoch == before.epoch and not is_same_holder:
         what = f"the lease of epoch {now.epoch} has another holder than before"
-    elif has_holders and is_same_holder and now.commits < before.commits:
-        what = f"the holder's last commit has number {now.commits}, and had {before.commits}"
+    elif commits is not None and commits < before.commits:
+        what = f"the holder's last commit has number {commits}, and had {before.commits}"
     else:
         return None
-    how = ""
-    if now.timeline != before.timeline:
-        how = f" Its timeline changed from {before.timeline} to {now.timeline}: a standby was promoted."
-    return (
-        f"the database has lost acknowledged commits: {what}.{how} This broker does not take over until an "
-        "operator accepts the loss with 'posthouse storage accept-loss'"
-    )
+    if before.timeline not in (0, now.timeline):
+        what += f" (its timeline changed from {before.timeline} to {now.timeline}: a standby was promoted)"
+    return what

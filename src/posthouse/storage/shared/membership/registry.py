@@ -13,19 +13,20 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.database import Database, DatabaseAway
 from posthouse.storage.shared.membership.link import Link
-from posthouse.storage.shared.membership.loss_watch import LossWatch
+from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
 LIVE_SECONDS = 5.0
 _STATEMENT_SECONDS = 2.0
+_REGISTRATION_SECONDS = 5.0
 # A lost heartbeat does no harm, and one must not wait for a synchronous standby.
 _SET_UP = "SET synchronous_commit = off"
 
 
 class NameTaken(InvalidConfig):
-    """Another process has registered under the name of this broker."""
+    """Another process has registered under the name of this broker, or the database has forgotten its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Registry:
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         live_seconds: float = LIVE_SECONDS,
     ) -> None:
+        self._database = database
         self._link = Link(database, "heartbeat", seconds=_STATEMENT_SECONDS, set_up=_SET_UP)
         self._registration = registration
         self._heartbeat_seconds = heartbeat_seconds
@@ -58,6 +60,8 @@ class Registry:
         self._is_stopped = False
         self._beating: asyncio.Task[None] | None = None
         self._seen_at = 0.0
+        self._confirmed_losses = 0
+        """When this broker registered."""
         self.node_id = 0
         """Of this broker, once registered."""
         self.view = ClusterView()
@@ -74,38 +78,92 @@ class Registry:
         """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
         return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
 
+    @property
+    def seen(self) -> Seen:
+        """What the database must show at least: a broker that takes the lease says so."""
+        return self._watch.seen
+
+    def took_lease(self, epoch: int) -> None:
+        self._watch.took(self._registration.incarnation, epoch)
+
+    def lost_commits(self, loss: str) -> None:
+        """The database has refused the lease because it has lost commits."""
+        was_known = self._watch.loss is not None
+        self._watch.know(loss)
+        if not was_known:
+            log.error("%s", self._watch.loss)
+
     async def register(self) -> int:
         """Returns the node id. Raises DatabaseAway."""
+        self.node_id = await self._register()
+        await self.beat()
+        self._confirmed_losses = self.view.confirmed_losses
+        return self.node_id
+
+    async def _register(self) -> int:
         mine = self._registration
         addresses = {name: str(address) for name, address in mine.addresses.items()}
-        self.node_id = await self._link.ask(
-            "SELECT posthouse.register_broker(%s, %s, %s, %s, %s)",
-            [mine.name, mine.incarnation, json.dumps(addresses), mine.rack, mine.version],
-            doing="registering this broker",
-        )
-        await self.beat()
-        return self.node_id
+        # Not on the connection of the heartbeats: a registration must not be lost.
+        link = Link(self._database, "registration", seconds=_REGISTRATION_SECONDS)
+        try:
+            node_id = await link.ask(
+                "SELECT posthouse.register_broker(%s, %s, %s, %s, %s)",
+                [mine.name, mine.incarnation, json.dumps(addresses), mine.rack, mine.version],
+                doing="registering this broker",
+            )
+        finally:
+            await link.close()
+        return int(node_id)
 
     async def beat(self) -> ClusterView:
         """One heartbeat. Raises DatabaseAway and NameTaken."""
         asked_at = asyncio.get_running_loop().time()
+        seen = self._watch.seen
         found = await self._link.ask(
-            "SELECT posthouse.heartbeat(%s, %s)",
-            [self._registration.incarnation, self._live_seconds],
+            "SELECT posthouse.heartbeat(%s, %s, %s)",
+            [self._registration.incarnation, self._live_seconds, seen.holder],
             doing="sending a heartbeat",
         )
-        if found is None:
-            raise NameTaken(
-                f"another broker has registered as {self._registration.name}; every broker of a cluster "
-                "needs a broker_name of its own"
-            )
         self.view = _view(found)
         self._seen_at = asked_at
+        # If this broker has taken the lease meanwhile, the answer may be older than that.
+        if self._watch.seen is seen:
+            await self._watch_losses()
+        if not found["is_registered"] and self.loss is None:
+            await self._register_again()
+        return self.view
+
+    async def _watch_losses(self) -> None:
         loss_before = self._watch.loss
-        self._watch.see(self.view)
+        unrecorded = self._watch.see(self.view)
         if self._watch.loss is not None and loss_before is None:
             log.error("%s", self._watch.loss)
-        return self.view
+        if unrecorded is not None:
+            await self._link.ask(
+                "SELECT posthouse.record_loss(%s, %s)",
+                [unrecorded, self.view.confirmed_losses],
+                doing="recording that commits were lost",
+            )
+
+    async def _register_again(self) -> None:
+        """Raises NameTaken, unless the database has lost the registration and the name is free."""
+        name = self._registration.name
+        known = await self._link.ask(
+            "SELECT incarnation FROM posthouse.broker WHERE name = %s", [name], doing="looking for the name"
+        )
+        if known is not None and self.view.confirmed_losses == self._confirmed_losses:
+            raise NameTaken(
+                f"another broker has registered as {name}; every broker of a cluster needs a broker_name of "
+                "its own"
+            )
+        log.warning("the database has lost the registration of broker %s; it registers again", name)
+        node_id = await self._register()
+        self._confirmed_losses = self.view.confirmed_losses
+        if node_id != self.node_id:
+            raise NameTaken(
+                f"the database has lost the registration of broker {name}, which had id {self.node_id} and "
+                f"gets {node_id}; start the broker again"
+            )
 
     def start(self) -> None:
         """Send a heartbeat each second from now on."""
@@ -154,8 +212,10 @@ def _view(found: Mapping[str, Any]) -> ClusterView:
         epoch=found["epoch"],
         lease_seconds_left=float(found["seconds_left"]),
         commits=int(found["commits"]),
+        seen_commits=None if found["seen_commits"] is None else int(found["seen_commits"]),
         timeline=found["timeline"],
         confirmed_losses=found["confirmed_losses"],
+        loss=found["loss"],
     )
 
 

@@ -32,7 +32,7 @@ class ImportLease:
     epoch: int
     is_lost: bool = False
 
-    def fenced(self) -> None:
+    def fenced(self, why: str) -> None:
         """A second import goes on with the work of this one; its next statement fails."""
 
 

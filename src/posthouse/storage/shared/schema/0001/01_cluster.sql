@@ -7,6 +7,10 @@ CREATE TABLE cluster (
     secret bytea NOT NULL,
     -- How often an operator has confirmed that this database lost acknowledged commits, so that brokers go on with it.
     confirmed_losses integer NOT NULL DEFAULT 0,
+    -- Why this database is known to have lost acknowledged commits, and since when; NULL once an operator has accepted
+    -- it. No broker can take the lease meanwhile, also none that has just started and has seen nothing.
+    loss text,
+    lost_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -44,18 +48,53 @@ CREATE TABLE lease (
 
 INSERT INTO lease (scope) VALUES ('all');
 
--- The new epoch, NULL while another broker holds the lease. Waits for a commit in flight of the holder before.
--- clock_timestamp() and not now(): the update may have waited for a row lock.
-CREATE FUNCTION take_lease(p_holder uuid, p_seconds double precision) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Keeps the loss that a broker has recognised, unless an operator has accepted it since: `p_confirmed` is what the
+-- broker knew of `confirmed_losses`.
+CREATE FUNCTION record_loss(p_loss text, p_confirmed integer) RETURNS void LANGUAGE sql AS $$
+    UPDATE cluster SET loss = p_loss, lost_at = clock_timestamp() WHERE loss IS NULL AND confirmed_losses <= p_confirmed
+$$;
+
+-- The new `epoch`, absent while another broker holds the lease, or the `loss` because of which none can take it.
+-- `p_seen_…` is what this broker saw last: the epoch, its holder, and the number of that holder's commits. If the
+-- database shows less, it has lost commits (a standby that was behind was promoted, a backup was restored); that is
+-- compared here, because a heartbeat may come later than the takeover.
+-- Waits for a commit in flight of the holder before.
+-- clock_timestamp() and not now(): the statement may have waited for a row lock.
+CREATE FUNCTION take_lease(
+    p_holder uuid, p_seconds double precision, p_seen_epoch bigint DEFAULT 0, p_seen_holder uuid DEFAULT NULL,
+    p_seen_commits bigint DEFAULT 0, p_seen_confirmed integer DEFAULT 0
+) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    taken bigint;
+    before lease;
+    commits bigint;
+    lost text;
 BEGIN
-    UPDATE lease SET holder = p_holder, epoch = epoch + 1, until = clock_timestamp() + make_interval(secs => p_seconds)
-    WHERE scope = 'all' AND until <= clock_timestamp() RETURNING epoch INTO taken;
-    IF taken IS NOT NULL THEN
-        UPDATE scope SET holder = p_holder, epoch = taken WHERE name = 'all';
+    SELECT * INTO before FROM lease WHERE scope = 'all' AND until <= clock_timestamp() FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN '{}';
     END IF;
-    RETURN taken;
+    SELECT loss INTO lost FROM cluster;
+    IF lost IS NULL AND NOT EXISTS (SELECT FROM cluster WHERE confirmed_losses > p_seen_confirmed) THEN
+        SELECT coalesce(sum(number), 0) INTO commits FROM committer WHERE incarnation = p_seen_holder;
+        IF before.epoch < p_seen_epoch THEN
+            lost := format('the lease has epoch %s, and had %s', before.epoch, p_seen_epoch);
+        ELSIF before.epoch = p_seen_epoch AND before.holder <> p_seen_holder THEN
+            lost := format('the lease of epoch %s has another holder than before', before.epoch);
+        ELSIF commits < p_seen_commits THEN
+            lost := format('the holder''s last commit has number %s, and had %s', commits, p_seen_commits);
+        END IF;
+        IF lost IS NOT NULL THEN
+            PERFORM record_loss(lost, p_seen_confirmed);
+        END IF;
+    END IF;
+    IF lost IS NOT NULL THEN
+        RETURN jsonb_build_object('loss', lost);
+    END IF;
+    UPDATE lease SET holder = p_holder, epoch = before.epoch + 1,
+        until = clock_timestamp() + make_interval(secs => p_seconds)
+    WHERE scope = 'all';
+    UPDATE scope SET holder = p_holder, epoch = before.epoch + 1 WHERE name = 'all';
+    RETURN jsonb_build_object('epoch', before.epoch + 1);
 END $$;
 
 -- Whether the lease is still held in this epoch. It may be renewed after its time, as long as it was not taken.

@@ -1,23 +1,29 @@
 -- What a broker tells the others each second, and what it hears of them: one round trip.
 
--- NULL if another process has registered under the name of this broker. The commits are those of the lease's holder,
--- on all its paths: with the epoch they never decrease unless the database lost commits.
-CREATE FUNCTION heartbeat(p_incarnation uuid, p_live_seconds double precision) RETURNS jsonb LANGUAGE plpgsql AS $$
+-- `is_registered` is false if another process has registered under the name of this broker, or if the database has
+-- lost the registration. The commits are those of the lease's holder, on all its paths, and those of the holder that
+-- this broker saw last: with the epoch they never decrease unless the database lost commits.
+CREATE FUNCTION heartbeat(p_incarnation uuid, p_live_seconds double precision, p_seen_holder uuid) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    registered boolean;
 BEGIN
     UPDATE broker SET seen_at = clock_timestamp() WHERE incarnation = p_incarnation;
-    IF NOT FOUND THEN
-        RETURN NULL;
-    END IF;
+    registered := FOUND;
     RETURN (
         SELECT jsonb_build_object(
+            'is_registered', registered,
             'holder', lease.holder,
             'epoch', lease.epoch,
             'seconds_left', CASE
                 WHEN lease.until = '-infinity' THEN 0
                 ELSE greatest(0, extract(epoch FROM lease.until - clock_timestamp())) END,
             'commits', (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = lease.holder),
+            'seen_commits', CASE WHEN p_seen_holder IS NOT NULL THEN
+                (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = p_seen_holder) END,
             'timeline', ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer,
             'confirmed_losses', (SELECT coalesce(max(confirmed_losses), 0) FROM cluster),
+            'loss', (SELECT loss FROM cluster),
             'brokers', (
                 SELECT coalesce(jsonb_agg(jsonb_build_object(
                     'id', id, 'name', name, 'incarnation', incarnation, 'addresses', addresses, 'rack', rack,
