@@ -1,8 +1,6 @@
 """Real clients of a standby: their connections reach the holder as if they had been made there."""
 
 import asyncio
-import contextlib
-import socket
 from pathlib import Path
 
 import httpx
@@ -12,9 +10,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from posthouse.cluster.dialling import Dialler
-from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
-from posthouse.cluster.peers import PeerListener
 from posthouse.cluster.preamble import (
     CHALLENGE_BYTES,
     PROOF_BYTES,
@@ -24,13 +19,9 @@ from posthouse.cluster.preamble import (
     request,
 )
 from posthouse.model.address import Address
-from posthouse.model.clock import SystemClock
 from posthouse.node import Node
 from posthouse.protocols.authenticator import PeerIdentity
-from posthouse.protocols.gate import Gate
 from posthouse.protocols.introduction import FORWARDER
-from posthouse.protocols.listener import Listener
-from posthouse.protocols.listening import ListeningSockets
 from posthouse.settings import Authentication
 from tests.certificates import Authority
 from tests.cluster.nodes import is_closed, nodes, until
@@ -161,28 +152,6 @@ async def test_tls_is_between_client_and_holder(url: str, tmp_path: Path) -> Non
         await asyncio.to_thread(talk)
 
 
-async def test_a_client_that_does_not_read_stops_the_holder_and_not_the_memory(url: str) -> None:
-    async with nodes(url, "a", "b") as (_, standby):
-        producer = AIOKafkaProducer(bootstrap_servers=kafka(standby), max_request_size=2_000_000)
-        await producer.start()
-        for _ in range(20):
-            await producer.send_and_wait("big", b"x" * 1_000_000, partition=0)
-        await producer.stop()
-        consumer = AIOKafkaConsumer(
-            "big",
-            bootstrap_servers=kafka(standby),
-            auto_offset_reset="earliest",
-            fetch_max_bytes=50_000_000,
-            max_partition_fetch_bytes=50_000_000,
-        )
-        await consumer.start()
-        found = 0
-        while found < 20:
-            for batch in (await consumer.getmany(timeout_ms=5000)).values():
-                found += len(batch)
-        await consumer.stop()
-
-
 async def test_half_closed_connections(url: str) -> None:
     async with nodes(url, "a", "b") as (_, standby):
         address = standby.listeners["admin"]
@@ -245,39 +214,3 @@ class _Transport(asyncio.Transport):
 def test_passwords_do_not_go_in_the_clear_from_machine_to_machine(forwarder: str | None, may: bool) -> None:
     transport = _Transport(Address(forwarder, 9) if forwarder else None)
     assert PeerIdentity.of(transport, allow_cleartext=False).may_send_password is may
-
-
-async def test_neither_direction_is_buffered_without_limit() -> None:
-    """A holder that takes nothing: what the client can send is bounded by the buffers on the way."""
-    adopted: list[socket.socket] = []
-    secret = b"s" * 32
-    peers = PeerListener(
-        await ListeningSockets.bind(Address("127.0.0.1", 0)),
-        secret,
-        lambda name: lambda accepted, client: adopted.append(accepted),
-    )
-    peers.start()
-    address = peers._listening.address
-    standby = Listener(
-        "test",
-        Forwarding("kafka", Dialler(secret, lambda: address)),
-        Gate(SystemClock(), total=10),
-    )
-    where = await standby.start(Address("127.0.0.1", 0))
-    _, writer = await asyncio.open_connection(where.host, where.port)
-    sent = 0
-    with contextlib.suppress(TimeoutError):
-        while sent < 100_000_000:
-            writer.write(bytes(1_000_000))
-            await asyncio.wait_for(writer.drain(), 1)
-            sent += 1_000_000
-    [connection] = standby
-    assert isinstance(connection, ForwardedConnection)
-    assert connection._upstream is not None
-    assert connection._upstream.transport.get_write_buffer_size() < 1_000_000
-    assert sent < 100_000_000
-    writer.transport.abort()
-    for each in adopted:
-        each.close()
-    standby.abort()
-    await peers.close()

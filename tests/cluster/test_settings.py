@@ -8,7 +8,9 @@ import pytest
 
 from posthouse.loaded_settings import load_settings
 from posthouse.model.errors import InvalidConfig
+from posthouse.service_url import ServiceUrl
 from posthouse.settings import Address, Settings
+from posthouse.storage.shared.database import Database
 
 DATABASE = "postgresql://posthouse:verysecret@db.example:5432/broker?password=verysecret"
 
@@ -27,6 +29,48 @@ def test_the_password_is_not_shown() -> None:
     assert settings.database.url == DATABASE
     assert str(settings.database) == "postgresql://posthouse@db.example:5432/broker"
     assert "verysecret" not in repr(settings)
+
+
+_UNCLEAN = [
+    "postgresql://bob:very#secret@db/x",
+    "postgresql://bob:very?secret@db/x",
+    "postgresql://bob:very/secret@db/x",
+    "postgresql://bob:very@secret@db/x",
+    "postgresql://bob:p@very/secret@db:5432/x",
+    "postgresql://bob:1?very@db/x",
+    "postgresql://bob:1/very@db/x",
+    "postgresql://bob@db:verysecret/x",
+]
+
+
+@pytest.mark.parametrize("url", _UNCLEAN)
+def test_no_part_of_a_password_with_special_characters_is_shown(url: str) -> None:
+    assert str(ServiceUrl.database(url)) == "postgresql://…"
+
+
+@pytest.mark.parametrize(
+    "url", [*_UNCLEAN, "postgresql://bob:50%very@db/x", "postgresql://bob:very secret@db/x"]
+)
+def test_nor_by_the_database(url: str) -> None:
+    try:
+        shown = Database(url).name
+    except InvalidConfig as error:
+        shown = str(error)
+    assert "very" not in shown
+    assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://bob:a:b@db,[::1]:5433/x?sslmode=require", "postgresql://bob@db,[::1]:5433/x"),
+        ("postgresql:///x?host=/run/postgresql", "postgresql:///x"),
+        ("s3://bucket/a prefix?endpoint=http://127.0.0.1:9000", "s3://bucket/a prefix"),
+        ("file:///var/lib/objects", "file:///var/lib/objects"),
+    ],
+)
+def test_the_rest_of_a_clean_address_is_shown(url: str, shown: str) -> None:
+    assert str(ServiceUrl(url)) == shown
 
 
 def test_nor_in_the_sentence_about_a_wrong_one() -> None:

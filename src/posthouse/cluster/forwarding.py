@@ -1,15 +1,18 @@
 """A client's connection to a standby, whose bytes go to the holder of the lease and back.
 
 Neither direction buffers more than a transport's high watermark: a side that does not take its bytes stops
-the reading from the other. Each side may close its half of the connection before the other one.
+the reading from the other. Each side may close its half of the connection before the other one. No connection
+stays because its client does nothing: not after the holder has ended, and not while the client reads nothing.
 """
 
 import asyncio
 import logging
+import select
 import socket
 from typing import cast
 
 from posthouse.cluster.dialling import Dialler, NoHolder
+from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
 from posthouse.cluster.probes import LIVE_ANSWER, Probe
 from posthouse.model.address import Address
@@ -19,8 +22,12 @@ from posthouse.protocols.listener import Listener
 log = logging.getLogger(__name__)
 
 _HIGH_WATERMARK = 256 * 1024
-_LINGER_SECONDS = 5.0
+_LINGER_SECONDS = 5
 """How long a client may take for its last bytes when the other side has closed."""
+_UNREAD_SECONDS = 300
+"""How long a side may take nothing of what waits for it: some consumers do not read while they process what
+they have, and a holder does not read from publishers that are blocked."""
+_HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
 class Forwarding:
@@ -49,6 +56,10 @@ class ForwardedConnection(asyncio.Protocol):
         """The client has sent its last byte."""
         self._early = bytearray()
         """What the client has sent before the holder was reached: one read, or the head of a probe."""
+        self._is_congested = False
+        """The client does not take what the holder sends."""
+        self._unread_bytes = 0
+        self._unread_seconds = 0
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -58,6 +69,7 @@ class ForwardedConnection(asyncio.Protocol):
         self._client = Address(found[0], found[1])
         self.peer = str(self._client)
         self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
+        keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
         if not self._listener.join(self):
             self.transport.abort()
         elif self._probe is None:
@@ -127,10 +139,12 @@ class ForwardedConnection(asyncio.Protocol):
         return self._upstream is not None or self._task is not None
 
     def pause_writing(self) -> None:
+        self._is_congested = True
         if self._upstream is not None and not self._upstream.transport.is_closing():
             self._upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_congested = False
         if self._upstream is not None and not self._upstream.transport.is_closing():
             self._upstream.transport.resume_reading()
 
@@ -140,6 +154,7 @@ class ForwardedConnection(asyncio.Protocol):
             self.leave()
         elif not self.transport.is_closing():
             self.transport.write_eof()
+            self._loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     def leave(self) -> None:
         """Close when the client has taken what was sent to it."""
@@ -175,7 +190,16 @@ class ForwardedConnection(asyncio.Protocol):
         self.transport.abort()
 
     def tick(self) -> bool:
-        return False
+        """Whether the client reads too slowly. While it is congested nothing is written, so bytes that stay
+        as many are bytes that it has not taken."""
+        waiting = self.transport.get_write_buffer_size() if self._is_congested else 0
+        is_unread = waiting > 0 and waiting == self._unread_bytes
+        self._unread_seconds = self._unread_seconds + 1 if is_unread else 0
+        self._unread_bytes = waiting
+        if self._unread_seconds < _LINGER_SECONDS:
+            return False
+        has_holder = self._upstream is not None and not self._upstream.has_hung_up
+        return not has_holder or self._unread_seconds >= _UNREAD_SECONDS
 
 
 class _Upstream(asyncio.Protocol):
@@ -190,6 +214,16 @@ class _Upstream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
+        keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the holder has closed. While reading is paused, the event loop does not hear of it."""
+        if self.transport.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), _HUNG_UP)
+        return bool(poll.poll(0))
 
     def data_received(self, data: bytes) -> None:
         self._client.transport.write(data)

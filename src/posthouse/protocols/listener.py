@@ -64,7 +64,8 @@ class Listener:
         *,
         may_answer: Callable[[], bool] | None = None,
     ) -> None:
-        """When `may_answer` is false, connections are closed instead of sending. None is always true."""
+        """When `may_answer` is false, connections are closed: the next time they would send, or at the next
+        sweep. None is always true."""
         self._name = name
         self._factory = factory
         self._gate = gate
@@ -261,7 +262,15 @@ class Listener:
             log.info("listener %s: accepting connections again after %d attempts", self._name, self._failed)
             self._failed = 0
         self._failed_before = self._failed
-        self._sweep_rest(list(self._visitors))
+        if self._may_answer is None or self._may_answer():
+            self._sweep_rest(list(self._visitors))
+        elif self._visitors:
+            log.warning(
+                "listener %s: closing all %d connections: the broker may not answer without its lease",
+                *(self._name, len(self._visitors)),
+            )
+            for connection in list(self._visitors):
+                connection.abort()
 
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:

@@ -43,6 +43,11 @@ class Membership:
             found.sort(key=lambda each: each.id)
         return found
 
+    def has_others(self) -> bool:
+        """Whether other brokers were alive when the database was last heard of. One of them may be the holder
+        by now if this one is cut off."""
+        return any(each.id != self.own.id for each in self.view().brokers)
+
     def may_serve(self) -> bool:
         return self.lease.is_valid
 

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _NO_ROUTE: Final = "unknown"
 """In metrics: all paths and methods that are not served."""
+_NO_LEASE: Final = "the database cannot be reached"
 
 
 class RequestDispatcher:
@@ -39,10 +40,19 @@ class RequestDispatcher:
         if request.method in READING:
             return await self._dispatch(request, login, peer, host)
         # A change that has begun is finished, and is in the audit log, also when the client is gone.
+        if not self._may_change():
+            return _shown(request, Problem(503, f"{_NO_LEASE}: nothing can be changed until it is back"))
         change = asyncio.create_task(self._dispatch(request, login, peer, host))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)
-        return await asyncio.shield(change)
+        response = await asyncio.shield(change)
+        if not self._may_change():
+            return _shown(request, Problem(503, f"{_NO_LEASE}: whether this was changed is not known"))
+        return response
+
+    def _may_change(self) -> bool:
+        membership = self._backend.membership
+        return membership is None or membership.may_serve()
 
     async def _dispatch(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         begun = perf_counter()

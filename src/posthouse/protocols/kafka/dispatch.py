@@ -1,6 +1,6 @@
 """Dispatch of a frame to its handler, by the table of `served_apis`."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from time import perf_counter
 
 from posthouse.broker.access.guard import CLOSED
@@ -30,8 +30,12 @@ _PROTOCOL = "kafka"
 
 
 class Dispatcher:
-    def __init__(self, broker: Broker, requests: RequestMetrics) -> None:
+    def __init__(
+        self, broker: Broker, requests: RequestMetrics, new_call: Callable[..., Call] = Call
+    ) -> None:
+        """`new_call` is called as `Call` is."""
         self._broker = broker
+        self._new_call = new_call
         self._served = {
             key: (api, handler, requests.of(_PROTOCOL, api.name)) for key, (api, handler) in HANDLERS.items()
         }
@@ -65,7 +69,7 @@ class Dispatcher:
         if handler.key in SENT_WRONG:
             frame = repaired(header.api_key, version, frame, pos)
         request = api.decode_request(version, frame, pos)
-        call = Call(self._broker, self.share_groups, node, version, header.client_id, guard)
+        call = self._new_call(self._broker, self.share_groups, node, version, header.client_id, guard)
         call.throttling = self._throttling
         call.api = api
         call.handler = handler

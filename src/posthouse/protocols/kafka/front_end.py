@@ -35,7 +35,7 @@ def _dispatcher(backend: Backend) -> Dispatcher:
     # Not needed by a broker that is alone.
     from posthouse.protocols.kafka.leased_dispatch import LeasedDispatcher
 
-    return LeasedDispatcher(backend.broker, backend.requests, backend.membership.lease)
+    return LeasedDispatcher(backend.broker, backend.requests, backend.membership)
 
 
 def _describe(address: Address, settings: Settings) -> str:

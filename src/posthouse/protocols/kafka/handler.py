@@ -123,3 +123,5 @@ class Handler(Generic[RequestT]):
     """Whether `handle` calls `Context.count_error`. Responses of others are searched for error codes."""
     encode: Callable[[int, Message], list[Buffer]] | None = None
     """None: the codec's encoder."""
+    is_refusing: bool = False
+    """Whether `handle` refuses every request."""

@@ -2,12 +2,17 @@
 
 When its lease is over because the database cannot be reached, clients can still read records: those in its
 memory and caches are durable. Everything else is refused with an error after which clients try again.
+
+If there are other brokers, one of them may have taken over. Then this one does not name itself as the leader
+either: it closes the connections that ask for it, and the clients ask another broker.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from posthouse.broker.broker import Broker
+from posthouse.protocols.kafka.call import Call
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.dispatch import Dispatcher
@@ -40,7 +45,7 @@ from posthouse.protocols.kafka.handlers import (
 )
 from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
-from posthouse.protocols.membership import HeldLease
+from posthouse.protocols.membership import Membership
 from posthouse.protocols.request_metrics import RequestMetrics
 
 _READS = frozenset(
@@ -55,6 +60,7 @@ _READS = frozenset(
         sasl_handshake.HANDLER.key,
     }
 )
+_NAMING_THE_LEADER = frozenset({describe_cluster.HANDLER.key, metadata.HANDLER.key})
 _OF_COORDINATORS = frozenset(
     {
         add_offsets_to_txn.HANDLER.key,
@@ -77,10 +83,33 @@ _OF_COORDINATORS = frozenset(
 _REASON = "the database cannot be reached, and this broker may not serve until it is back"
 
 
+class LeasedCall(Call):
+    """A call whose answer needs the lease as well: it may come long after the request."""
+
+    __slots__ = ("membership",)
+
+    def __init__(self, membership: Membership, *context: Any) -> None:
+        super().__init__(*context)
+        self.membership = membership
+
+    def respond(self, response: Message | None, *, has_failed: bool = False) -> None:
+        if self.membership.lease.is_valid or self._may_be_answered_cut_off():
+            super().respond(response, has_failed=has_failed)
+        else:
+            self._close_without_response()
+            self.pending.give_up(_REASON)
+
+    def _may_be_answered_cut_off(self) -> bool:
+        handler = self.handler
+        if handler.key in _NAMING_THE_LEADER:
+            return not self.membership.has_others()
+        return handler.key in _READS or handler.is_refusing
+
+
 class LeasedDispatcher(Dispatcher):
-    def __init__(self, broker: Broker, requests: RequestMetrics, lease: HeldLease) -> None:
-        super().__init__(broker, requests)
-        self._lease = lease
+    def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
+        super().__init__(broker, requests, partial(LeasedCall, membership))
+        self._lease = membership.lease
         self._everything = self._served
         self._reads = {
             key: (api, handler if key in _READS else _refusing(handler), metrics)
@@ -103,4 +132,4 @@ def _refusing(handler: Handler[Any]) -> Handler[Any]:
     def refuse(context: Context, request: Message) -> Message:
         raise Refused(code, _REASON)
 
-    return replace(handler, handle=refuse)
+    return replace(handler, handle=refuse, is_refusing=True)

@@ -1,5 +1,6 @@
 """Connections to PostgreSQL, each with timeouts, and what its errors mean to a broker."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -18,6 +19,12 @@ STALE_COMMIT = "PH002"
 UNKNOWN_LOG = "PH003"
 
 _CONNECT_SECONDS = 3
+_PORTS = re.compile("[0-9,]*")
+# The address and libpq's words about it may contain parts of a password.
+_NOT_AN_ADDRESS = (
+    "the database address is not one of PostgreSQL (postgresql://USER:PASSWORD@HOST:PORT/DATABASE). "
+    "Write special characters of user and password as %XX: @ is %40, / is %2F, % is %25"
+)
 
 
 class DatabaseAway(Unavailable):
@@ -46,8 +53,12 @@ class Database:
     def __init__(self, url: str, *, statement_seconds: float = 5.0, lock_seconds: float = 2.0) -> None:
         try:
             given = conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
-            raise InvalidConfig(f"the database address is not one of PostgreSQL: {error}") from None
+        except psycopg.ProgrammingError:
+            raise InvalidConfig(_NOT_AN_ADDRESS) from None
+        authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
+        has_port = _PORTS.fullmatch(str(given.get("port", "")))
+        if authority.count("@") > 1 or "@" in path or not has_port:
+            raise InvalidConfig(_NOT_AN_ADDRESS)
         milliseconds = int(statement_seconds * 1000)
         options = (
             f"-c statement_timeout={milliseconds} -c lock_timeout={int(lock_seconds * 1000)} "
