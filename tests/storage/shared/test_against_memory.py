@@ -170,7 +170,7 @@ def pair(postgres: PostgresServer) -> Iterator[Pair]:
         made.runner.close()
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     groups=st.lists(st.lists(STEPS, min_size=1, max_size=5), min_size=1, max_size=4),
     inline_bytes=st.sampled_from([100, 10**6]),

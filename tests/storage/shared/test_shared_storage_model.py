@@ -105,7 +105,7 @@ def test_a_shared_storage_is_like_the_model(postgres: PostgresServer) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=15,
+            max_examples=8,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
