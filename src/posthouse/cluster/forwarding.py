@@ -10,6 +10,7 @@ import socket
 from typing import cast
 
 from posthouse.cluster.dialling import Dialler, NoHolder
+from posthouse.cluster.kafka_frames import OpenRequests
 from posthouse.cluster.preamble import Passage
 from posthouse.cluster.probes import LIVE_ANSWER, Probe
 from posthouse.model.address import Address
@@ -26,11 +27,18 @@ _LINGER_SECONDS = 5.0
 class Forwarding:
     """Makes the connections of one listener of a standby."""
 
-    def __init__(self, name: str, dialler: Dialler, *, answers_probes: bool = False) -> None:
-        """`name` is the name of the listener. With `answers_probes`, `GET /health/live` is answered here."""
+    def __init__(
+        self, name: str, dialler: Dialler, *, answers_probes: bool = False, is_plain_kafka: bool = False
+    ) -> None:
+        """`name` is the name of the listener. With `answers_probes`, `GET /health/live` is answered here.
+
+        With `is_plain_kafka`, a connection whose open requests can be repeated outlives the holder, and
+        waits for the next one.
+        """
         self.name = name
         self.dialler = dialler
         self.answers_probes = answers_probes
+        self.is_plain_kafka = is_plain_kafka
 
     def __call__(self, listener: Listener) -> asyncio.Protocol:
         return ForwardedConnection(self, listener)
@@ -49,6 +57,7 @@ class ForwardedConnection(asyncio.Protocol):
         """The client has sent its last byte."""
         self._early = bytearray()
         """What the client has sent before the holder was reached: one read, or the head of a probe."""
+        self._open_requests = OpenRequests() if made_by.is_plain_kafka else None
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,7 +102,7 @@ class ForwardedConnection(asyncio.Protocol):
         self._upstream = upstream
         self._listener.prove(self)
         if self._early:
-            upstream.transport.write(bytes(self._early))
+            self._send(upstream, bytes(self._early))
             self._early.clear()
         if self._has_ended:
             upstream.transport.write_eof()
@@ -102,9 +111,20 @@ class ForwardedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._upstream is not None:
-            self._upstream.transport.write(data)
+            self._send(self._upstream, data)
         else:
             self._take_early(data)
+
+    def _send(self, upstream: "_Upstream", data: bytes) -> None:
+        if self._open_requests is not None:
+            self._open_requests.sent(data)
+        upstream.transport.write(data)
+
+    def receive(self, data: bytes) -> None:
+        """What the holder has sent."""
+        if self._open_requests is not None:
+            self._open_requests.received(data)
+        self.transport.write(data)
 
     def _take_early(self, data: bytes) -> None:
         self._early += data
@@ -136,10 +156,31 @@ class ForwardedConnection(asyncio.Protocol):
 
     def upstream_ended(self) -> None:
         """The holder has sent its last byte."""
+        if self._waits_again():
+            return
         if self._has_ended:
             self.leave()
         elif not self.transport.is_closing():
             self.transport.write_eof()
+
+    def upstream_lost(self, upstream: "_Upstream") -> None:
+        if upstream is self._upstream and not self._waits_again():
+            self.leave()
+
+    def _waits_again(self) -> bool:
+        """Whether the client waits for another holder, and notices nothing of it."""
+        if self._open_requests is None or self._has_ended or self.transport.is_closing():
+            return False
+        to_repeat = self._open_requests.to_repeat()
+        if to_repeat is None:
+            return False
+        upstream, self._upstream = self._upstream, None
+        assert upstream is not None
+        upstream.transport.abort()
+        self._open_requests = OpenRequests()
+        self._early[:0] = to_repeat
+        self._dial()
+        return True
 
     def leave(self) -> None:
         """Close when the client has taken what was sent to it."""
@@ -192,7 +233,7 @@ class _Upstream(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
 
     def data_received(self, data: bytes) -> None:
-        self._client.transport.write(data)
+        self._client.receive(data)
 
     def eof_received(self) -> bool:
         self._has_ended = True
@@ -217,4 +258,4 @@ class _Upstream(asyncio.Protocol):
             self._client.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._client.leave()
+        self._client.upstream_lost(self)
