@@ -12,6 +12,7 @@ import socket
 from typing import cast
 
 from posthouse.cluster.dialling import Dialler, NoHolder
+from posthouse.cluster.kafka_frames import OpenRequests
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
 from posthouse.cluster.probes import LIVE_ANSWER, Probe
@@ -33,11 +34,18 @@ _HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 class Forwarding:
     """Makes the connections of one listener of a standby."""
 
-    def __init__(self, name: str, dialler: Dialler, *, answers_probes: bool = False) -> None:
-        """`name` is the name of the listener. With `answers_probes`, `GET /health/live` is answered here."""
+    def __init__(
+        self, name: str, dialler: Dialler, *, answers_probes: bool = False, is_plain_kafka: bool = False
+    ) -> None:
+        """`name` is the name of the listener. With `answers_probes`, `GET /health/live` is answered here.
+
+        With `is_plain_kafka`, a connection whose open requests can be repeated outlives the holder, and
+        waits for the next one.
+        """
         self.name = name
         self.dialler = dialler
         self.answers_probes = answers_probes
+        self.is_plain_kafka = is_plain_kafka
 
     def __call__(self, listener: Listener) -> asyncio.Protocol:
         return ForwardedConnection(self, listener)
@@ -60,6 +68,7 @@ class ForwardedConnection(asyncio.Protocol):
         """The client does not take what the holder sends."""
         self._unread_bytes = 0
         self._unread_seconds = 0
+        self._open_requests = OpenRequests() if made_by.is_plain_kafka else None
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,7 +114,7 @@ class ForwardedConnection(asyncio.Protocol):
         self._upstream = upstream
         self._listener.prove(self)
         if self._early:
-            upstream.transport.write(bytes(self._early))
+            self._send(upstream, bytes(self._early))
             self._early.clear()
         if self._has_ended:
             upstream.transport.write_eof()
@@ -114,9 +123,20 @@ class ForwardedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._upstream is not None:
-            self._upstream.transport.write(data)
+            self._send(self._upstream, data)
         else:
             self._take_early(data)
+
+    def _send(self, upstream: "_Upstream", data: bytes) -> None:
+        if self._open_requests is not None:
+            self._open_requests.sent(data)
+        upstream.transport.write(data)
+
+    def receive(self, data: bytes) -> None:
+        """What the holder has sent."""
+        if self._open_requests is not None:
+            self._open_requests.received(data)
+        self.transport.write(data)
 
     def _take_early(self, data: bytes) -> None:
         self._early += data
@@ -150,11 +170,32 @@ class ForwardedConnection(asyncio.Protocol):
 
     def upstream_ended(self) -> None:
         """The holder has sent its last byte."""
+        if self._waits_again():
+            return
         if self._has_ended:
             self.leave()
         elif not self.transport.is_closing():
             self.transport.write_eof()
             self._loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    def upstream_lost(self, upstream: "_Upstream") -> None:
+        if upstream is self._upstream and not self._waits_again():
+            self.leave()
+
+    def _waits_again(self) -> bool:
+        """Whether the client waits for another holder, and notices nothing of it."""
+        if self._open_requests is None or self._has_ended or self.transport.is_closing():
+            return False
+        to_repeat = self._open_requests.to_repeat()
+        if to_repeat is None:
+            return False
+        upstream, self._upstream = self._upstream, None
+        assert upstream is not None
+        upstream.transport.abort()
+        self._open_requests = OpenRequests()
+        self._early[:0] = to_repeat
+        self._dial()
+        return True
 
     def leave(self) -> None:
         """Close when the client has taken what was sent to it."""
@@ -226,7 +267,7 @@ class _Upstream(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def data_received(self, data: bytes) -> None:
-        self._client.transport.write(data)
+        self._client.receive(data)
 
     def eof_received(self) -> bool:
         self._has_ended = True
@@ -251,4 +292,4 @@ class _Upstream(asyncio.Protocol):
             self._client.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._client.leave()
+        self._client.upstream_lost(self)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from posthouse.cluster.dialling import Dialler
 from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
-from posthouse.listener_settings import ADMIN, ListenerSettings
+from posthouse.listener_settings import ADMIN, KAFKA, ListenerSettings
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.listening import ListeningSockets
@@ -57,5 +57,10 @@ class Standby:
 
 def _listener(settings: ListenerSettings, gate: Gate, dialler: Dialler) -> Listener:
     answers_probes = settings.protocol == ADMIN and not settings.has_tls
-    forwarding = Forwarding(settings.name, dialler, answers_probes=answers_probes)
+    forwarding = Forwarding(
+        settings.name,
+        dialler,
+        answers_probes=answers_probes,
+        is_plain_kafka=settings.protocol == KAFKA and not settings.has_tls,
+    )
     return Listener(f"{settings.protocol.label} (standby)", forwarding, gate)

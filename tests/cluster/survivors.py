@@ -1,0 +1,200 @@
+"""Clients that produce and consume until they are told to stop, in threads, whatever their broker does."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pika
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from confluent_kafka import Consumer, KafkaException, Producer
+from pika.adapters.blocking_connection import BlockingChannel
+
+from posthouse.settings import Address
+
+_PAUSE_SECONDS = 0.02
+_SEND_SECONDS = 60
+
+
+class Survivor:
+    """`sent` are the numbers that were acknowledged, with the time; `read` those that were consumed."""
+
+    def __init__(self) -> None:
+        self.sent: dict[int, float] = {}
+        self.read: list[int] = []
+        self.failure: BaseException | None = None
+        self._is_over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(work,), daemon=True)
+            for work in (self._produce, self._consume)
+        ]
+        self._produced = threading.Event()
+
+    def start(self) -> None:
+        for each in self._threads:
+            each.start()
+
+    def _run(self, work: "object") -> None:
+        try:
+            assert callable(work)
+            work()
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self.failure = error
+        finally:
+            if work == self._produce:
+                self._produced.set()
+
+    def acknowledged(self, number: int) -> None:
+        self.sent[number] = time.monotonic()
+
+    def _goes_on(self) -> bool:
+        return not self._is_over.is_set()
+
+    def _lacks(self) -> bool:
+        """Whether the consumer has to go on."""
+        return not self._produced.is_set() or not set(self.sent) <= set(self.read)
+
+    def first_sent_after(self, when: float) -> float | None:
+        return min((at for at in list(self.sent.values()) if at > when), default=None)
+
+    def finish(self, seconds: float) -> None:
+        """Send no more, and consume what was sent."""
+        self._is_over.set()
+        deadline = time.monotonic() + seconds
+        for each in self._threads:
+            each.join(max(deadline - time.monotonic(), 0))
+        if self.failure is not None:
+            raise self.failure
+
+    def _produce(self) -> None:
+        raise NotImplementedError
+
+    def _consume(self) -> None:
+        raise NotImplementedError
+
+
+class Librdkafka(Survivor):
+    """confluent-kafka; it knows one address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+        self._topic = "librdkafka"
+
+    def _produce(self) -> None:
+        producer = Producer({"bootstrap.servers": self._address, "enable.idempotence": True})
+        number = 0
+        while self._goes_on():
+            number += 1
+            producer.produce(self._topic, b"%d" % number, on_delivery=self._delivered)
+            producer.poll(_PAUSE_SECONDS)
+        producer.flush(_SEND_SECONDS)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        self.acknowledged(int(message.value()))  # type: ignore[attr-defined]
+
+    def _consume(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": f"survivors-{uuid4()}",
+                "auto.offset.reset": "earliest",
+                "topic.metadata.refresh.interval.ms": 500,
+            }
+        )
+        consumer.subscribe([self._topic])
+        while self._lacks():
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                self.read.append(int(message.value() or b""))
+        consumer.close()
+
+
+class Aiokafka(Survivor):
+    """It knows one address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+        self._topic = "aiokafka"
+
+    def _produce(self) -> None:
+        asyncio.run(self._produce_on())
+
+    async def _produce_on(self) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._address, enable_idempotence=True, metadata_max_age_ms=500
+        )
+        await producer.start()
+        number = 0
+        while self._goes_on():
+            number += 1
+            await producer.send_and_wait(self._topic, b"%d" % number)
+            self.acknowledged(number)
+            await asyncio.sleep(_PAUSE_SECONDS)
+        await producer.stop()
+
+    def _consume(self) -> None:
+        asyncio.run(self._consume_on())
+
+    async def _consume_on(self) -> None:
+        consumer = AIOKafkaConsumer(
+            self._topic,
+            bootstrap_servers=self._address,
+            group_id=f"survivors-{uuid4()}",
+            auto_offset_reset="earliest",
+            metadata_max_age_ms=500,
+        )
+        await consumer.start()
+        while self._lacks():
+            with contextlib.suppress(KafkaError):
+                for messages in (await consumer.getmany(timeout_ms=200)).values():
+                    self.read += [int(message.value or b"") for message in messages]
+        await consumer.stop()
+
+
+class Pika(Survivor):
+    """A list of hosts, as pika takes it; after a lost connection it connects again."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        super().__init__()
+        self._hosts = [
+            pika.ConnectionParameters(each.host, each.port, blocked_connection_timeout=30)
+            for each in map(Address.parse, addresses)
+        ]
+        self._queue = "pika"
+        self._number = 0
+
+    def _channel(self) -> BlockingChannel:
+        channel = pika.BlockingConnection(self._hosts).channel()
+        channel.queue_declare(self._queue, durable=True)
+        return channel
+
+    def _produce(self) -> None:
+        while self._goes_on():
+            with contextlib.suppress(pika.exceptions.AMQPError):
+                channel = self._channel()
+                channel.confirm_delivery()
+                while self._goes_on():
+                    self._number += 1
+                    channel.basic_publish("", self._queue, b"%d" % self._number)
+                    self.acknowledged(self._number)
+                    time.sleep(_PAUSE_SECONDS)
+                channel.connection.close()
+
+    def _consume(self) -> None:
+        while self._lacks():
+            with contextlib.suppress(pika.exceptions.AMQPError):
+                channel = self._channel()
+                for method, _, body in channel.consume(self._queue, inactivity_timeout=0.2):
+                    if method is not None and body is not None:
+                        self.read.append(int(body))
+                        channel.basic_ack(method.delivery_tag)
+                    if not self._lacks():
+                        break
+                channel.connection.close()
