@@ -118,7 +118,7 @@ async def test_commits_to_a_topic_that_is_deleted_meanwhile_harm_no_others(
         behind = [shared.commit([Trim(partition, 1)]), shared.commit([append(partition, b"2")])]
         innocent = shared.commit([append(other.partition(0), b"innocent")])
         await deletion
-    await asyncio.gather(busy, innocent, *behind)
+    await asyncio.wait_for(asyncio.gather(busy, innocent, *behind), 10)
     await shared.commit([append(other.partition(0), b"after")])
     assert list((await read_all(shared, other.partition(0))).values()) == [b"busy", b"innocent", b"after"]
     await holding.close()
