@@ -88,6 +88,9 @@ class SharedLog:
             yield self._batches[number]
 
 
+_TIDY_AT_LEAST = 1000
+
+
 class Tails:
     """The memory for the newest batches of all logs: the oldest are dropped first."""
 
@@ -96,6 +99,8 @@ class Tails:
         self._bytes = 0
         self._order: deque[tuple[SharedLog, int]] = deque()
         """Logs and bases of the batches, oldest first; also of some that were forgotten."""
+        self._tidy_at = _TIDY_AT_LEAST
+        """So long may the order become before forgotten batches are taken out."""
 
     @property
     def bytes(self) -> int:
@@ -111,5 +116,6 @@ class Tails:
 
     def forget_below(self, log: SharedLog, offset: int) -> None:
         self._bytes -= log.drop_below(offset)
-        while self._order and self._order[0][1] < self._order[0][0].tail_start:
-            self._order.popleft()
+        if len(self._order) > self._tidy_at:
+            self._order = deque(each for each in self._order if each[1] >= each[0].tail_start)
+            self._tidy_at = max(2 * len(self._order), _TIDY_AT_LEAST)

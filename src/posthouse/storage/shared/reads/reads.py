@@ -117,22 +117,29 @@ class Reads:
         return list(found.pieces)
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
+        """Raises OffsetOutOfRange if the start of the log in the database stays ahead of that in memory."""
         offset = log.start
-        for _ in range(_ATTEMPTS * 1000):
+        attempts = 0
+        while True:
             base = await self._one(_LATER, log, {"from": offset, "time": timestamp})
             if base is None:
                 return None
             try:
-                [piece, *_] = await self._find(log, max(base, offset), 1)
-                found = await self._first_in(log, piece, timestamp)
+                pieces = await self._find(log, max(base, offset), 1)
+                if not pieces:
+                    raise OffsetOutOfRange(f"{log.name}: nothing is at offset {max(base, offset)}")
+                found = await self._first_in(log, pieces[0], timestamp)
             except OffsetOutOfRange:
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS * attempts)
                 offset = log.start  # it moved meanwhile
-                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if found is not None:
                 return found
-            offset = piece.last + 1
-        raise DataDamaged(f"{log.name}: a search by time finds no end")
+            offset = pieces[0].last + 1
+            attempts = 0
 
     async def find_max_timestamp(self, log: SharedLog) -> TimestampedOffset | None:
         """Pieces know their highest timestamp, but its record may be below the start of the log."""
