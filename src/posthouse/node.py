@@ -4,10 +4,11 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 from uuid import uuid4
 
 import posthouse
-from posthouse.app import App
+from posthouse.app import App, check_app
 from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
@@ -43,6 +44,9 @@ class NodeParts:
 class Node:
     """Started once, stopped once."""
 
+    may_give_up_start: Final = True
+    """It may wait for a database that hangs."""
+
     def __init__(
         self,
         settings: LoadedSettings | Settings,
@@ -66,7 +70,9 @@ class Node:
         self._parts: NodeParts | None = None
 
     async def start(self) -> None:
-        """Returns when clients are accepted, in whichever role."""
+        """Returns when clients are accepted, in whichever role. Raises InvalidConfig, also for what only a
+        holder needs: a standby must not find out at its takeover."""
+        check_app(self.settings)
         for warning in await inspect(self._database):
             log.warning("%s", warning)
         connection = await self._database.connect("start")
@@ -82,8 +88,13 @@ class Node:
             self._parts = await self._joined(identity.secret, place)
             undo.pop_all()
         settled = asyncio.create_task(self._parts.roles.settled.wait())
-        await asyncio.wait([self._parts.running, settled], return_when=asyncio.FIRST_COMPLETED)
-        settled.cancel()
+        try:
+            await asyncio.wait([self._parts.running, settled], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        finally:
+            settled.cancel()
         if self._parts.running.done():
             await self.stop()
 

@@ -33,6 +33,8 @@ _AGAIN_SECONDS = 0.5
 _SOONEST_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
 """More than a connection waits for a holder: waiting is no offence of the client."""
+_REST_SECONDS = 5.0
+"""After a start that would fail again: others have the time to take the lease."""
 _ABANDON_SECONDS = 15.0
 """More than it takes to stop at once; a process that takes longer ends, so that it cannot answer."""
 
@@ -87,6 +89,8 @@ class NodeRoles:
         self._clock = clock
         self._times = times
         self._stopping = asyncio.Event()
+        self._rest_seconds = 0.0
+        """How long this broker does not try to take the lease after it could not serve."""
         self.settled = asyncio.Event()
         """The first role was taken."""
         self.role = Role.STARTING
@@ -145,6 +149,9 @@ class NodeRoles:
         )
 
     async def _campaign(self) -> Lease | None:
+        rest_seconds, self._rest_seconds = self._rest_seconds, 0.0
+        if rest_seconds:
+            await self._pause(rest_seconds)
         while not self._stopping.is_set():
             self._check_name()
             left = self._registry.lease_seconds_left()
@@ -198,9 +205,8 @@ class NodeRoles:
     async def _hold(self, lease: Lease) -> None:
         self.lease = lease
         try:
-            membership = Membership(own=self._own, lease=lease, view=lambda: self._registry.view)
-            app = self._make_app(self._storages.make(lease), membership)
-            if await self._start_app(app, lease):
+            app = await self._started_app(lease)
+            if app is not None:
                 self.app = app
                 self._take_role(Role.HOLDER)
                 log.info("broker %s is the holder, epoch %d", self._own.name, lease.epoch)
@@ -214,15 +220,44 @@ class NodeRoles:
             await lease.release()
             self.lease = None
 
-    async def _start_app(self, app: App, lease: Lease) -> bool:
+    async def _started_app(self, lease: Lease) -> App | None:
+        """None if this broker cannot serve now. Raises InvalidConfig only if it has had no role before: a
+        broker that is up stays a standby, and may serve later."""
         try:
-            await app.start(self._place.copies())
-        except InvalidConfig:
+            membership = Membership(own=self._own, lease=lease, view=lambda: self._registry.view)
+            app = self._make_app(self._storages.make(lease), membership)
+            return app if await self._start_app(app, lease) else None
+        except NodeFailed:
             raise
+        except InvalidConfig as error:
+            if not self.settled.is_set():
+                raise
+            self._cannot_serve(lease, error, rest_seconds=_REST_SECONDS)
         except (PosthouseError, OSError) as error:
-            log.error("broker %s cannot serve, epoch %d: %s", self._own.name, lease.epoch, error)
-            await self._pause(_AGAIN_SECONDS)
+            self._cannot_serve(lease, error, rest_seconds=_AGAIN_SECONDS)
+        return None
+
+    def _cannot_serve(self, lease: Lease, error: Exception, *, rest_seconds: float) -> None:
+        log.error("broker %s cannot serve, epoch %d: %s", self._own.name, lease.epoch, error)
+        self._rest_seconds = rest_seconds
+
+    async def _start_app(self, app: App, lease: Lease) -> bool:
+        """False if the lease was lost, or the node is to stop, before the app had started."""
+        starting = asyncio.create_task(app.start(self._place.copies()))
+        waiting = [asyncio.create_task(lease.lost()), asyncio.create_task(self._stopping.wait())]
+        await asyncio.wait([starting, *waiting], return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting], timeout=_ABANDON_SECONDS)
+            if not starting.done():
+                raise NodeFailed(f"the broker did not give up its start within {_ABANDON_SECONDS:g} s")
+        if starting.cancelled():
+            why = lease.lost_because or "the broker stops"
+            log.warning("broker %s gives up its start, epoch %d: %s", self._own.name, lease.epoch, why)
             return False
+        await starting
         return True
 
     async def _serve(self, lease: Lease) -> None:

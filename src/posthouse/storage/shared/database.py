@@ -88,8 +88,10 @@ class Database:
                 await made.execute(
                     "SELECT set_config('statement_timeout', %s, false)", [f"{statement_seconds}s"]
                 )
-            except psycopg.Error as error:
+            except BaseException as error:
                 await made.close()
+                if not isinstance(error, psycopg.Error):
+                    raise
                 raise DatabaseAway(f"PostgreSQL at {self.name} does not answer: {one_line(error)}") from error
         return made
 
