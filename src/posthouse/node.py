@@ -13,7 +13,7 @@ from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
-from posthouse.model.clock import Clock, SystemClock
+from posthouse.model.clock import Clock, SystemClock, WakingClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.node_place import PEER, NodePlace
 from posthouse.node_roles import NodeRoles, Role, StorageSource
@@ -64,6 +64,8 @@ class Node:
         self.settings = settings
         self._storages = storages
         self._clock = clock or SystemClock()
+        # A machine that slept must not think that its lease lasts.
+        self._lease_clock = clock or WakingClock()
         self._times = times or LeaseTimes()
         self._patience_seconds = patience_seconds
         self._database = Database(settings.database.url)
@@ -131,6 +133,7 @@ class Node:
             self._storages,
             self._app,
             clock=self._clock,
+            lease_clock=self._lease_clock,
             times=self._times,
         )
         peers = PeerListener(place.peer, secret, roles.adopter)

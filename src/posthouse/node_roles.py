@@ -76,6 +76,7 @@ class NodeRoles:
         make_app: Callable[[Storage, Membership], App],
         *,
         clock: Clock,
+        lease_clock: Clock,
         times: LeaseTimes,
     ) -> None:
         self._settings = settings
@@ -87,6 +88,7 @@ class NodeRoles:
         self._storages = storages
         self._make_app = make_app
         self._clock = clock
+        self._lease_clock = lease_clock
         self._times = times
         self._stopping = asyncio.Event()
         self._rest_seconds = 0.0
@@ -153,7 +155,7 @@ class NodeRoles:
         if rest_seconds:
             await self._pause(rest_seconds)
         while not self._stopping.is_set():
-            self._check_name()
+            self._check_registry()
             left = self._registry.lease_seconds_left()
             if left <= 0 and self._registry.loss is None:
                 lease = await self._try_to_take()
@@ -168,7 +170,7 @@ class NodeRoles:
             lease = await take_lease(
                 self._database,
                 self._own.incarnation,
-                clock=self._clock,
+                clock=self._lease_clock,
                 times=self._times,
                 seen=self._registry.seen,
             )
@@ -189,7 +191,7 @@ class NodeRoles:
             lease.keep()
         return lease
 
-    def _check_name(self) -> None:
+    def _check_registry(self) -> None:
         if self._registry.failure is not None:
             raise NodeFailed(str(self._registry.failure))
 
@@ -219,6 +221,8 @@ class NodeRoles:
             self.role = Role.STANDBY
             await lease.release()
             self.lease = None
+        if lease.failure is not None:
+            raise NodeFailed(lease.lost_because)
 
     async def _started_app(self, lease: Lease) -> App | None:
         """None if this broker cannot serve now. Raises InvalidConfig only if it has had no role before: a
@@ -265,7 +269,7 @@ class NodeRoles:
         waiting = [asyncio.create_task(lease.lost()), asyncio.create_task(self._stopping.wait())]
         try:
             while self._registry.loss is None and not any(each.done() for each in waiting):
-                self._check_name()
+                self._check_registry()
                 await asyncio.wait(waiting, timeout=_AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
