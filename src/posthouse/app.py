@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import allowed_descriptors, share_out
@@ -30,7 +30,7 @@ from posthouse.protocols.tls import Certificates
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.tracing.tracing import tracing_of_environment
+from posthouse.tracing.tracing import check_tracing_installed, tracing_of_environment
 
 if TYPE_CHECKING:
     from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
@@ -48,6 +48,9 @@ _CERTIFICATE_SECONDS = 5.0
 
 class App:
     """One broker with its listeners, in the running event loop. Started once, stopped once."""
+
+    may_give_up_start: Final = False
+    """The recovery of local files is finished first."""
 
     def __init__(
         self,
@@ -207,6 +210,15 @@ class App:
         await asyncio.gather(*exporters)
 
 
+def check_app(settings: Settings) -> None:
+    """Raises InvalidConfig if an app of these settings lacks certificates, or a package of an extra."""
+    Certificates.of(settings)
+    if settings.tracing:
+        check_tracing_installed()
+    if _wants_otlp_metrics():
+        _otlp_metrics_type()
+
+
 def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
     listeners = backend.settings.listeners
     served = [front_end.protocol for front_end in front_ends]
@@ -234,19 +246,28 @@ def _may_answer(front_end: FrontEnd, membership: Membership | None) -> Callable[
 
 def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":
     """Where OpenTelemetry's own variables ask for it."""
-    wanted = [each.strip() for each in os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")]
-    if "otlp" not in wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    if not _wants_otlp_metrics():
         return None
+    from posthouse.protocols.admin.metrics.collector import MetricsCollector
+
+    return _otlp_metrics_type()(MetricsCollector(backend))
+
+
+def _wants_otlp_metrics() -> bool:
+    wanted = [each.strip() for each in os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")]
+    return "otlp" in wanted and os.environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+
+
+def _otlp_metrics_type() -> "type[OtlpMetrics]":
     try:
         # An optional extra, which takes long to import.
-        from posthouse.protocols.admin.metrics.collector import MetricsCollector
         from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
     except ImportError as error:
         raise InvalidConfig(
             "OTEL_METRICS_EXPORTER is otlp, and OpenTelemetry is not installed: "
             f'pip install "posthouse[tracing]" ({error})'
         ) from None
-    return OtlpMetrics(MetricsCollector(backend))
+    return OtlpMetrics
 
 
 def _affordable(settings: Settings) -> Settings:

@@ -4,15 +4,16 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 from uuid import uuid4
 
 import posthouse
-from posthouse.app import App
+from posthouse.app import App, check_app
 from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
-from posthouse.model.clock import Clock, SystemClock
+from posthouse.model.clock import Clock, SystemClock, WakingClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.node_place import PEER, NodePlace
 from posthouse.node_roles import NodeRoles, Role, StorageSource
@@ -43,6 +44,9 @@ class NodeParts:
 class Node:
     """Started once, stopped once."""
 
+    may_give_up_start: Final = True
+    """It may wait for a database that hangs."""
+
     def __init__(
         self,
         settings: LoadedSettings | Settings,
@@ -60,13 +64,17 @@ class Node:
         self.settings = settings
         self._storages = storages
         self._clock = clock or SystemClock()
+        # A machine that slept must not think that its lease lasts.
+        self._lease_clock = clock or WakingClock()
         self._times = times or LeaseTimes()
         self._patience_seconds = patience_seconds
         self._database = Database(settings.database.url)
         self._parts: NodeParts | None = None
 
     async def start(self) -> None:
-        """Returns when clients are accepted, in whichever role."""
+        """Returns when clients are accepted, in whichever role. Raises InvalidConfig, also for what only a
+        holder needs: a standby must not find out at its takeover."""
+        check_app(self.settings)
         for warning in await inspect(self._database):
             log.warning("%s", warning)
         connection = await self._database.connect("start")
@@ -82,8 +90,13 @@ class Node:
             self._parts = await self._joined(identity.secret, place)
             undo.pop_all()
         settled = asyncio.create_task(self._parts.roles.settled.wait())
-        await asyncio.wait([self._parts.running, settled], return_when=asyncio.FIRST_COMPLETED)
-        settled.cancel()
+        try:
+            await asyncio.wait([self._parts.running, settled], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        finally:
+            settled.cancel()
         if self._parts.running.done():
             await self.stop()
 
@@ -121,6 +134,7 @@ class Node:
             self._storages,
             self._app,
             clock=self._clock,
+            lease_clock=self._lease_clock,
             times=self._times,
         )
         peers = PeerListener(place.peer, secret, roles.adopter)

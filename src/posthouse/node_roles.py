@@ -33,6 +33,8 @@ _AGAIN_SECONDS = 0.5
 _SOONEST_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
 """More than a connection waits for a holder: waiting is no offence of the client."""
+_REST_SECONDS = 5.0
+"""After a start that would fail again: others have the time to take the lease."""
 _ABANDON_SECONDS = 15.0
 """More than it takes to stop at once; a process that takes longer ends, so that it cannot answer."""
 
@@ -74,6 +76,7 @@ class NodeRoles:
         make_app: Callable[[Storage, Membership], App],
         *,
         clock: Clock,
+        lease_clock: Clock,
         times: LeaseTimes,
     ) -> None:
         self._settings = settings
@@ -85,8 +88,11 @@ class NodeRoles:
         self._storages = storages
         self._make_app = make_app
         self._clock = clock
+        self._lease_clock = lease_clock
         self._times = times
         self._stopping = asyncio.Event()
+        self._rest_seconds = 0.0
+        """How long this broker does not try to take the lease after it could not serve."""
         self.settled = asyncio.Event()
         """The first role was taken."""
         self.role = Role.STARTING
@@ -147,8 +153,11 @@ class NodeRoles:
         )
 
     async def _campaign(self) -> Lease | None:
+        rest_seconds, self._rest_seconds = self._rest_seconds, 0.0
+        if rest_seconds:
+            await self._pause(rest_seconds)
         while not self._stopping.is_set():
-            self._check_name()
+            self._check_registry()
             left = self._registry.lease_seconds_left()
             if left <= 0 and self._registry.loss is None:
                 lease = await self._try_to_take()
@@ -163,7 +172,7 @@ class NodeRoles:
             lease = await take_lease(
                 self._database,
                 self._own.incarnation,
-                clock=self._clock,
+                clock=self._lease_clock,
                 times=self._times,
                 seen=self._registry.seen,
             )
@@ -184,7 +193,7 @@ class NodeRoles:
             lease.keep()
         return lease
 
-    def _check_name(self) -> None:
+    def _check_registry(self) -> None:
         if self._registry.failure is not None:
             raise NodeFailed(str(self._registry.failure))
 
@@ -200,9 +209,8 @@ class NodeRoles:
     async def _hold(self, lease: Lease) -> None:
         self.lease = lease
         try:
-            membership = Membership(own=self._own, lease=lease, view=lambda: self._registry.view)
-            app = self._make_app(self._storages.make(lease), membership)
-            if await self._start_app(app, lease):
+            app = await self._started_app(lease)
+            if app is not None:
                 self.app = app
                 self._take_role(Role.HOLDER)
                 log.info("broker %s is the holder, epoch %d", self._own.name, lease.epoch)
@@ -215,16 +223,47 @@ class NodeRoles:
             self.role = Role.STANDBY
             await lease.release()
             self.lease = None
+        if lease.failure is not None:
+            raise NodeFailed(lease.lost_because)
+
+    async def _started_app(self, lease: Lease) -> App | None:
+        """None if this broker cannot serve now. Raises InvalidConfig only if it has had no role before: a
+        broker that is up stays a standby, and may serve later."""
+        try:
+            membership = Membership(own=self._own, lease=lease, view=lambda: self._registry.view)
+            app = self._make_app(self._storages.make(lease), membership)
+            return app if await self._start_app(app, lease) else None
+        except NodeFailed:
+            raise
+        except InvalidConfig as error:
+            if not self.settled.is_set():
+                raise
+            self._cannot_serve(lease, error, rest_seconds=_REST_SECONDS)
+        except (PosthouseError, OSError) as error:
+            self._cannot_serve(lease, error, rest_seconds=_AGAIN_SECONDS)
+        return None
+
+    def _cannot_serve(self, lease: Lease, error: Exception, *, rest_seconds: float) -> None:
+        log.error("broker %s cannot serve, epoch %d: %s", self._own.name, lease.epoch, error)
+        self._rest_seconds = rest_seconds
 
     async def _start_app(self, app: App, lease: Lease) -> bool:
-        try:
-            await app.start(self._place.copies())
-        except InvalidConfig:
-            raise
-        except (PosthouseError, OSError) as error:
-            log.error("broker %s cannot serve, epoch %d: %s", self._own.name, lease.epoch, error)
-            await self._pause(_AGAIN_SECONDS)
+        """False if the lease was lost, or the node is to stop, before the app had started."""
+        starting = asyncio.create_task(app.start(self._place.copies()))
+        waiting = [asyncio.create_task(lease.lost()), asyncio.create_task(self._stopping.wait())]
+        await asyncio.wait([starting, *waiting], return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting], timeout=_ABANDON_SECONDS)
+            if not starting.done():
+                raise NodeFailed(f"the broker did not give up its start within {_ABANDON_SECONDS:g} s")
+        if starting.cancelled():
+            why = lease.lost_because or "the broker stops"
+            log.warning("broker %s gives up its start, epoch %d: %s", self._own.name, lease.epoch, why)
             return False
+        await starting
         return True
 
     async def _serve(self, lease: Lease) -> None:
@@ -232,7 +271,7 @@ class NodeRoles:
         waiting = [asyncio.create_task(lease.lost()), asyncio.create_task(self._stopping.wait())]
         try:
             while self._registry.loss is None and not any(each.done() for each in waiting):
-                self._check_name()
+                self._check_registry()
                 await asyncio.wait(waiting, timeout=_AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:

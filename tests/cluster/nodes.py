@@ -38,9 +38,9 @@ def node_settings(url: str, name: str, **settings: Any) -> Settings:
     )
 
 
-def node(url: str, name: str, **settings: Any) -> Node:
+def node(url: str, name: str, storages: MemoryStorages | None = None, **settings: Any) -> Node:
     made = node_settings(url, name, **settings)
-    return Node(made, MemoryStorages(), times=TIMES, patience_seconds=4.0)
+    return Node(made, storages or MemoryStorages(), times=TIMES, patience_seconds=4.0)
 
 
 @asynccontextmanager

@@ -191,3 +191,37 @@ async def test_a_database_that_is_not_there() -> None:
         await one.start()
     with pytest.raises(InvalidConfig):
         node("postgresql://postgres@127.0.0.1:1/none", "a", memory=True)
+
+
+async def broken(*arguments: object, **names: object) -> None:
+    raise ValueError("an error of the broker")
+
+
+async def test_a_node_that_cannot_renew_its_lease_by_its_own_error_ends(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = node(url, "a")
+    await one.start()
+    lease = one.parts.roles.lease
+    assert lease is not None
+    lease.renew = broken  # type: ignore[assignment,method-assign]
+    await asyncio.wait_for(one.ended(), 5)
+    with pytest.raises(NodeFailed, match="an error of the broker"):
+        await one.stop()
+    assert "is not renewed any more" in caplog.text
+
+
+@pytest.mark.parametrize("is_holder", [True, False])
+async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
+    url: str, sql: Sql, caplog: pytest.LogCaptureFixture, is_holder: bool
+) -> None:
+    if not is_holder:
+        sql.execute("SELECT take_lease(%s, 60)", [uuid4()])
+    one = node(url, "a")
+    await one.start()
+    assert one.role is (Role.HOLDER if is_holder else Role.STANDBY)
+    one.parts.registry.beat = broken  # type: ignore[assignment,method-assign]
+    await asyncio.wait_for(one.ended(), 5)
+    with pytest.raises(NodeFailed, match="an error of the broker"):
+        await one.stop()
+    assert "no more heartbeats" in caplog.text

@@ -39,6 +39,10 @@ class Served(Protocol):
     def descriptions(self) -> list[str]:
         """Which clients connect where."""
 
+    @property
+    def may_give_up_start(self) -> bool:
+        """Whether `start` can be cancelled when a signal arrives."""
+
     async def start(self) -> None: ...
 
     async def ended(self) -> None:
@@ -84,7 +88,9 @@ async def _serve(loaded: LoadedSettings, make: Callable[[LoadedSettings], Served
     settings = loaded.settings
     stop = _stop_on_signals()
     app = make(loaded)
-    await app.start()
+    if not await _started(app, stop):
+        log.info("stopped during the start")
+        return
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload_certificates)
     print(_ready_line(app), flush=True)
     log.info("ready: %s", ", ".join(f"{name} on {where}" for name, where in app.listeners.items()))
@@ -97,6 +103,22 @@ async def _serve(loaded: LoadedSettings, make: Callable[[LoadedSettings], Served
     await app.stop()
     collector.stop()
     log.info("stopped")
+
+
+async def _started(app: Served, stop: asyncio.Event) -> bool:
+    """False if the start was given up because the broker is to stop."""
+    starting = asyncio.create_task(app.start())
+    stopping = asyncio.create_task(stop.wait())
+    if app.may_give_up_start:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+    await asyncio.wait([starting])
+    stopping.cancel()
+    if starting.cancelled():
+        return False
+    await starting
+    return True
 
 
 async def _first_of(*waiting: Coroutine[Any, Any, object]) -> None:

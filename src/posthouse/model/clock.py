@@ -3,6 +3,8 @@
 import time
 from typing import Protocol
 
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     def now_ms(self) -> int:
@@ -18,6 +20,13 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class WakingClock(SystemClock):
+    """Its monotonic time goes on while the machine sleeps, where the system has such a clock."""
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(_SINCE_BOOT)
 
 
 class ManualClock:

@@ -199,12 +199,12 @@ def _text(name: str) -> str:
     return name.encode(errors="replace").decode()
 
 
-def tracing_of_environment() -> Tracing:
-    """Exports as OpenTelemetry's variables say. Raises InvalidConfig, also where it is not installed."""
+def check_tracing_installed() -> None:
+    """Raises InvalidConfig."""
     try:
         # Imported only where tracing is on: the extra is optional, and takes long to import.
-        from posthouse.tracing.exporting import provider_of
-        from posthouse.tracing.message_spans import MessageSpans
+        import posthouse.tracing.exporting
+        import posthouse.tracing.message_spans  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("opentelemetry"):
             raise
@@ -212,5 +212,13 @@ def tracing_of_environment() -> Tracing:
             "tracing is on, but OpenTelemetry is not installed: pip install 'posthouse[tracing]', or set "
             "tracing to off"
         ) from None
+
+
+def tracing_of_environment() -> Tracing:
+    """Exports as OpenTelemetry's variables say. Raises InvalidConfig, also where it is not installed."""
+    check_tracing_installed()
+    from posthouse.tracing.exporting import provider_of
+    from posthouse.tracing.message_spans import MessageSpans
+
     provider = provider_of()
     return Tracing(MessageSpans(provider), provider.shutdown)

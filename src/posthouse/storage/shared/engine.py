@@ -39,7 +39,7 @@ from posthouse.storage.shared.observed_stores import ObservedStores
 from posthouse.storage.shared.reads.piece_reader import PieceReader, ReadBlocks
 from posthouse.storage.shared.reads.readers import Readers
 from posthouse.storage.shared.reads.reads import Reads
-from posthouse.storage.shared.time_limit import time_limit
+from posthouse.storage.shared.time_limit import cut_if_cancelled
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 
@@ -51,7 +51,6 @@ CACHE_BYTES = 128 * 1024 * 1024
 _ANSWER_SECONDS = 6.0
 """A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
-_LOAD_SECONDS = 300.0
 
 
 class SharedStorage:
@@ -155,8 +154,7 @@ class SharedStorage:
     async def open(self) -> None:
         connection = await self._database.connect("loading")
         try:
-            with time_limit(connection, _LOAD_SECONDS):
-                loaded = await load(connection, self._defaults)
+            loaded = await cut_if_cancelled(connection, load(connection, self._defaults))
         finally:
             await connection.close()
         self._cluster_id = loaded.cluster_id

@@ -9,9 +9,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 from posthouse.storage.shared.database import DatabaseConnection
+
+T = TypeVar("T")
 
 
 def cut(connection: DatabaseConnection) -> None:
@@ -30,3 +33,31 @@ def time_limit(connection: DatabaseConnection, seconds: float) -> Iterator[None]
         yield
     finally:
         timer.cancel()
+
+
+@contextlib.contextmanager
+def stall_limit(connection: DatabaseConnection, seconds: float) -> Iterator[Callable[[], None]]:
+    """Cut the connection if the block takes longer without calling what it is given."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, cut, connection)
+
+    def moved() -> None:
+        nonlocal timer
+        timer.cancel()
+        timer = loop.call_later(seconds, cut, connection)
+
+    try:
+        yield moved
+    finally:
+        timer.cancel()
+
+
+async def cut_if_cancelled(connection: DatabaseConnection, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which uses the connection. If the caller is cancelled, it is cut."""
+    working = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        cut(connection)
+        await asyncio.wait([working])
+        raise

@@ -91,8 +91,12 @@ class Committer:
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._inline.call.open()
-        await self._object.call.open()
+        try:
+            await self._inline.call.open()
+            await self._object.call.open()
+        except BaseException:
+            await self._inline.call.close()
+            raise
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()

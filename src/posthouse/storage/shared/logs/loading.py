@@ -1,5 +1,6 @@
 """What a new holder of the lease reads from the database: topics, logs, producers and state."""
 
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,9 +12,12 @@ from posthouse.storage.producers import AbortedTransaction, BatchMemory, Produce
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.time_limit import stall_limit
 from posthouse.storage.stored_state import StoredState
 
 _ROWS_AT_ONCE = 10_000
+_STALL_SECONDS = 60.0
+"""For each page of rows. A holder that waits for a database that hangs keeps the lease from the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,11 @@ class Loaded:
 
 async def load(connection: DatabaseConnection, defaults: TopicConfig) -> Loaded:
     """All in one snapshot. Raises DatabaseAway."""
+    with stall_limit(connection, _STALL_SECONDS) as moved:
+        return await _load(connection, defaults, moved)
+
+
+async def _load(connection: DatabaseConnection, defaults: TopicConfig, moved: Callable[[], None]) -> Loaded:
     async with meaning("loading the logs"), connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         await connection.execute("SET LOCAL statement_timeout = 0")
@@ -42,26 +51,23 @@ async def load(connection: DatabaseConnection, defaults: TopicConfig) -> Loaded:
                 overrides=overrides,
                 config=defaults.with_stored(overrides, name),
             )
-        logs, by_id = await _logs(connection, topics)
-        await _producers(connection, by_id)
+        logs, by_id = await _logs(connection, topics, moved)
+        await _producers(connection, by_id, moved)
         spaces: dict[int, dict[bytes, bytes]] = {}
-        async with connection.cursor(name="state", binary=True) as cursor:
-            cursor.itersize = _ROWS_AT_ONCE
-            await cursor.execute("SELECT space, key, value FROM state")
-            async for space, key, value in cursor:
+        async for rows in _pages(connection, "SELECT space, key, value FROM state", moved):
+            for space, key, value in rows:
                 spaces.setdefault(space, {})[bytes(key)] = bytes(value)
         slot = (await _all(connection, "SELECT number FROM slot WHERE state = 'open'"))[0][0]
     return Loaded(cluster_id=cluster_id, topics=topics, logs=logs, state=StoredState(spaces), slot=slot)
 
 
 async def _logs(
-    connection: DatabaseConnection, topics: dict[TopicId, Topic]
+    connection: DatabaseConnection, topics: dict[TopicId, Topic], moved: Callable[[], None]
 ) -> tuple[SharedLogs, dict[int, SharedLog]]:
     logs, by_id = SharedLogs(), {}
-    async with connection.cursor(name="logs", binary=True) as cursor:
-        cursor.itersize = _ROWS_AT_ONCE
-        await cursor.execute("SELECT id, topic, partition, start, next, bytes FROM log")
-        async for id, topic_id, partition, start, end, size in cursor:
+    statement = "SELECT id, topic, partition, start, next, bytes FROM log"
+    async for rows in _pages(connection, statement, moved):
+        for id, topic_id, partition, start, end, size in rows:
             topic = topics.get(TopicId(topic_id.bytes))
             if topic is not None:
                 found = new_log(id, topic, partition)
@@ -74,11 +80,12 @@ def new_log(id: int, topic: Topic, partition: int) -> SharedLog:
     return SharedLog(id, PartitionId(topic.id, partition), f"{topic.name}-{partition}")
 
 
-async def _producers(connection: DatabaseConnection, logs: dict[int, SharedLog]) -> None:
-    async with connection.cursor(name="producers", binary=True) as cursor:
-        cursor.itersize = _ROWS_AT_ONCE
-        await cursor.execute("SELECT log, id, epoch, batches, last_time, open_since FROM producer")
-        async for log, id, epoch, batches, last_time, open_since in cursor:
+async def _producers(
+    connection: DatabaseConnection, logs: dict[int, SharedLog], moved: Callable[[], None]
+) -> None:
+    statement = "SELECT log, id, epoch, batches, last_time, open_since FROM producer"
+    async for rows in _pages(connection, statement, moved):
+        for log, id, epoch, batches, last_time, open_since in rows:
             if log in logs:
                 memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
                 logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
@@ -87,6 +94,16 @@ async def _producers(connection: DatabaseConnection, logs: dict[int, SharedLog])
     ):
         if log in logs:
             logs[log].producers.load_aborted(AbortedTransaction(producer, first, last))
+
+
+async def _pages(
+    connection: DatabaseConnection, statement: str, moved: Callable[[], None]
+) -> AsyncIterator[list[tuple[Any, ...]]]:
+    async with connection.cursor(name="loading", binary=True) as cursor:
+        await cursor.execute(statement.encode())
+        while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
+            moved()
+            yield rows
 
 
 async def _all(connection: DatabaseConnection, statement: str) -> list[tuple[Any, ...]]:

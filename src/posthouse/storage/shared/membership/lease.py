@@ -64,6 +64,8 @@ class Lease:
         self._lost = asyncio.Event()
         self.lost_because = ""
         """Once it is lost."""
+        self.failure: Exception | None = None
+        """An error of the broker itself, because of which the lease is not renewed any more."""
         self._keeping: asyncio.Task[None] | None = None
 
     @property
@@ -100,6 +102,14 @@ class Lease:
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
+        try:
+            await self._renew_on()
+        except Exception as error:
+            log.exception("the lease of epoch %d is not renewed any more", self.epoch)
+            self.failure = error
+            self._lose(f"the broker failed to renew it: {error!r}")
+
+    async def _renew_on(self) -> None:
         pause = self._times.renewal_seconds
         was_valid, failures = True, 0
         while not self._lost.is_set():

@@ -36,9 +36,13 @@ class Link:
     async def _connect(self) -> DatabaseConnection:
         made = await self._database.connect(self._purpose)
         if self._set_up:
-            with time_limit(made, self._seconds):
-                async with meaning("setting up a connection"):
-                    await made.execute(self._set_up.encode())
+            try:
+                with time_limit(made, self._seconds):
+                    async with meaning("setting up a connection"):
+                        await made.execute(self._set_up.encode())
+            except BaseException:
+                await made.close()
+                raise
         return made
 
     async def close(self) -> None:

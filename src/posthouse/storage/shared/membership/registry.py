@@ -10,7 +10,7 @@ from uuid import UUID
 
 from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
-from posthouse.model.errors import InvalidConfig
+from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.storage.shared.database import Database, DatabaseAway
 from posthouse.storage.shared.membership.link import Link
 from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
@@ -27,6 +27,10 @@ _SET_UP = "SET synchronous_commit = off"
 
 class NameTaken(InvalidConfig):
     """Another process has registered under the name of this broker, or the database has forgotten its id."""
+
+
+class HeartbeatFailed(PosthouseError):
+    """By an error of the broker itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +70,8 @@ class Registry:
         """Of this broker, once registered."""
         self.view = ClusterView()
         """What the last heartbeat has found."""
-        self.failure: NameTaken | None = None
-        """Set when this broker must stop, because another process has its name."""
+        self.failure: PosthouseError | None = None
+        """Set when this broker must stop: another process has its name, or it cannot send heartbeats."""
 
     @property
     def loss(self) -> str | None:
@@ -181,6 +185,10 @@ class Registry:
                 was_away = True
             except NameTaken as error:
                 self.failure = error
+                self._is_stopped = True
+            except Exception as error:
+                log.exception("no more heartbeats: an error of the broker itself")
+                self.failure = HeartbeatFailed(f"the broker failed to send a heartbeat: {error!r}")
                 self._is_stopped = True
             else:
                 if was_away:
