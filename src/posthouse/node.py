@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import posthouse
 from posthouse.app import App
-from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
+from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler, Holder
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
@@ -106,9 +106,12 @@ class Node:
             version=registration.version,
         )
 
-        def holder() -> Address | None:
-            found = registry.view.holder
-            return None if found is None or found.id == own.id else found.addresses.get(PEER)
+        def holder() -> Holder | None:
+            view = registry.view
+            if view.holder_incarnation is None or view.holder_incarnation == own.incarnation:
+                return None
+            address = None if view.holder is None else view.holder.addresses.get(PEER)
+            return Holder(incarnation=view.holder_incarnation, address=address)
 
         roles = NodeRoles(
             self.settings,

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
 
 from posthouse.cluster.exact import receive
 from posthouse.cluster.preamble import (
@@ -29,32 +31,47 @@ class NoHolder(Exception):
     """No broker could be reached that holds the lease."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The broker that holds the lease, as the standby knows it."""
+
+    incarnation: UUID
+    address: Address | None
+    """Where other brokers reach it; None if it is not among the live brokers."""
+
+
 class Dialler:
     """Used by all connections of a standby."""
 
     def __init__(
         self,
         secret: bytes,
-        holder: Callable[[], Address | None],
+        holder: Callable[[], Holder | None],
         *,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`holder` is the peer address of the broker that holds the lease, None if there is none."""
+        """`holder` is the broker that holds the lease, None if the lease is free."""
         self._secret = secret
         self._holder = holder
         self.patience_seconds = patience_seconds
 
-    async def dial(self, passage: Passage) -> socket.socket:
-        """A socket on which the bytes of the client may follow. Raises NoHolder."""
+    def is_succeeded(self, incarnation: UUID) -> bool:
+        """Whether another broker than that one is known to hold the lease now."""
+        holder = self._holder()
+        return holder is not None and holder.incarnation != incarnation
+
+    async def dial(self, passage: Passage) -> tuple[socket.socket, UUID]:
+        """A socket on which the bytes of the client may follow, and the incarnation of the holder there.
+        Raises NoHolder."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.patience_seconds
         reason = "no broker holds the lease"
         while True:
-            address = self._holder()
-            if address is not None:
+            holder = self._holder()
+            if holder is not None and (address := holder.address) is not None:
                 try:
                     async with asyncio.timeout(_ATTEMPT_SECONDS):
-                        return await self._connected(address, passage)
+                        return await self._connected(address, passage), holder.incarnation
                 except (OSError, PeerRefused, TimeoutError) as error:
                     reason = f"the holder at {address} cannot be reached: {error or type(error).__name__}"
             if loop.time() > deadline:
