@@ -5,15 +5,18 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from posthouse.cluster.exact import receive
 from posthouse.cluster.preamble import (
     CHALLENGE_BYTES,
     PROOF_BYTES,
+    VERDICT_BYTES,
     Passage,
     PeerRefused,
     check_challenge,
+    check_verdict,
     check_welcome,
     request,
 )
@@ -70,29 +73,41 @@ class Dialler:
             holder = self._holder()
             if holder is not None and (address := holder.address) is not None:
                 try:
-                    async with asyncio.timeout(_ATTEMPT_SECONDS):
-                        return await self._connected(address, passage), holder.incarnation
+                    return await self._connected(address, passage), holder.incarnation
                 except (OSError, PeerRefused, TimeoutError) as error:
-                    reason = f"the holder at {address} cannot be reached: {error or type(error).__name__}"
+                    reason = (
+                        f"the holder at {address} cannot be reached: {str(error) or type(error).__name__}"
+                    )
             if loop.time() > deadline:
                 raise NoHolder(reason)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _connected(self, address: Address, passage: Passage) -> socket.socket:
+        """Tries all addresses of the host. Raises what the last one has failed with."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, where = found[0]
-        dialled = socket.socket(family, kind, protocol)
-        try:
-            dialled.setblocking(False)
-            dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(dialled, where)
-            challenge = await receive(dialled, CHALLENGE_BYTES)
-            check_challenge(challenge)
-            sent, words = request(self._secret, challenge, passage)
-            await loop.sock_sendall(dialled, sent)
-            check_welcome(self._secret, challenge, words, await receive(dialled, PROOF_BYTES))
-        except BaseException:
-            dialled.close()
-            raise
-        return dialled
+        async with asyncio.timeout(_ATTEMPT_SECONDS):
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        for number, (family, kind, protocol, _, where) in enumerate(found, 1):
+            dialled = socket.socket(family, kind, protocol)
+            try:
+                async with asyncio.timeout(_ATTEMPT_SECONDS):
+                    await self._introduce(dialled, where, passage)
+            except BaseException as error:
+                dialled.close()
+                if number == len(found) or not isinstance(error, OSError | PeerRefused | TimeoutError):
+                    raise
+            else:
+                return dialled
+        raise OSError(f"the host {address.host} has no address")
+
+    async def _introduce(self, dialled: socket.socket, where: Any, passage: Passage) -> None:
+        loop = asyncio.get_running_loop()
+        dialled.setblocking(False)
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(dialled, where)
+        challenge = await receive(dialled, CHALLENGE_BYTES)
+        check_challenge(challenge)
+        sent, words = request(self._secret, challenge, passage)
+        await loop.sock_sendall(dialled, sent)
+        check_verdict(await receive(dialled, VERDICT_BYTES))
+        check_welcome(self._secret, challenge, words, await receive(dialled, PROOF_BYTES))
