@@ -37,7 +37,7 @@ class Refusal(IntEnum):
     NOT_A_REQUEST = 4
 
 
-_SENTENCES = {
+_SENTENCES: dict[int, str] = {
     Refusal.NOT_HOLDER: "the broker there does not serve now",
     Refusal.NO_SUCH_LISTENER: "the broker there has no listener of this name: all brokers need the same ones",
     Refusal.WRONG_SECRET: "the broker there has another secret: it belongs to another cluster",
@@ -111,8 +111,9 @@ def refused(refusal: Refusal) -> bytes:
 def check_verdict(verdict: bytes) -> None:
     """Raises PeerRefused unless a welcome follows. Anybody can send a verdict: it is for people."""
     if verdict != _WELCOME:
-        known = [sentence for refusal, sentence in _SENTENCES.items() if refused(refusal) == verdict]
-        raise PeerRefused(known[0] if known else "the broker there refuses, for a reason not known here")
+        raise PeerRefused(
+            _SENTENCES.get(verdict[0], "the broker there refuses, for a reason that is unknown here")
+        )
 
 
 def check_welcome(secret: bytes, challenge: bytes, words: bytes, proof: bytes) -> None:
