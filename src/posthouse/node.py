@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import posthouse
 from posthouse.app import App, check_app
-from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler
+from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler, Holder
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
@@ -119,10 +119,13 @@ class Node:
             version=registration.version,
         )
 
-        def holder() -> Address | None:
+        def holder() -> Holder | None:
             """This broker, too: connections that waited for its takeover reach it like those of others."""
-            found = registry.view.holder
-            return None if found is None else found.addresses.get(PEER)
+            view = registry.view
+            if view.holder_incarnation is None:
+                return None
+            address = None if view.holder is None else view.holder.addresses.get(PEER)
+            return Holder(incarnation=view.holder_incarnation, address=address)
 
         roles = NodeRoles(
             self.settings,

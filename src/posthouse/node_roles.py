@@ -13,6 +13,7 @@ from typing import Protocol
 from posthouse.app import App
 from posthouse.cluster.dialling import Dialler
 from posthouse.cluster.peers import Adopt
+from posthouse.cluster.preamble import Refusal
 from posthouse.cluster.standby import Standby
 from posthouse.descriptors import RESERVE, allowed_descriptors
 from posthouse.model.brokers import ClusterBroker
@@ -120,10 +121,12 @@ class NodeRoles:
         if lease is not None:
             await lease.release()
 
-    def adopter(self, listener: str) -> Adopt | None:
-        """What serves connections that other brokers pass on; None unless this broker serves."""
-        found = None if self.app is None else self.app.listener(listener)
-        return None if found is None else found.adopt
+    def adopter(self, listener: str) -> Adopt | Refusal:
+        """What serves connections that other brokers pass on."""
+        if self.app is None:
+            return Refusal.NOT_HOLDER
+        found = self.app.listener(listener)
+        return Refusal.NO_SUCH_LISTENER if found is None else found.adopt
 
     # Standby
 

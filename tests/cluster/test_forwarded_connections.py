@@ -7,11 +7,12 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import pytest
 
 from posthouse.cluster import forwarding
-from posthouse.cluster.dialling import Dialler
+from posthouse.cluster.dialling import Dialler, Holder
 from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
 from posthouse.cluster.peers import PeerListener
 from posthouse.model.address import Address
@@ -24,12 +25,23 @@ from tests.cluster.nodes import until
 _SECRET = b"s" * 32
 
 
+class _HolderNow:
+    """What the view of the standby says."""
+
+    def __init__(self, address: Address) -> None:
+        self.found: Holder | None = Holder(incarnation=uuid4(), address=address)
+
+    def __call__(self) -> Holder | None:
+        return self.found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Passing:
     """A standby, and the sockets that its holder has adopted."""
 
     standby: Listener
     where: Address
+    holder: "_HolderNow"
     adopted: list[socket.socket] = field(default_factory=list)
 
     async def connected(self) -> tuple[socket.socket, socket.socket, ForwardedConnection]:
@@ -57,11 +69,12 @@ async def _passing() -> AsyncIterator[_Passing]:
     listening = await ListeningSockets.bind(Address("127.0.0.1", 0))
     peers = PeerListener(listening, _SECRET, lambda name: lambda accepted, client: adopted.append(accepted))
     peers.start()
-    dialler = Dialler(_SECRET, lambda: listening.address)
+    now = _HolderNow(listening.address)
+    dialler = Dialler(_SECRET, now)
     standby = Listener("test", Forwarding("kafka", dialler), Gate(SystemClock(), total=10))
     where = await standby.start(Address("127.0.0.1", 0))
     try:
-        yield _Passing(standby=standby, where=where, adopted=adopted)
+        yield _Passing(standby=standby, where=where, holder=now, adopted=adopted)
     finally:
         for each in adopted:
             each.close()
@@ -151,4 +164,20 @@ async def test_the_system_closes_connections_whose_other_machine_is_gone() -> No
             used = transport.get_extra_info("socket")
             assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 300_000
+        client.close()
+
+
+async def test_connections_to_an_old_holder_end_when_another_is_known() -> None:
+    """The old one may be cut off from the database, and keep them."""
+    async with _passing() as passing:
+        client, _, _ = await passing.connected()
+        before, passing.holder.found = passing.holder.found, None
+        passing.standby.sweep()
+        passing.holder.found = before
+        passing.standby.sweep()
+        await asyncio.sleep(0.1)
+        assert len(passing.standby) == 1
+        passing.holder.found = Holder(incarnation=uuid4(), address=None)
+        passing.standby.sweep()
+        await until(lambda: not len(passing.standby), 3)
         client.close()

@@ -10,6 +10,7 @@ import logging
 import select
 import socket
 from typing import cast
+from uuid import UUID
 
 from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.kafka_frames import OpenRequests
@@ -90,7 +91,7 @@ class ForwardedConnection(asyncio.Protocol):
     async def _forward(self) -> None:
         passage = Passage(listener=self._made_by.name, client=self._client)
         try:
-            upstream = await self._connected(await self._made_by.dialler.dial(passage))
+            upstream = await self._connected(*await self._made_by.dialler.dial(passage))
         except (NoHolder, OSError) as error:
             log.warning("closing the connection from %s: %s", self.peer, error)
             self.transport.abort()
@@ -102,9 +103,9 @@ class ForwardedConnection(asyncio.Protocol):
         else:
             self._join(upstream)
 
-    async def _connected(self, dialled: socket.socket) -> "_Upstream":
+    async def _connected(self, dialled: socket.socket, holder: UUID) -> "_Upstream":
         try:
-            _, upstream = await self._loop.create_connection(lambda: _Upstream(self), sock=dialled)
+            _, upstream = await self._loop.create_connection(lambda: _Upstream(self, holder), sock=dialled)
         except BaseException:
             dialled.close()
             raise
@@ -231,8 +232,15 @@ class ForwardedConnection(asyncio.Protocol):
         self.transport.abort()
 
     def tick(self) -> bool:
-        """Whether the client reads too slowly. While it is congested nothing is written, so bytes that stay
-        as many are bytes that it has not taken."""
+        """Whether the client reads too slowly."""
+        if self._upstream is not None and self._made_by.dialler.is_succeeded(self._upstream.holder):
+            self.abort()  # its client connects again, and reaches the new holder
+            return False
+        return self._reads_too_slowly()
+
+    def _reads_too_slowly(self) -> bool:
+        """While the client is congested nothing is written, so it has taken nothing if the number of waiting
+        bytes stays."""
         waiting = self.transport.get_write_buffer_size() if self._is_congested else 0
         is_unread = waiting > 0 and waiting == self._unread_bytes
         self._unread_seconds = self._unread_seconds + 1 if is_unread else 0
@@ -246,8 +254,10 @@ class ForwardedConnection(asyncio.Protocol):
 class _Upstream(asyncio.Protocol):
     """The side of the holder."""
 
-    def __init__(self, client: ForwardedConnection) -> None:
+    def __init__(self, client: ForwardedConnection, holder: UUID) -> None:
         self._client = client
+        self.holder = holder
+        """The incarnation of the broker that was dialled."""
         self._has_ended = False
         self.is_congested = False
         """The holder does not take what the client sends."""

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from posthouse.cluster.exact import receive
 from posthouse.cluster.preamble import (
@@ -11,8 +13,10 @@ from posthouse.cluster.preamble import (
     PROOF_BYTES,
     Passage,
     PeerRefused,
+    Refusal,
     new_challenge,
     read_request,
+    refused,
     size_of_words,
     welcome,
 )
@@ -23,7 +27,9 @@ log = logging.getLogger(__name__)
 
 _PREAMBLE_SECONDS = 3.0
 _MOST_AT_ONCE = 512
-"""Brokers that have connected and not yet said what for."""
+"""Connections that have not yet said what they are for."""
+_MOST_OF_ONE = 256
+"""Of these, those of one address."""
 _REST_SECONDS = 0.5
 
 Adopt = Callable[[socket.socket, Address], None]
@@ -33,15 +39,16 @@ class PeerListener:
     """Owned by the event loop."""
 
     def __init__(
-        self, listening: ListeningSockets, secret: bytes, adopter: Callable[[str], Adopt | None]
+        self, listening: ListeningSockets, secret: bytes, adopter: Callable[[str], Adopt | Refusal]
     ) -> None:
-        """`adopter` returns what serves connections of the listener of that name; None if this broker does
-        not hold the lease or has no such listener. The sockets are closed with this listener."""
+        """`adopter` returns what serves connections of the listener of that name. The sockets are closed with
+        this listener."""
         self._listening = listening
         self._secret = secret
         self._adopter = adopter
         self._accepting: list[asyncio.Task[None]] = []
-        self._talking: set[asyncio.Task[None]] = set()
+        self._talking: dict[asyncio.Task[None], str] = {}
+        """The connections that have not yet said what they are for, by age, and their hosts."""
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -56,12 +63,27 @@ class PeerListener:
                 log.error("peer: cannot accept connections, retrying: %s", error.strerror)
                 await asyncio.sleep(_REST_SECONDS)
                 continue
-            if len(self._talking) >= _MOST_AT_ONCE:
-                accepted.close()
-                continue
+            self._make_room(where[0])
             task = loop.create_task(self._talk(accepted, str(Address(where[0], where[1]))))
-            self._talking.add(task)
-            task.add_done_callback(self._talking.discard)
+            self._talking[task] = where[0]
+            task.add_done_callback(self._has_talked)
+
+    def _has_talked(self, task: "asyncio.Task[None]") -> None:
+        self._talking.pop(task, None)
+
+    def _make_room(self, host: str) -> None:
+        """Close the oldest connection of a host that has too many, or of the one with the most of all:
+        connections that say nothing do not keep out standbys, which speak at once."""
+        crowds = Counter(self._talking.values())
+        if crowds[host] >= _MOST_OF_ONE:
+            self._send_away_oldest(host)
+        elif len(self._talking) >= _MOST_AT_ONCE:
+            self._send_away_oldest(crowds.most_common(1)[0][0])
+
+    def _send_away_oldest(self, host: str) -> None:
+        oldest = next(task for task, found in self._talking.items() if found == host)
+        del self._talking[oldest]
+        oldest.cancel()
 
     async def _talk(self, accepted: socket.socket, peer: str) -> None:
         try:
@@ -69,15 +91,17 @@ class PeerListener:
             async with asyncio.timeout(_PREAMBLE_SECONDS):
                 passage, answer = await self._read(accepted)
                 adopt = self._adopter(passage.listener)
-                if adopt is None:
-                    raise PeerRefused(f"this broker does not serve {passage.listener} now")
+                if isinstance(adopt, Refusal):
+                    raise PeerRefused(f"this broker does not serve {passage.listener} now", adopt)
                 await asyncio.get_running_loop().sock_sendall(accepted, answer)
             adopt = self._adopter(passage.listener)
-            if adopt is None:
+            if isinstance(adopt, Refusal):
                 accepted.close()
             else:
                 adopt(accepted, passage.client)
         except BaseException as error:
+            if isinstance(error, PeerRefused):
+                _tell(accepted, error.refusal)
             accepted.close()
             if not isinstance(error, PeerRefused | OSError | TimeoutError):
                 raise
@@ -99,3 +123,8 @@ class PeerListener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._listening.close()
+
+
+def _tell(accepted: socket.socket, refusal: Refusal) -> None:
+    with suppress(OSError):  # the other side may be gone, and nothing depends on it
+        accepted.send(refused(refusal))

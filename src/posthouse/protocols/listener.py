@@ -64,8 +64,8 @@ class Listener:
         *,
         may_answer: Callable[[], bool] | None = None,
     ) -> None:
-        """When `may_answer` is false, connections are closed: the next time they would send, or at the next
-        sweep. None is always true."""
+        """While `may_answer` is false, connections are closed: those that would send at once, the others when
+        two sweeps have found it false. None is always true."""
         self._name = name
         self._factory = factory
         self._gate = gate
@@ -83,6 +83,9 @@ class Listener:
         self._failed = 0
         """Failed calls of accept, until none fails for a second."""
         self._failed_before = 0
+        self._is_mute = False
+        """The last sweep has found that no connection may be answered. A process that was stopped for some
+        seconds renews its lease before the next one."""
 
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the actual address, with the port that the system chose for port 0."""
@@ -262,9 +265,10 @@ class Listener:
             log.info("listener %s: accepting connections again after %d attempts", self._name, self._failed)
             self._failed = 0
         self._failed_before = self._failed
-        if self._may_answer is None or self._may_answer():
+        was_mute, self._is_mute = self._is_mute, self._may_answer is not None and not self._may_answer()
+        if not self._is_mute:
             self._sweep_rest(list(self._visitors))
-        elif self._visitors:
+        elif was_mute and self._visitors:
             log.warning(
                 "listener %s: closing all %d connections: the broker may not answer without its lease",
                 *(self._name, len(self._visitors)),
