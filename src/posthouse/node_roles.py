@@ -192,7 +192,7 @@ class NodeRoles:
                 who = before.holder.name if before.holder else "a broker that is gone"
                 why = f"that of {who}, epoch {before.epoch}, has ended"
             log.info("broker %s takes the lease of epoch %d: %s", self._own.name, lease.epoch, why)
-            self._registry.took_lease(lease.epoch)
+            self._registry.took_lease(lease)
             lease.keep()
         return lease
 

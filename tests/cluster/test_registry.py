@@ -14,7 +14,7 @@ from posthouse.model.clock import SystemClock
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
-from posthouse.storage.shared.membership.lease import take_lease
+from posthouse.storage.shared.membership.lease import LeaseTimes, take_lease
 from posthouse.storage.shared.membership.loss_watch import LossWatch
 from posthouse.storage.shared.membership.registry import NameTaken, Registration, Registry
 
@@ -144,11 +144,14 @@ async def test_a_loss_is_found_after_a_broker_that_knew_less_took_over(database:
 async def test_a_heartbeat_that_was_asked_before_a_takeover_shows_no_loss(database: Database) -> None:
     one = registry(database, "a")
     await one.register()
+    lease = await take_lease(database, one._registration.incarnation, clock=SystemClock())
+    assert lease is not None
+    lease.epoch = 5
     ask = one._link.ask
 
     async def overtaken(*arguments: Any, **names: Any) -> Any:
         answer = await ask(*arguments, **names)
-        one.took_lease(5)
+        one.took_lease(lease)
         return answer
 
     one._link.ask = overtaken  # type: ignore[method-assign]
@@ -157,6 +160,24 @@ async def test_a_heartbeat_that_was_asked_before_a_takeover_shows_no_loss(databa
     one._link.ask = ask  # type: ignore[method-assign]
     await one.beat()
     assert one.loss is not None  # the lease that it took is not there
+
+
+async def test_a_holder_finds_the_loss_of_what_it_has_acknowledged(database: Database, sql: Sql) -> None:
+    """Also if no heartbeat has shown it, and another broker has taken over meanwhile."""
+    one = registry(database, "a")
+    await one.register()
+    own = one._registration.incarnation
+    lease = await take_lease(database, own, clock=SystemClock(), times=LeaseTimes(seconds=0))
+    assert lease is not None
+    one.took_lease(lease)
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [own])
+    await one.beat()
+    lease.count_commits(lambda: 1050)
+    sql.execute("SELECT take_lease(%s, 8)", [uuid4()])
+    await one.beat()
+    assert one.loss is not None
+    assert "number 1000, and had 1050" in one.loss
+    await lease.release()
 
 
 async def test_a_database_from_before_the_registration(database: Database, sql: Sql) -> None:
@@ -202,6 +223,29 @@ async def test_registrations_wait_for_the_synchronous_standby(database: Database
 
 ONE = UUID(int=1)
 SEEN = ClusterView(holder_incarnation=ONE, epoch=3, commits=100, timeline=1)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_what_a_holder_has_acknowledged_does_not_count_after_the_loss_was_accepted(
+    database: Database, sql: Sql, is_seen: bool
+) -> None:
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    one = registry(database, "a")
+    await one.register()
+    lease = await take_lease(database, one._registration.incarnation, clock=SystemClock())
+    assert lease is not None
+    one.took_lease(lease)
+    await one.beat()
+    lease.count_commits(lambda: 1000)
+    if is_seen:
+        await one.beat()
+        assert one.loss is not None
+    await accept_loss(database._conninfo)
+    for _ in range(3):
+        await one.beat()
+        assert one.loss is None
+    assert sql.execute("SELECT loss FROM cluster").fetchone() == (None,)
+    await lease.release()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ class TestLease:
     is_lost: bool = False
     on_fenced: Callable[[], None] = lambda: None
 
+    def count_commits(self, acknowledged: Callable[[], int]) -> None:
+        return
+
     def fenced(self, why: str) -> None:
         self.is_lost = True
         self.on_fenced()

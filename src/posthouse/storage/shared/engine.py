@@ -163,6 +163,7 @@ class SharedStorage:
         self._stored_state = loaded.state
         self._slot = loaded.slot
         await self._committer.open()
+        self._lease.count_commits(lambda: self._committer.acknowledged)
         self._state = None
         self._upkeep.start()
 

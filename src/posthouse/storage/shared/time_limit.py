@@ -59,5 +59,5 @@ async def cut_if_cancelled(connection: DatabaseConnection, work: Coroutine[Any, 
         return await asyncio.shield(working)
     except asyncio.CancelledError:
         cut(connection)
-        await asyncio.wait([working])
+        await asyncio.gather(working, return_exceptions=True)  # it fails, because its connection is broken
         raise

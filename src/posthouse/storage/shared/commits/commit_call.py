@@ -68,13 +68,17 @@ class CommitCall:
         self._connection: DatabaseConnection | None = None
         self._number = 0
         self._acknowledged = 0
-        """The number of the last commit that is known to count."""
         self._confirmed_losses = 0
         """When this path was opened."""
         self._clock = clock
         self._metrics = metrics
         self.away_since: float | None = None
         """The monotonic time since when the database does not answer; None if it answered the last call."""
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of the last commit that is known to count."""
+        return self._acknowledged
 
     @property
     def is_away(self) -> bool:

@@ -134,6 +134,11 @@ class Committer:
             self._launch_ahead(path)
         return done
 
+    @property
+    def acknowledged(self) -> int:
+        """The sum of the numbers of the last acknowledged commits: what the database must have."""
+        return self._inline.call.acknowledged + self._object.call.acknowledged
+
     def _follows_object_path(self, operations: Sequence[Operation]) -> bool:
         return any(key in self._on_object_path for key in _touched(operations))
 

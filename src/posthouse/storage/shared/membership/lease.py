@@ -11,6 +11,7 @@ holder stops serving when the time is over, and goes on when a renewal finds tha
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -61,6 +62,7 @@ class Lease:
         self._times = times
         self._deadline = taken_at + times.seconds - times.margin_seconds
         self._cut_off_until = -math.inf
+        self._acknowledged: Callable[[], int] = int
         self._lost = asyncio.Event()
         self.lost_because = ""
         """Once it is lost."""
@@ -154,6 +156,14 @@ class Lease:
             self._lose("another broker has taken it")
         self._cut_off_until = -math.inf
         return bool(is_held)
+
+    def count_commits(self, acknowledged: Callable[[], int]) -> None:
+        self._acknowledged = acknowledged
+
+    @property
+    def commits(self) -> int:
+        """What the database must have of this holder, also after the lease was lost."""
+        return self._acknowledged()
 
     def fenced(self, why: str) -> None:
         """This broker must not write any more."""

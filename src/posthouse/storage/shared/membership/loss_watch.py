@@ -54,6 +54,11 @@ class LossWatch:
         if self.loss is None:
             self.loss = str(CommitsLost(loss))
 
+    def committed(self, own: UUID, commits: int) -> None:
+        """What this broker has acknowledged as the holder, which no heartbeat may have shown yet."""
+        if self.seen.holder == own and commits > self.seen.commits:
+            self.seen = replace(self.seen, commits=commits)
+
     def took(self, own: UUID, epoch: int) -> None:
         """This broker has taken the lease."""
         seen = self.seen

@@ -12,6 +12,7 @@ from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.link import Link
 from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
 
@@ -61,6 +62,8 @@ class Registry:
         self._heartbeat_seconds = heartbeat_seconds
         self._live_seconds = live_seconds
         self._watch = LossWatch()
+        self._lease: Lease | None = None
+        """The last one that this broker has taken; None if it has seen a loss since."""
         self._is_stopped = False
         self._beating: asyncio.Task[None] | None = None
         self._seen_at = 0.0
@@ -87,8 +90,9 @@ class Registry:
         """What the database must show at least: a broker that takes the lease says so."""
         return self._watch.seen
 
-    def took_lease(self, epoch: int) -> None:
-        self._watch.took(self._registration.incarnation, epoch)
+    def took_lease(self, lease: Lease) -> None:
+        self._lease = lease
+        self._watch.took(self._registration.incarnation, lease.epoch)
 
     def lost_commits(self, loss: str) -> None:
         """The database has refused the lease because it has lost commits."""
@@ -122,6 +126,8 @@ class Registry:
     async def beat(self) -> ClusterView:
         """One heartbeat. Raises DatabaseAway and NameTaken."""
         asked_at = asyncio.get_running_loop().time()
+        if self._lease is not None:
+            self._watch.committed(self._registration.incarnation, self._lease.commits)
         seen = self._watch.seen
         found = await self._link.ask(
             "SELECT posthouse.heartbeat(%s, %s, %s)",
@@ -139,9 +145,12 @@ class Registry:
 
     async def _watch_losses(self) -> None:
         loss_before = self._watch.loss
+        is_confirmed = self.view.confirmed_losses > self._watch.seen.confirmed_losses
         unrecorded = self._watch.see(self.view)
         if self._watch.loss is not None and loss_before is None:
             log.error("%s", self._watch.loss)
+        if self._watch.loss is not None or is_confirmed:
+            self._lease = None  # what it has acknowledged and the database has lost counts no more
         if unrecorded is not None:
             await self._link.ask(
                 "SELECT posthouse.record_loss(%s, %s)",

@@ -1,6 +1,7 @@
 """The lease while a storage is copied. Until an import is finished, no broker can take it."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -31,6 +32,9 @@ class ImportLease:
     incarnation: UUID
     epoch: int
     is_lost: bool = False
+
+    def count_commits(self, acknowledged: Callable[[], int]) -> None:
+        """No broker compares them: an import that failed is repeated."""
 
     def fenced(self, why: str) -> None:
         """A second import goes on with the work of this one; its next statement fails."""
