@@ -69,8 +69,11 @@ class Reads:
     ) -> Readable:
         chunks: list[Readable] = []
         room = max_bytes
+        following = offset
         async for chunk in self._chunks(log, offset, end, max_bytes):
-            part, is_cut = _cut(chunk.data, offset, end, room, at_least_one and not chunks)
+            # A chunk may begin before: the index of a segment does not know every batch.
+            part, is_cut = _cut(chunk.data, following, end, room, at_least_one and not chunks)
+            following = chunk.next
             if len(part):
                 chunks.append(part)
                 room -= len(part)
