@@ -214,17 +214,25 @@ class Committer:
         must_upload = path is self._object
         may_upload = must_upload or (path.waiting_bytes > self._inline_bytes and self._uploads.is_well)
         group = CommitGroup(path.take(self._uploads.group_bytes if may_upload else self._inline_bytes))
-        batches = group.payload_order()
-        upload: asyncio.Future[Payload]
-        if must_upload:
-            upload = self._loop.create_task(self._uploads.upload(batches))
-        elif may_upload and group.size > self._inline_bytes:
-            upload = self._loop.create_task(self._upload_or_inline(batches, group.size))
-        else:
-            upload = self._loop.create_future()
-            upload.set_result(inline_payload(batches))
         after = self._inline.submitted if must_upload else 0
+        try:
+            upload = self._begin_upload(group, must_upload=must_upload, may_upload=may_upload)
+        except BaseException as error:
+            self._fail(path, group, StorageFenced(f"the committer failed: {error!r}"))
+            raise
         path.in_flight.append(GroupInFlight(group, self._clock.monotonic(), upload, after))
+
+    def _begin_upload(
+        self, group: CommitGroup, *, must_upload: bool, may_upload: bool
+    ) -> asyncio.Future[Payload]:
+        batches = group.payload_order()
+        if must_upload:
+            return self._loop.create_task(self._uploads.upload(batches))
+        if may_upload and group.size > self._inline_bytes:
+            return self._loop.create_task(self._upload_or_inline(batches, group.size))
+        inline: asyncio.Future[Payload] = self._loop.create_future()
+        inline.set_result(inline_payload(batches))
+        return inline
 
     def _launch_ahead(self, path: CommitPath) -> None:
         if 0 < len(path.in_flight) < _MOST_IN_FLIGHT and (path is self._object or self._uploads.is_well):
