@@ -25,6 +25,11 @@ _USER = "postgres"
 _START_SECONDS = 60
 
 
+cluster_only = pytest.mark.skipif(
+    os.environ.get("POSTHOUSE_CLUSTER") != "1", reason="takes long: in make test-cluster only"
+)
+
+
 @cache
 def binaries() -> Path | None:
     """The directory of PostgreSQL's programs, None where it is not installed."""

@@ -16,7 +16,9 @@ from bench.cluster.servers import Servers, running_servers
 from bench.queues.display import Display
 from bench.scale.report import Chapter, Circumstances
 from tests.directories import IN_MEMORY
-from tests.postgres import need_postgres
+from tests.postgres import cluster_only, need_postgres
+
+pytestmark = cluster_only
 
 TINY = Plan(seconds=0.1, rounds=1, partitions=1200)
 

@@ -15,8 +15,10 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.broker.queues.test_queue_model import LIMITS, QueueMachine, tiny  # noqa: F401 - an autouse fixture
-from tests.postgres import MIGRATED, PostgresServer, new_database
+from tests.postgres import MIGRATED, PostgresServer, cluster_only, new_database
 from tests.storage.shared.opened import PlainBlocks, take_lease
+
+pytestmark = cluster_only
 
 
 class WatchedStorage(SharedStorage):

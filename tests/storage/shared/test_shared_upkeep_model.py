@@ -13,7 +13,7 @@ from posthouse.records.references import Reference
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
-from tests.postgres import PostgresServer, new_database
+from tests.postgres import PostgresServer, cluster_only, new_database
 from tests.storage.batches import make_batch, values_in
 from tests.storage.compacted import COMPACT, put
 from tests.storage.shared.crashes import Crash
@@ -23,6 +23,8 @@ from tests.storage.shared.test_garbage import garbage
 from tests.storage.shared.test_retention import removal, retention
 from tests.storage.shared.test_segment_compaction import compaction, records
 from tests.storage.shared.test_slots import slots
+
+pytestmark = cluster_only
 
 _WRITES = ("inline", "object", "together", "refer", "compacted")
 _WORK = ("consolidate", "slots", "retention", "removal", "garbage", "compact", "trim", "delete")

@@ -4,6 +4,7 @@ from posthouse.model.clock import SystemClock
 from posthouse.storage.retention import nothing_needed
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.objects.names import hour_prefix
+from tests.postgres import cluster_only
 from tests.storage.compacted import COMPACT
 from tests.storage.shared.crashes import at_every_step
 from tests.storage.shared.shared_logs import SharedLogs
@@ -12,6 +13,8 @@ from tests.storage.shared.test_garbage import HOUR_MS, garbage, known
 from tests.storage.shared.test_retention import removal
 from tests.storage.shared.test_segment_compaction import compaction, latest, write
 from tests.storage.shared.test_slots import slots
+
+pytestmark = cluster_only
 
 
 async def test_consolidation(logs: SharedLogs) -> None:

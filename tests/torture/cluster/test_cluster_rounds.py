@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.directories import IN_MEMORY
-from tests.postgres import need_postgres
+from tests.postgres import cluster_only, need_postgres
 from tests.torture.campaign import Kind, MakeWorkload, run_campaign
 from tests.torture.catalogue import CHANCES, CONTROL_SEED
 from tests.torture.cluster.catalogue import BY_NAME, ON_OBJECTS
@@ -41,10 +41,12 @@ async def test_every_fault_once_in_turn(workload: MakeWorkload, place: Path) -> 
     await _nothing_is_broken(kind, workload, place, kind.count)
 
 
+@cluster_only
 async def test_connections_to_the_database_that_break(place: Path) -> None:
     await _nothing_is_broken(DatabaseCut(), StreamWorkload, place, 2)
 
 
+@cluster_only
 async def test_a_promise_broken_on_purpose_is_found(place: Path) -> None:
     """Commits without an id. `make torture-cluster` tries the control of every kind."""
     control = BY_NAME[DatabaseCut.name].control

@@ -14,7 +14,7 @@ from posthouse.storage.files.catalog.catalog import Catalog
 from posthouse.storage.shared.administration.transfer import importing, local_target
 from posthouse.storage.shared.administration.transfer.local_target import LocalTarget
 from posthouse.storage.shared.stores import SharedStores
-from tests.postgres import MIGRATED, PostgresServer, new_database
+from tests.postgres import MIGRATED, PostgresServer, cluster_only, new_database
 from tests.storage.shared.crashes import Crash
 from tests.storage.shared.transfer.storages import (
     contents,
@@ -26,6 +26,8 @@ from tests.storage.shared.transfer.storages import (
     opened_shared,
 )
 from tests.storage.shared.transfer.test_import_export import check_books
+
+pytestmark = cluster_only
 
 _WRITES = ("INSERT", "TRUNCATE", "UPDATE", "SELECT begin_import", "SELECT import_segments", "SELECT finish")
 
