@@ -11,7 +11,7 @@ import pytest
 
 from posthouse.testing import ThreadBroker
 from tests.cli.programs import PROGRAM, environment, posthouse
-from tests.postgres import PostgresServer, new_database
+from tests.postgres import PostgresServer, cluster_only, new_database
 
 SECRET = "hunter2"
 
@@ -162,6 +162,7 @@ def kill_when(command: list[str], variables: dict[str, str], is_time: Callable[[
     started.wait()
 
 
+@cluster_only
 def test_killed_transfers_go_on(database: str, objects: str, tmp_path: Path) -> None:
     data, back = tmp_path / "data", tmp_path / "back"
     lines = "".join(f"{number} {'x' * 1000}\n" for number in range(30_000))

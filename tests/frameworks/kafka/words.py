@@ -48,13 +48,17 @@ class Results:
         self.values: list[Any] = []
 
     def until(self, value: Any) -> list[Any]:
-        deadline = time.monotonic() + SECONDS
-        while value not in self.values:
-            assert time.monotonic() < deadline, f"{value} is not among {self.values}; see the worker's log"
+        assert self.comes(value, SECONDS), f"{value} is not among {self.values}; see the worker's log"
+        return self.values
+
+    def comes(self, value: Any, seconds: float) -> bool:
+        """Whether the value is written in time."""
+        deadline = time.monotonic() + seconds
+        while value not in self.values and time.monotonic() < deadline:
             message = self._consumer.poll(0.5)
             if message is not None and message.error() is None:
                 self.values.append(json.loads(message.value() or b"null"))
-        return self.values
+        return value in self.values
 
     def close(self) -> None:
         self._consumer.close()
