@@ -51,7 +51,7 @@ def test_a_table_survives_a_kill(name: str, tmp_path: Path) -> None:
             before = len(counted.values)
             produce(kafka, f"{name}-words", "apple")
             last = {"text": "apple", "count": 6}
-            # The defect of aiokafka strikes a worker that is started again now and then, too: the next goes on.
+            # The defect of aiokafka may strike a worker that is started again, too: the next one goes on.
             for number in range(_STARTS):
                 with worker(name, kafka, tmp_path / f"again-{number}"):
                     if counted.comes(last, _PATIENCE_SECONDS):
