@@ -15,8 +15,6 @@ from posthouse.storage.shared.migrations import SCHEMA
 DatabaseConnection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 LEASE_LOST = "PH001"
-STALE_COMMIT = "PH002"
-UNKNOWN_LOG = "PH003"
 
 _CONNECT_SECONDS = 3
 _PORTS = re.compile("[0-9,]*")
