@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 from posthouse.model.errors import UnknownPartition
 from posthouse.model.ids import PartitionId
+from posthouse.storage.arrivals import Arrived, Awaited
 from posthouse.storage.partition_view import PartitionView
 
-Subscribe = Callable[[Callable[[PartitionId, int], None]], None]
+Subscribe = Callable[[Arrived, Awaited], None]
 """See `Storage.subscribe`."""
 
 
@@ -82,7 +83,7 @@ class LongPoll:
         With `stable_only`, bytes count once no open transaction holds them back.
         """
         if self._subscribe is not None:
-            self._subscribe(self.arrived)
+            self._subscribe(self.arrived, self._waiters.keys)
             self._subscribe = None
         loop = asyncio.get_running_loop()
         watched = list(partitions)

@@ -46,6 +46,7 @@ PosthouseError
 │   └── UnknownQueue
 └── Unavailable                the broker is at fault, or busy; a retry may succeed
     ├── ConcurrentTransaction  the previous transaction is ending
+    ├── NotLeader              another broker must do it: only that one may write to the partition
     ├── StorageFull            no space left; heals by itself
     ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
     ├── StorageClosed
@@ -334,6 +335,10 @@ class Unavailable(PosthouseError):
 
 
 class ConcurrentTransaction(Unavailable):
+    pass
+
+
+class NotLeader(Unavailable):
     pass
 
 

@@ -23,6 +23,9 @@ class Topic:
     """Overrides of this topic, by dotted name; all other settings follow the broker's defaults."""
     config: TopicConfig = field(default_factory=TopicConfig)
     """The broker's defaults with the overrides applied."""
+    is_coordinated: bool = False
+    """Only the broker that coordinates queues writes to it: its records are routed to them in the same
+    commit. Without meaning in a broker that is alone."""
 
     @property
     def is_internal(self) -> bool:

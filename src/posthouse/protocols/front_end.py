@@ -13,6 +13,7 @@ from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.loop_delay import LoopDelay
 from posthouse.protocols.membership import Membership
+from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
 from posthouse.protocols.share_members import ShareMemberships
@@ -41,6 +42,8 @@ class Backend:
     share_memberships: ShareMemberships = field(default_factory=ShareMemberships)
     membership: Membership | None = None
     """None for a broker that does not share its storage."""
+    relay: Relay | None = None
+    """Of a broker that shares its storage and does not coordinate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

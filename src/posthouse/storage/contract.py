@@ -10,9 +10,10 @@ from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.arrivals import Arrived
+from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
+from posthouse.storage.definition_changes import DefinitionsChanged
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
@@ -83,10 +84,25 @@ class Storage(PartitionView, Protocol):
         needs a restart.
         """
 
-    def subscribe(self, arrived: Arrived) -> None:
+    def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         """Call `arrived` for every batch that becomes readable from now on, in commit order.
 
         The call comes after the futures of the commits are resolved, so that acknowledgements are sent first.
+        Batches that another broker wrote are noticed soon in the partitions that are `awaited`, and may go
+        unnoticed in others.
+        """
+
+    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+        """Bring bounds and producers of these partitions up to date with what other brokers have written
+        before this call. Raises Unavailable.
+        """
+
+    def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
+        """Call `changed` when another broker has changed topics or cluster-wide state."""
+
+    async def refresh_definitions(self) -> None:
+        """Bring topics and cluster-wide state up to date with what other brokers have changed before this
+        call: to be awaited before something is called unknown. Raises Unavailable.
         """
 
     async def barrier(self) -> None:

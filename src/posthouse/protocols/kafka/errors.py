@@ -195,6 +195,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     share_errors.TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Consumers silently retry a storage error, but report a corrupt message: unreadable records must not look
     # like a pause.

@@ -19,9 +19,10 @@ from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced,
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.arrivals import Arrived
+from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
+from posthouse.storage.definition_changes import DefinitionsChanged
 from posthouse.storage.files.catalog.catalog import RESERVE_BYTES, Catalog
 from posthouse.storage.files.catalog.rows import SegmentRow
 from posthouse.storage.files.commits.background_worker import BackgroundWorker
@@ -292,8 +293,17 @@ class FileStorage:
             raise self._state
         return self._commits.add(operations)
 
-    def subscribe(self, arrived: Arrived) -> None:
+    def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._commits.subscribe(arrived)
+
+    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+        """No-op: no other broker writes here."""
+
+    def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
+        """No-op: no other broker writes here."""
+
+    async def refresh_definitions(self) -> None:
+        """No-op: no other broker writes here."""
 
     async def barrier(self) -> None:
         await self.commit([])  # an empty commit needs no frame; it completes after all earlier commits

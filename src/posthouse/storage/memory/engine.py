@@ -24,9 +24,10 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import LEADER_EPOCH, Readable, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.record import Record, iter_records
-from posthouse.storage.arrivals import Arrived
+from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
+from posthouse.storage.definition_changes import DefinitionsChanged
 from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
@@ -215,8 +216,17 @@ class MemoryStorage:
             written.append(append)
         return Outcome(base_offset, log.start)
 
-    def subscribe(self, arrived: Arrived) -> None:
+    def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._subscribers.append(arrived)
+
+    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+        """No-op: no other broker writes here."""
+
+    def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
+        """No-op: no other broker writes here."""
+
+    async def refresh_definitions(self) -> None:
+        """No-op: no other broker writes here."""
 
     async def barrier(self) -> None:
         await self.commit([])  # a derived storage may delay commits

@@ -13,9 +13,10 @@ from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import Latency, TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.arrivals import Arrived
+from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
+from posthouse.storage.definition_changes import DefinitionsChanged
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
@@ -196,8 +197,17 @@ class SharedStorage:
             raise self._state
         return self._committer.add(operations)
 
-    def subscribe(self, arrived: Arrived) -> None:
+    def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._committer.subscribe(arrived)
+
+    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+        """No-op: only the holder of the lease writes."""
+
+    def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
+        """No-op: only the holder of the lease writes."""
+
+    async def refresh_definitions(self) -> None:
+        """No-op: only the holder of the lease writes."""
 
     async def barrier(self) -> None:
         self._check_writable()

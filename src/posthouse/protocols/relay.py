@@ -1,0 +1,26 @@
+"""Requests that the coordinator of the cluster has to answer, passed on by another broker."""
+
+import asyncio
+from typing import Protocol
+
+from posthouse.model.address import Address
+
+
+class RelayedConnection(Protocol):
+    """To the coordinator, in the name of one client. Opened when the first request is sent."""
+
+    def send(self, request: bytes | memoryview) -> asyncio.Future[bytes]:
+        """The response, which comes in the order of the requests; both without the length before them.
+
+        Fails with Unavailable if the coordinator cannot be reached, or is lost before it has answered.
+        """
+
+    def close(self) -> None:
+        """Requests that wait fail with Unavailable."""
+
+
+class Relay(Protocol):
+    """Of a broker that is a member of a cluster and does not coordinate it."""
+
+    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
+        """`listener` is the name of the setting; `user` has logged in here, None where nobody has to."""
