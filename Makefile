@@ -205,7 +205,7 @@ bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.
 	$(BIN)/python -m bench.spark $(BENCH_SPARK)
 
 BENCH_CLUSTER ?=
-bench-cluster: $(BIN)/.dev  ## the shared storage beside the local engine, docs/benchmarks-cluster.md
+bench-cluster: $(BIN)/.dev postgres build/versitygw  ## the shared storage beside the local engine, docs/benchmarks-cluster.md
 	$(BIN)/python -m bench.cluster $(BENCH_CLUSTER)
 
 conformance: $(BIN)/.dev  ## the test suites of Kafka and AMQP clients against this broker
