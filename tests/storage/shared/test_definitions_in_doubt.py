@@ -9,6 +9,7 @@ import pytest
 
 from posthouse.model.errors import UnknownPartition
 from posthouse.storage.operations import Trim
+from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.logs import definitions
@@ -115,10 +116,13 @@ async def test_commits_to_a_topic_that_is_deleted_meanwhile_harm_no_others(
         await holding.execute("SELECT FROM committer FOR UPDATE")
         busy = shared.commit([append(other.partition(0), b"busy")])
         await asyncio.sleep(0.05)
-        behind = [shared.commit([Trim(partition, 1)]), shared.commit([append(partition, b"2")])]
+        trimmed, refused = shared.commit([Trim(partition, 1)]), shared.commit([append(partition, b"2")])
         innocent = shared.commit([append(other.partition(0), b"innocent")])
         await deletion
-    await asyncio.wait_for(asyncio.gather(busy, innocent, *behind), 10)
+    await asyncio.wait_for(asyncio.gather(busy, innocent, trimmed), 10)
+    with pytest.raises(OperationRefused) as refusal:
+        await refused
+    assert isinstance(refusal.value.reason, UnknownPartition)
     await shared.commit([append(other.partition(0), b"after")])
     assert list((await read_all(shared, other.partition(0))).values()) == [b"busy", b"innocent", b"after"]
     await holding.close()
