@@ -93,7 +93,6 @@ class SharedStorage:
             uploads=self._uploads,
             metrics=self.metrics,
             is_object_topic=self._is_object_topic,
-            slot=lambda: self._slot,
             inline_bytes=inline_bytes,
             on_fenced=self._on_fenced,
         )
@@ -107,7 +106,6 @@ class SharedStorage:
             lease,
             self,
             commit=self.commit,
-            slot_opened=self._use_slot,
             effects=CompactionMirror(self._logs, self._tails),
             on_lease_lost=self._on_fenced,
             clock=clock,
@@ -118,7 +116,6 @@ class SharedStorage:
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
-        self._slot = 0
 
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
@@ -162,7 +159,6 @@ class SharedStorage:
         self._definitions.topics = loaded.topics
         self._logs.update(loaded.logs)
         self._stored_state = loaded.state
-        self._slot = loaded.slot
         await self._committer.open()
         self._lease.count_commits(lambda: self._committer.acknowledged)
         self._state = None
@@ -283,9 +279,6 @@ class SharedStorage:
     async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()
         await self._upkeep.compact(needed)
-
-    def _use_slot(self, number: int) -> None:
-        self._slot = number
 
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
