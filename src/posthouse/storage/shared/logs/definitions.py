@@ -61,7 +61,7 @@ class Definitions:
         by_id = {topic.id: topic for topic in topics}
         for id, topic_id, partition in rows:
             made = new_log(id, by_id[TopicId(topic_id.bytes)], partition)
-            self._logs.setdefault(made.partition, made)
+            self._logs.add(made)
         self.topics |= by_id
 
     async def _put(
@@ -103,7 +103,7 @@ class Definitions:
             for topic in known:
                 self.topics.pop(topic.id, None)
                 for partition in topic.partition_ids():
-                    self._logs.pop(partition, None)
+                    self._logs.remove(partition)
 
     async def _repeated(self, work: Callable[[DatabaseConnection], Awaitable[T]], names: str) -> T:
         """Do the work in a transaction, again if the connection breaks: it may have counted, and may be
