@@ -154,13 +154,20 @@ class Topics:
             await self._changes.make(self._set_defaults(defaults))
 
     async def _set_defaults(self, defaults: TopicConfig) -> None:
-        self.defaults = defaults
-        self.by_name |= {
+        self.adopt_defaults(defaults)
+
+    def adopt_defaults(self, defaults: TopicConfig) -> None:
+        """As `set_defaults`, where no other change can be under way. Raises InvalidConfig."""
+        if defaults == self.defaults:
+            return
+        adopted = {
             name: replace(topic, config=defaults.with_overrides(topic.overrides))
             for name, topic in self.by_name.items()
         }
+        self.defaults = defaults
+        self.by_name |= adopted
         self._in_order = None
-        self._storage.adopt_topics(list(self.by_name.values()))
+        self._storage.adopt_topics(list(adopted.values()))
 
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:
