@@ -7,7 +7,7 @@ from typing import Any
 
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, ManualClock
-from posthouse.model.errors import NotLeader
+from posthouse.model.errors import NotLeader, PosthouseError, UnknownPartition
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
@@ -16,7 +16,13 @@ from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import Outcome
 
 
-class MemberStorage(MemoryStorage):
+class CoordinatorStorage(MemoryStorage):
+    @property
+    def is_shared(self) -> bool:
+        return True
+
+
+class MemberStorage(CoordinatorStorage):
     """The log of `coordinator` as another broker sees it: it appends to logs, and changes nothing else."""
 
     def __init__(self, coordinator: MemoryStorage, clock: Clock) -> None:
@@ -35,6 +41,15 @@ class MemberStorage(MemoryStorage):
                 raise NotLeader("only the coordinator commits this")
         return super().commit(operations)
 
+    def _refusal(self, operation: Operation) -> PosthouseError | None:
+        if isinstance(operation, Append):
+            topic = self._coordinator.topics.get(operation.partition.topic)
+            if topic is None:
+                return UnknownPartition("the topic is deleted")
+            if topic.is_coordinated:
+                return NotLeader("only the coordinator writes to it")
+        return super()._refusal(operation)
+
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         raise NotLeader("only the coordinator changes topics")
 
@@ -48,7 +63,7 @@ class MemberStorage(MemoryStorage):
 class Pair:
     def __init__(self, clock: ManualClock, settings: Settings) -> None:
         self.clock = clock
-        self.storage = MemoryStorage(clock)
+        self.storage = CoordinatorStorage(clock)
         self.coordinator = Broker(self.storage, settings, clock)
         self.member_storage = MemberStorage(self.storage, clock)
         self.member = Broker(self.member_storage, settings, clock)
