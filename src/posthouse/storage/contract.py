@@ -34,6 +34,11 @@ class Storage(PartitionView, Protocol):
         """The id of this storage. It never changes."""
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other brokers may write to the same logs. They do not write to topics that are
+        `is_coordinated`."""
+
+    @property
     def has_lost_commits(self) -> bool:
         """Whether commits before the last start were lost to damage.
 

@@ -145,6 +145,10 @@ class FileStorage:
         return self._cluster_id
 
     @property
+    def is_shared(self) -> bool:
+        return False
+
+    @property
     def has_lost_commits(self) -> bool:
         return self._has_lost_commits
 

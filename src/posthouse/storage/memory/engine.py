@@ -136,6 +136,10 @@ class MemoryStorage:
         return self._cluster_id
 
     @property
+    def is_shared(self) -> bool:
+        return False
+
+    @property
     def has_lost_commits(self) -> bool:
         return False
 

@@ -145,6 +145,10 @@ class SharedStorage:
         return self._cluster_id
 
     @property
+    def is_shared(self) -> bool:
+        return True
+
+    @property
     def has_lost_commits(self) -> bool:
         """False: a database that lost commits is not served from."""
         return False
