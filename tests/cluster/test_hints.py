@@ -18,14 +18,14 @@ from posthouse.model.address import Address
 from posthouse.model.clock import SystemClock
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.peer_traffic import PeerTraffic
-from posthouse.storage.log_hints import LogHint
+from posthouse.storage.log_news import LogNews
 from tests.cluster.nodes import until
 
 _SECRET = b"s" * 32
 
 
-def _hint(log: int, end: int) -> LogHint:
-    return LogHint(log=log, start=0, end=end, stable=end)
+def _hint(log: int, end: int) -> LogNews:
+    return LogNews(log=log, start=0, end=end, stable=end)
 
 
 class _Broker:
@@ -33,7 +33,7 @@ class _Broker:
         self._number = number
         self._live = live
         self.traffic = PeerTraffic()
-        self.heard: list[LogHint] = []
+        self.heard: list[LogNews] = []
 
     async def start(self) -> None:
         listening = await ListeningSockets.bind(Address("127.0.0.1", 0))
@@ -103,8 +103,8 @@ async def test_brokers_that_are_gone_are_left() -> None:
 
 
 @asynccontextmanager
-async def _link_to_a_socket() -> AsyncIterator[tuple[HintLink, socket.socket, list[LogHint], list[HintLink]]]:
-    heard: list[LogHint] = []
+async def _link_to_a_socket() -> AsyncIterator[tuple[HintLink, socket.socket, list[LogNews], list[HintLink]]]:
+    heard: list[LogNews] = []
     lost: list[HintLink] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ours = socket.create_connection(listening.getsockname())
@@ -121,15 +121,11 @@ async def _link_to_a_socket() -> AsyncIterator[tuple[HintLink, socket.socket, li
         theirs.close()
 
 
-async def _all_of(other: socket.socket, is_enough: Sequence[LogHint]) -> bytes:
+async def _all_of(other: socket.socket, is_enough: Sequence[LogNews]) -> bytes:
     found = b""
-    while not found.endswith(hint_link._BOUNDS.pack(*_fields(is_enough[-1]))):
+    while not found.endswith(hint_link._BOUNDS.pack(*is_enough[-1])):
         found += await asyncio.wait_for(asyncio.get_running_loop().sock_recv(other, 1 << 20), 10)
     return found
-
-
-def _fields(hint: LogHint) -> tuple[int, int, int, int]:
-    return hint.log, hint.start, hint.end, hint.stable
 
 
 async def test_a_broker_that_does_not_read_gets_the_newest_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from uuid import UUID
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.model.clock import Clock
 from posthouse.protocols.peer_traffic import PeerTraffic
-from posthouse.storage.log_hints import LogHint, LogsHinted
+from posthouse.storage.log_news import Grown, LogNews
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class HintLink(asyncio.Protocol):
         clock: Clock,
         traffic: PeerTraffic,
         *,
-        hinted: LogsHinted,
+        hinted: Grown,
         made: Callable[["HintLink"], None],
         lost: Callable[["HintLink"], None],
     ) -> None:
@@ -48,7 +48,7 @@ class HintLink(asyncio.Protocol):
         self._made = made
         self._lost = lost
         self._received = bytearray()
-        self._waiting: dict[int, LogHint] = {}
+        self._waiting: dict[int, LogNews] = {}
         self._is_congested = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -57,7 +57,7 @@ class HintLink(asyncio.Protocol):
         keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
         self._made(self)
 
-    def tell(self, hints: Sequence[LogHint]) -> None:
+    def tell(self, hints: Sequence[LogNews]) -> None:
         waiting = self._waiting
         for each in hints:
             waiting[each.log] = each
@@ -74,7 +74,7 @@ class HintLink(asyncio.Protocol):
             else:
                 for each in now:
                     del waiting[each.log]
-            rows = [_BOUNDS.pack(each.log, each.start, each.end, each.stable) for each in now]
+            rows = [_BOUNDS.pack(*each) for each in now]
             size = _TIME.size + len(rows) * _BOUNDS.size
             self._traffic.hints_sent += len(rows)
             self._transport.write(b"".join((_LENGTH.pack(size), _TIME.pack(self._clock.now_ms()), *rows)))
@@ -105,10 +105,7 @@ class HintLink(asyncio.Protocol):
 
     def _take(self, frame: bytes) -> None:
         (sent_ms,) = _TIME.unpack_from(frame)
-        hints = [
-            LogHint(log=number, start=start, end=end, stable=stable)
-            for number, start, end, stable in _BOUNDS.iter_unpack(frame[_TIME.size :])
-        ]
+        hints = [LogNews(*bounds) for bounds in _BOUNDS.iter_unpack(frame[_TIME.size :])]
         self._traffic.hints_received += len(hints)
         self._traffic.hint_lag_seconds = max(self._clock.now_ms() - sent_ms, 0) / 1000
         self._hinted(hints)

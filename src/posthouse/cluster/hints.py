@@ -17,7 +17,7 @@ from posthouse.cluster.preamble import HintPassage
 from posthouse.model.address import Address
 from posthouse.model.clock import Clock
 from posthouse.protocols.peer_traffic import PeerTraffic
-from posthouse.storage.log_hints import LogHint, LogsHinted
+from posthouse.storage.log_news import Grown, LogNews
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Hints:
         own: HintPeer,
         secret: bytes,
         peers: Callable[[], Sequence[HintPeer]],
-        hinted: LogsHinted,
+        hinted: Grown,
         *,
         clock: Clock,
         traffic: PeerTraffic,
@@ -74,7 +74,7 @@ class Hints:
     def start(self) -> None:
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
-    def tell(self, hints: Sequence[LogHint]) -> None:
+    def tell(self, hints: Sequence[LogNews]) -> None:
         """Tell all others what commits of this broker have moved."""
         for link in self._links.values():
             link.tell(hints)

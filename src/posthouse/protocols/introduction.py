@@ -75,6 +75,10 @@ class GuardedTransport(asyncio.Transport):
         else:
             self._transport.abort()
 
+    def write_last(self, data: Chunk) -> None:
+        """Write what needs no lease, because it answers nothing: that the broker closes the connection."""
+        self._transport.write(data)
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if self._origin is not None:
             if name == "peername":

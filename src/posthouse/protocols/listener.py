@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
@@ -51,6 +51,14 @@ class Connection(Protocol):
 
     def tick(self) -> bool:
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
+
+
+@runtime_checkable
+class Dismissable(Protocol):
+    """A connection whose protocol has words for a broker that stops at once."""
+
+    def dismiss(self) -> None:
+        """Tell the client if it takes that without a wait, and close."""
 
 
 class Listener:
@@ -308,7 +316,10 @@ class Listener:
         for task in list(self._shaking_hands):
             task.cancel()
         for connection in list(self._visitors):
-            connection.abort()
+            if isinstance(connection, Dismissable):
+                connection.dismiss()
+            else:
+                connection.abort()
 
     def _close_sockets(self) -> None:
         for each in self._sockets:
