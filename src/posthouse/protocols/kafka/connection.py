@@ -136,8 +136,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator)
-        if identity.certified is not None:
-            self._log_in_by_certificate(identity.certified)
+        if identity.relayed_user is not None:
+            self._log_in_as(identity.relayed_user, "relay")
+        elif identity.certified is not None:
+            self._log_in_as(identity.certified, "certificate")
 
     @property
     def info(self) -> ConnectionInfo:
@@ -154,14 +156,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             held_bytes=self._flow.account.held,
         )
 
-    def _log_in_by_certificate(self, name: str) -> None:
-        """Log in by the client's certificate: it need not send anything."""
+    def _log_in_as(self, name: str, mechanism: str) -> None:
+        """Log in by what is known of the connection: the client need not send anything."""
         failure = None
         try:
             self._authenticator.admit(Principal(name))
         except LoginFailed as error:
             failure = error
-        self._authenticator.record(name, "certificate", failure)
+        self._authenticator.record(name, mechanism, failure)
         if failure is not None:
             self.violated(str(failure))
 
