@@ -1,5 +1,8 @@
-"""Login of a Kafka client with SASL, in requests or, before SaslAuthenticate existed, in raw frames."""
+"""Login of a Kafka client: with a certificate, or with SASL in requests or, before SaslAuthenticate existed,
+in raw frames."""
 
+from posthouse.broker.access.principal import Principal
+from posthouse.model.errors import LoginFailed
 from posthouse.protocols.authenticator import Authenticator
 from posthouse.protocols.sasl import SaslLogin
 
@@ -8,9 +11,19 @@ class Login:
     """The login of one connection."""
 
     def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
         self._sasl = SaslLogin(authenticator)
         self.is_raw = False
         """Tokens are raw frames: the protocol before SaslAuthenticate."""
+
+    def take_certificate(self, name: str) -> None:
+        """Log in by the client's certificate: the client need not send anything. Raises LoginFailed."""
+        try:
+            self._authenticator.admit(Principal(name))
+        except LoginFailed as error:
+            self._authenticator.record(name, "certificate", error)
+            raise
+        self._authenticator.record(name, "certificate")
 
     @property
     def is_begun(self) -> bool:
