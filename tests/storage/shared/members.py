@@ -35,6 +35,10 @@ class OwnAppends(SharedLog):
     def append(self, batch: TailBatch) -> None:
         self.end = max(self.end, batch.header.next_offset)
 
+    def trim(self, offset: int) -> None:
+        self.start = max(self.start, offset)
+        self.end = max(self.end, offset)
+
 
 class Member:
     """`open` first. It knows the topics that were there then."""
