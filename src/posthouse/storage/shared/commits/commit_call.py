@@ -37,6 +37,8 @@ _OPEN = "SELECT * FROM open_commit_path(%s, %s, %s)"
 _RECORD_LOSS = "SELECT record_loss(%s, %s)"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MOST_TIMEOUTS = 3
+_PATH_NAMES = ("inline", "object")
+"""For people, by the number of the path."""
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
 
@@ -61,6 +63,7 @@ class CommitCall:
         self._holder = holder
         self._epoch = epoch
         self._path = path
+        self._path_name = _PATH_NAMES[path]
         self._seconds = seconds
         """The longest wait for an answer."""
         self._is_lease_lost = is_lease_lost
@@ -135,7 +138,7 @@ class CommitCall:
         """Whether the last call counts: its answer, None if it certainly does not."""
         if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_LOST:
             raise LeaseLost("another broker has taken over the lease") from error
-        call = f"commit {self._number} of path {self._path}"
+        call = f"commit {self._number} of the {self._path_name} path"
         log.warning("%s: %s; asking whether it counts", call, one_line(error))
         attempt = 0
         while True:
@@ -154,7 +157,7 @@ class CommitCall:
                 on_away(
                     DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
                 )
-                log.debug("path %d: %s", self._path, one_line(again))
+                log.debug("%s path: %s", self._path_name, one_line(again))
                 continue
             if last is None or last < self._acknowledged:
                 await self._record_loss(last)
@@ -171,8 +174,8 @@ class CommitCall:
     async def _record_loss(self, last: int | None) -> None:
         """In the database, so that no other broker takes over."""
         loss = (
-            f"commit {self._acknowledged} of path {self._path} was answered, and {last} is the last that it "
-            "knows"
+            f"commit {self._acknowledged} of the {self._path_name} path was answered, and {last} is the last "
+            "that it knows"
         )
         try:
             await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])

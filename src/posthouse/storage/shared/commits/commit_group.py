@@ -267,10 +267,12 @@ def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails,
         assert append is not None
     stamp(append.batch, base, LEADER_EPOCH)
     header = append.header._replace(base_offset=base, leader_epoch=LEADER_EPOCH)
-    if header.producer_id >= 0:
+    if header.producer_id >= 0 and log.coordinates:
         aborts = header.is_control and not is_commit(append.batch)
         log.producers.replay(header, base, now_ms, aborts=aborts)
     tails.add(log, TailBatch(bytes(append.batch), header))
+    if outcome.log_start > log.start:
+        log.trim(outcome.log_start)
     return header.length
 
 

@@ -80,7 +80,7 @@ class Definitions:
             raise
         for id, topic_id, partition in rows:
             made = new_log(id, by_id[TopicId(topic_id.bytes)], partition)
-            self._logs.setdefault(made.partition, made)
+            self._logs.add(made)
         self.topics |= by_id
 
     async def _put(
@@ -145,7 +145,7 @@ class Definitions:
             for topic in known:
                 self.topics.pop(topic.id, None)
                 for partition in topic.partition_ids():
-                    self._logs.pop(partition, None)
+                    self._logs.remove(partition)
 
     async def _repeated(self, work: Callable[[DatabaseConnection], Awaitable[T]], names: str) -> T:
         """Do the work in a transaction, again if the connection breaks: it may have counted, and may be

@@ -8,7 +8,7 @@ from uuid import UUID
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.producers import AbortedTransaction, BatchMemory, Producer
+from posthouse.storage.producers import NOT_OPEN, AbortedTransaction, BatchMemory, Producer
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
@@ -68,9 +68,9 @@ async def _logs(
         for id, topic_id, partition, start, end, size in rows:
             topic = topics.get(TopicId(topic_id.bytes))
             if topic is not None:
-                found = new_log(id, topic, partition)
-                found.start, found.end, found.size = start, end, size
-                logs[found.partition] = by_id[id] = found
+                found = by_id[id] = new_log(id, topic, partition)
+                found.observe(start, end, size, None)
+                logs.add(found)
     return logs, by_id
 
 
@@ -87,6 +87,8 @@ async def _producers(
             if log in logs:
                 memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
                 logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
+                if open_since != NOT_OPEN:
+                    logs[log].stable = min(logs[log].stable, open_since)
     for log, last, first, producer in await _all(
         connection, "SELECT log, last, first, producer FROM aborted"
     ):
