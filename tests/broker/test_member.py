@@ -53,6 +53,7 @@ async def test_a_member_serves_logs() -> None:
             found = await brokers.coordinator.read(topic, 0, 0, 1000)
             assert b"from the member" in bytes(found.data)
             await brokers.coordinator.append([batch(topic, b"from the coordinator")]).wait()
+            await brokers.member_storage.refresh(topic.partition_ids())
             assert b"from the coordinator" in bytes((await member.read(topic, 0, 1, 1000)).data)
 
 

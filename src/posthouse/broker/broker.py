@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.chores import Chores
+from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
@@ -49,6 +50,7 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.spaces import Space
 
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
 """Enough to keep the disk busy. A new commit waits for all of it."""
@@ -157,6 +159,19 @@ class Broker:
             self.namespaces,
             check_seconds=settings.retention_check_seconds,
         )
+        self._definitions = DefinitionFollower(
+            self.topics,
+            self._topics_followed,
+            {
+                Space.USERS: self.access.users.follow,
+                Space.ACLS: self.access.acls.follow,
+                Space.QUOTAS: self.access.quotas.follow,
+                Space.SECRETS: self._follow_secret,
+                Space.BROKER_CONFIGS: self.dynamic_settings.follow,
+                Space.GROUP_CONFIGS: self.group_configs.follow,
+                Space.CLIENT_METRICS: self.metrics_subscriptions.follow,
+            },
+        )
 
     async def start(self) -> None:
         """Open the storage, load topics, users and settings. Nothing is stored."""
@@ -169,12 +184,13 @@ class Broker:
 
     def _load(self) -> None:
         self.access.load()
-        if self.access.secret is not None:
-            self.transactions.producer_ids.bind(self.access.secret)
+        self._bind_producer_ids()
         self.topics.load()
         self.metrics_subscriptions.load()
         self.group_configs.load()
         self.dynamic_settings.load()
+        # Nothing is awaited before this: a change cannot come between what was loaded and what follows.
+        self._storage.subscribe_definitions(self._definitions.changed)
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
@@ -189,8 +205,7 @@ class Broker:
 
     async def _load_coordinated(self) -> None:
         await self.access.coordinate()
-        if self.access.secret is not None:
-            self.transactions.producer_ids.bind(self.access.secret)
+        self._bind_producer_ids()
         self._metrics_file.open()
         self.groups.load()
         await self.transactions.load()
@@ -199,6 +214,10 @@ class Broker:
         await self._schedule.load()
         if self._storage.has_lost_commits:
             await self._storage.forget_lost_commits()
+
+    def _bind_producer_ids(self) -> None:
+        if self.access.secret is not None:
+            self.transactions.producer_ids.bind(self.access.secret)
 
     async def stop(self) -> None:
         await self._chores.stop()
@@ -365,6 +384,9 @@ class Broker:
         self.traffic.forget(topic.name for topic in topics)
         await self.groups.forget_topics([topic.id for topic in topics])
         await self.subscriptions.forget_topics([topic.id for topic in topics])
+        self._wake_readers_of(topics)
+
+    def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
             for partition in topic.partition_ids():
                 self._long_poll.wake(partition)
@@ -385,6 +407,35 @@ class Broker:
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
+
+    async def find_topic(self, name: str) -> Topic:
+        """As `topic`. An unknown one may have been created by another broker: storage is asked first. Raises
+        UnknownTopic, or Unavailable if storage cannot be asked."""
+        topic = self.topics.find(name)
+        if topic is None:
+            await self._storage.refresh_definitions()
+            topic = self.topics.get(name)
+        return topic
+
+    async def find_topic_by_id(self, topic_id: TopicId) -> Topic:
+        """The same by id."""
+        topic = self.topics.find_by_id(topic_id)
+        if topic is None:
+            await self._storage.refresh_definitions()
+            topic = self.topics.get_by_id(topic_id)
+        return topic
+
+    def _topics_followed(self, deleted: Sequence[Topic]) -> None:
+        """Another broker has changed topics, and deleted these."""
+        names = [topic.name for topic in deleted]
+        self.recent_deletions.add(names)
+        self.traffic.forget(names)
+        self.groups.topics_changed()
+        self._wake_readers_of(deleted)
+
+    def _follow_secret(self, state: Mapping[bytes, bytes]) -> None:
+        self.access.follow_secret(state)
+        self._bind_producer_ids()
 
     async def _fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Delayed messages are due."""

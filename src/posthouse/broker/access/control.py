@@ -3,6 +3,8 @@
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -16,7 +18,7 @@ from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
 from posthouse.model.clock import Clock
-from posthouse.model.errors import InvalidConfig, LoginFailed
+from posthouse.model.errors import InvalidConfig, LoginFailed, Unavailable
 from posthouse.model.networks import owner_of_peer
 from posthouse.model.scram import Mechanism, RandomBytes
 from posthouse.settings import ClientCertificates, Settings
@@ -76,6 +78,11 @@ class AccessControl:
                 "a file that only you can read, and start with --admin-password-file FILE"
             )
 
+    def follow_secret(self, state: Mapping[bytes, bytes]) -> None:
+        """The broker that coordinates has stored the secret; `state` is the content of `Space.SECRETS`."""
+        if self.is_required:
+            self._use_secret(Secret.found(self._storage, state))
+
     def _use_secret(self, secret: Secret | None) -> None:
         self.secret = secret
         if secret is not None:
@@ -113,8 +120,21 @@ class AccessControl:
 
     async def log_in(self, name: str, password: str, peer: str) -> Principal:
         """Log in with a plain password. Raises LoginFailed."""
-        await self.users.check_password(name, password, owner_of_peer(peer))
+        known, source = self.users.get(name), owner_of_peer(peer)
+        try:
+            await self.users.check_password(name, password, source)
+        except LoginFailed:
+            await self.refresh()
+            if self.users.get(name) is known:
+                raise
+            await self.users.check_password(name, password, source)
         return Principal(name)
+
+    async def refresh(self) -> None:
+        """Before a login is refused: another broker may just have changed users. Storage limits how often it
+        asks, so that guesses do not flood it."""
+        with suppress(Unavailable):  # users that are known can log in all the same
+            await self._storage.refresh_definitions()
 
     def scram(self, mechanism: Mechanism) -> ScramServer:
         return ScramServer(mechanism, self.users.verifier, self._random)

@@ -112,10 +112,19 @@ class Quotas:
         """Whether no quota is set, as in most brokers."""
 
     def load(self) -> None:
-        for key, value in self._storage.take_state(Space.QUOTAS).items():
-            self._quotas[Entity.from_key(key)] = {
-                Quota(name): rate for name, rate in json.loads(value).items()
-            }
+        self.follow(self._storage.take_state(Space.QUOTAS))
+
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """`state` is the content of `Space.QUOTAS`, which another broker may have changed."""
+        self._quotas = {
+            Entity.from_key(key): {Quota(name): rate for name, rate in json.loads(value).items()}
+            for key, value in state.items()
+        }
+        self._changed()
+
+    def _changed(self) -> None:
+        self._buckets.clear()
+        self._found.clear()
         self.is_empty = not self._quotas
 
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[Quota, float]]]:
@@ -145,9 +154,7 @@ class Quotas:
             self._quotas[entity] = rates
         else:
             self._quotas.pop(entity, None)
-        self._buckets.clear()
-        self._found.clear()
-        self.is_empty = not self._quotas
+        self._changed()
 
     def take(self, quota: Quota, user: str, client: str, amount: float) -> float:
         """Take the amount; returns the throttle time of the connection in seconds."""
