@@ -1,4 +1,8 @@
-"""What a broker that shares its storage knows of its cluster, for the protocols."""
+"""What a broker that shares its storage knows of its cluster, for the protocols.
+
+One broker holds the lease: it is the *coordinator* of groups, transactions, queues and all other state that
+has one owner. The others are *members*. All of them serve logs.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,33 +11,65 @@ from typing import Protocol
 from posthouse.model.brokers import ClusterBroker, ClusterView
 
 
-class HeldLease(Protocol):
-    """The right to serve, which this broker has taken."""
+class Standing(Protocol):
+    """Whether this broker may serve. By its own clock, so it is known without asking."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the broker may serve now."""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the broker may not serve because the database cannot be reached. Records that are known to
+        be durable may still be read."""
+
+
+class HeldLease(Standing, Protocol):
+    """The right to coordinate, which this broker has taken."""
 
     @property
     def epoch(self) -> int: ...
 
     @property
+    def seconds_left(self) -> float: ...
+
+
+class MemberStanding:
+    """A member needs no lease: it may serve while it reaches the database."""
+
+    __slots__ = ("_is_cut_off",)
+
+    def __init__(self, is_cut_off: Callable[[], bool]) -> None:
+        self._is_cut_off = is_cut_off
+
+    @property
     def is_valid(self) -> bool:
-        """Whether the broker may serve now. By its own clock, so it is known without asking."""
+        return not self._is_cut_off()
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the lease is over because the database cannot be reached. Records that are known to be
-        durable may still be read."""
+        return self._is_cut_off()
 
-    @property
-    def seconds_left(self) -> float: ...
+
+_NEVER_CUT_OFF = MemberStanding(lambda: False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Of the broker that holds the lease: only that one serves protocols."""
-
     own: ClusterBroker
-    """This broker. It is the leader of all partitions, coordinator and controller."""
-    lease: HeldLease
+    """This broker."""
     view: Callable[[], ClusterView]
+    lease: HeldLease | None = None
+    """Of the coordinator; None in a member."""
+    member: MemberStanding = _NEVER_CUT_OFF
+    """Of a member; without meaning in the coordinator."""
+    spreads_partitions: bool = False
+    """Whether the partitions have leaders among all brokers. False where the others only pass connections on:
+    then the coordinator leads all partitions."""
+
+    @property
+    def standing(self) -> Standing:
+        return self.member if self.lease is None else self.lease
 
     def brokers(self) -> list[ClusterBroker]:
         """The live brokers, this one always among them, by id."""
@@ -43,14 +79,33 @@ class Membership:
             found.sort(key=lambda each: each.id)
         return found
 
+    def coordinator(self) -> ClusterBroker | None:
+        """None while no live broker is known to be the coordinator."""
+        if self.lease is not None:
+            return self.own
+        holder = self.view().holder
+        # A view that is a moment old may still name this broker, which has given up its lease.
+        return None if holder is None or holder.incarnation == self.own.incarnation else holder
+
     def has_others(self) -> bool:
-        """Whether other brokers were alive when the database was last heard of. One of them may be the holder
-        by now if this one is cut off."""
+        """Whether other brokers were alive when the database was last heard of. One of them may lead
+        partitions, or coordinate, if this one is cut off."""
         return any(each.id != self.own.id for each in self.view().brokers)
 
+    @property
+    def epoch(self) -> int:
+        """Of the lease of the coordinator."""
+        return self.view().epoch if self.lease is None else self.lease.epoch
+
+    @property
+    def lease_seconds_left(self) -> float:
+        """How long the lease of the coordinator lasts unless it is renewed."""
+        return self.view().lease_seconds_left if self.lease is None else self.lease.seconds_left
+
     def may_serve(self) -> bool:
-        return self.lease.is_valid
+        return self.standing.is_valid
 
     def may_read(self) -> bool:
         """Whether at least records that are known to be durable may be read."""
-        return self.lease.is_valid or self.lease.is_cut_off
+        standing = self.standing
+        return standing.is_valid or standing.is_cut_off

@@ -93,7 +93,7 @@ class LeasedCall(Call):
         self.membership = membership
 
     def respond(self, response: Message | None, *, has_failed: bool = False) -> None:
-        if self.membership.lease.is_valid or self._may_be_answered_cut_off():
+        if self.membership.standing.is_valid or self._may_be_answered_cut_off():
             super().respond(response, has_failed=has_failed)
         else:
             self._close_without_response()
@@ -109,7 +109,7 @@ class LeasedCall(Call):
 class LeasedDispatcher(Dispatcher):
     def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
         super().__init__(broker, requests, partial(LeasedCall, membership))
-        self._lease = membership.lease
+        self._standing = membership.standing
         self._everything = self._served
         self._reads = {
             key: (api, handler if key in _READS else _refusing(handler), metrics)
@@ -117,7 +117,7 @@ class LeasedDispatcher(Dispatcher):
         }
 
     def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
-        self._served = self._everything if self._lease.is_valid else self._reads
+        self._served = self._everything if self._standing.is_valid else self._reads
         super().dispatch(frame, node, pending)
 
 

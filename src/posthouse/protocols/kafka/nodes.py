@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 
+from posthouse.model.brokers import ClusterBroker
+from posthouse.model.topics import Topic
+from posthouse.protocols.leaders import Leaders
 from posthouse.protocols.membership import Membership
 from posthouse.settings import Address
 
 NODE_ID = 1
 """Of a broker that is alone."""
+NO_NODE_ID = -1
+"""Kafka's number for a node that is not known."""
 
 
 class Node:
-    """The node that serves. It is leader of every partition, controller and coordinator."""
+    """The node that serves. Alone it is leader of every partition, controller and coordinator."""
 
     __slots__ = ("host", "id", "port", "rack")
 
@@ -28,11 +33,19 @@ class Node:
         """The nodes that the client may connect to."""
         return [self]
 
+    def coordinator(self) -> "Node | None":
+        """The controller, and the coordinator of all groups and transactions; None while there is none."""
+        return self
+
+    def leaders(self, topic: Topic) -> Sequence[int]:
+        """The id of the node that leads each partition, `NO_NODE_ID` while there is none."""
+        return (self.id,) * topic.partitions
+
 
 class MemberNode(Node):
-    """The node that serves, in a cluster. The other nodes pass connections on to it."""
+    """The node that serves, in a cluster."""
 
-    __slots__ = ("_listener", "_membership")
+    __slots__ = ("_leaders", "_listener", "_membership", "_seen")
 
     def __init__(self, membership: Membership, listener: str) -> None:
         """Clients are told the addresses of the listener of this name."""
@@ -40,10 +53,34 @@ class MemberNode(Node):
         super().__init__(own.id, own.addresses[listener], own.rack)
         self._membership = membership
         self._listener = listener
+        self._seen = membership.view()
+        self._leaders = Leaders(self._ids())
 
     def all(self) -> Sequence[Node]:
-        return [
-            Node(each.id, each.addresses[self._listener], each.rack)
-            for each in self._membership.brokers()
-            if self._listener in each.addresses
-        ]
+        return [self._node(each) for each in self._reachable()]
+
+    def coordinator(self) -> Node | None:
+        found = self._membership.coordinator()
+        return None if found is None or self._listener not in found.addresses else self._node(found)
+
+    def leaders(self, topic: Topic) -> Sequence[int]:
+        membership = self._membership
+        if topic.is_coordinated or not membership.spreads_partitions:
+            coordinator = self.coordinator()
+            return (NO_NODE_ID if coordinator is None else coordinator.id,) * topic.partitions
+        view = membership.view()
+        if view is not self._seen:  # there is one for each heartbeat; this is called for each topic
+            self._seen = view
+            if (ids := self._ids()) != self._leaders.brokers:
+                self._leaders = Leaders(ids)
+        return self._leaders.of(topic.id, topic.partitions)
+
+    def _ids(self) -> list[int]:
+        return [each.id for each in self._reachable()]
+
+    def _reachable(self) -> list[ClusterBroker]:
+        """The brokers with a listener of this name."""
+        return [each for each in self._membership.brokers() if self._listener in each.addresses]
+
+    def _node(self, broker: ClusterBroker) -> Node:
+        return Node(broker.id, broker.addresses[self._listener], broker.rack)

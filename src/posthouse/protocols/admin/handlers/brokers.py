@@ -61,10 +61,14 @@ def _alone(context: CallContext) -> Brokers:
 
 
 def _shared(membership: Membership) -> Brokers:
+    coordinator = membership.coordinator()
     return Brokers(
-        brokers=[_view(each, is_holder=each.id == membership.own.id) for each in membership.brokers()],
-        epoch=membership.lease.epoch,
-        lease_seconds=round(membership.lease.seconds_left, 3),
+        brokers=[
+            _view(each, is_holder=coordinator is not None and each.id == coordinator.id)
+            for each in membership.brokers()
+        ],
+        epoch=membership.epoch,
+        lease_seconds=round(membership.lease_seconds_left, 3),
         commits=membership.view().commits,
     )
 

@@ -12,7 +12,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
-from posthouse.protocols.membership import HeldLease
+from posthouse.protocols.membership import Membership
 
 
 async def _live(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
@@ -40,12 +40,15 @@ async def unready_reasons(context: CallContext) -> list[str]:
     reasons += condition.impairments
     membership = context.backend.membership
     if membership is not None:
-        reasons += _lease_reasons(membership.lease)
+        reasons += _standing_reasons(membership)
     reasons += [f"listener {each.name} is not open" for each in context.listeners if each.address is None]
     return reasons
 
 
-def _lease_reasons(lease: HeldLease) -> list[str]:
+def _standing_reasons(membership: Membership) -> list[str]:
+    lease = membership.lease
+    if lease is None:
+        return ["the database is away"] if membership.standing.is_cut_off else []
     if lease.is_cut_off:
         return [f"the lease cannot be renewed, and lasts {lease.seconds_left:.1f} s: the database is away"]
     return [] if lease.is_valid else ["the lease is over"]

@@ -18,8 +18,7 @@ FAMILIES: Final = (LIVE, HOLDER, EPOCH, LEFT)
 def collect(membership: Membership | None, samples: Samples) -> None:
     if membership is None:
         return
-    lease = membership.lease
     samples.add(LIVE, len(membership.brokers()))
-    samples.add(HOLDER, int(lease.is_valid))
-    samples.add(EPOCH, lease.epoch)
-    samples.add(LEFT, lease.seconds_left)
+    samples.add(HOLDER, int(membership.lease is not None and membership.lease.is_valid))
+    samples.add(EPOCH, membership.epoch)
+    samples.add(LEFT, membership.lease_seconds_left)

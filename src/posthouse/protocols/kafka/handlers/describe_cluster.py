@@ -9,6 +9,7 @@ from posthouse.protocols.kafka.codec.generated.describe_cluster import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.nodes import NO_NODE_ID
 from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations
 
 
@@ -24,9 +25,10 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         raise Refused(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there are no endpoints of type {request.endpoint_type}"
         )
+    controller = context.node.coordinator()
     return DescribeClusterResponse(
         cluster_id=context.broker.cluster_id,
-        controller_id=context.node.id,
+        controller_id=NO_NODE_ID if controller is None else controller.id,
         brokers=[
             DescribeClusterBroker(broker_id=each.id, host=each.host, port=each.port, rack=each.rack)
             for each in context.node.all()

@@ -1,4 +1,4 @@
-"""FindCoordinator: it is always the node that serves."""
+"""FindCoordinator: one node coordinates all groups and transactions."""
 
 from enum import IntEnum
 
@@ -10,10 +10,10 @@ from posthouse.protocols.kafka.codec.generated.find_coordinator import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.nodes import NO_NODE_ID, Node
 from posthouse.protocols.kafka.permissions import require
 
 _FIRST_WITH_MANY_KEYS = 4
-_NO_NODE = -1
 
 
 class KeyType(IntEnum):
@@ -30,7 +30,7 @@ def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinator
         raise Refused(ErrorCode.INVALID_REQUEST, f"nothing of the type {request.key_type} has a coordinator")
     if context.version < _FIRST_WITH_MANY_KEYS:
         require(context, Operation.DESCRIBE, kind, request.key)
-        node = context.node
+        node = _node(context)
         return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port)
     return FindCoordinatorResponse(
         coordinators=[_coordinator(context, kind, key) for key in request.coordinator_keys]
@@ -40,14 +40,23 @@ def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinator
 def _coordinator(context: Context, kind: Kind, key: str) -> Coordinator:
     try:
         require(context, Operation.DESCRIBE, kind, key)
+        node = _node(context)
     except Refused as error:
-        return _nobody(key, error.code, str(error))
-    node = context.node
+        return _unknown(key, error.code, str(error))
     return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
 
 
-def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:
-    return Coordinator(key=key, node_id=_NO_NODE, port=-1, error_code=code, error_message=message)
+def _node(context: Context) -> Node:
+    found = context.node.coordinator()
+    if found is None:
+        raise Refused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is the coordinator; try again in a moment"
+        )
+    return found
+
+
+def _unknown(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_NODE_ID, port=-1, error_code=code, error_message=message)
 
 
 def _refuse(
@@ -56,9 +65,9 @@ def _refuse(
     return FindCoordinatorResponse(
         error_code=code,
         error_message=message,
-        node_id=_NO_NODE,
+        node_id=NO_NODE_ID,
         port=-1,
-        coordinators=[_nobody(key, code, message) for key in request.coordinator_keys],
+        coordinators=[_unknown(key, code, message) for key in request.coordinator_keys],
     )
 
 

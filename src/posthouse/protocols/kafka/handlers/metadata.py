@@ -14,23 +14,20 @@ from posthouse.protocols.kafka.codec.generated.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.led_partitions import led_partitions
 from posthouse.protocols.kafka.many_topics import STRETCH, ManyTopics, encode, take_topics
+from posthouse.protocols.kafka.nodes import NO_NODE_ID
 from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from posthouse.protocols.kafka.permissions import require_creation, require_on_topic, sees_topic
-from posthouse.records.batch import LEADER_EPOCH
 
 _FIRST_WITH_NULL_TOPICS = 1
 _FIRST_WITH_NULL_NAMES = 12
 _LOOKED_AT_IN_A_TURN = 500
-
-_KNOWN_PARTITIONS: dict[int, list[MetadataResponsePartition]] = {}
-"""By the id of their leader."""
 
 _Found = Topic | PosthouseError | Refused
 
@@ -153,29 +150,13 @@ def _described(context: Context, request: MetadataRequest, topic: Topic) -> Meta
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        partitions=_partitions(topic.partitions, context.node.id),
+        partitions=led_partitions(context.node.leaders(topic)),
         topic_authorized_operations=(
             topic_operations(context.guard, topic.name)
             if request.include_topic_authorized_operations
             else NOT_ASKED
         ),
     )
-
-
-def _partitions(count: int, leader: int) -> list[MetadataResponsePartition]:
-    """Partitions with the same number are equal in all topics, so they are created once."""
-    known = _KNOWN_PARTITIONS.setdefault(leader, [])
-    known.extend(
-        MetadataResponsePartition(
-            partition_index=index,
-            leader_id=leader,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=[leader],
-            isr_nodes=[leader],
-        )
-        for index in range(len(known), count)
-    )
-    return known[:count]
 
 
 def _filled(response: MetadataResponse, context: Context, request: MetadataRequest) -> MetadataResponse:
@@ -185,7 +166,8 @@ def _filled(response: MetadataResponse, context: Context, request: MetadataReque
         for each in context.node.all()
     ]
     response.cluster_id = context.broker.cluster_id
-    response.controller_id = context.node.id
+    controller = context.node.coordinator()
+    response.controller_id = NO_NODE_ID if controller is None else controller.id
     response.cluster_authorized_operations = (
         cluster_operations(context.guard) if request.include_cluster_authorized_operations else NOT_ASKED
     )
