@@ -85,7 +85,7 @@ class MemberStorage(CoordinatorStorage):
     def _definitions(self) -> dict[Space, dict[bytes, bytes]]:
         return {space: dict(self._state.get(space, {})) for space in DEFINITIONS}
 
-    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         if self.failure is not None:
             raise self.failure
         self._ends |= {partition: self._log(partition).end for partition in partitions}

@@ -6,6 +6,7 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.quotas import LiveBrokers, alone
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.chores import Chores
 from posthouse.broker.definition_follower import DefinitionFollower
@@ -72,6 +73,7 @@ class Broker:
         *,
         predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
+        live_brokers: LiveBrokers = alone,
         tracer: Tracer | None = None,
     ) -> None:
         """`tracer` is None where tracing is off."""
@@ -81,7 +83,7 @@ class Broker:
         self._storage = storage
         self._clock = clock
         self.settings = settings
-        self.access = AccessControl(storage, settings, clock)
+        self.access = AccessControl(storage, settings, clock, live_brokers=live_brokers)
         sources = Sources(storage, clock)
         self.topics = Topics(
             storage,
@@ -291,17 +293,33 @@ class Broker:
         at_least_one: bool = True,
         stable_only: bool = False,
     ) -> Slice:
-        """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`."""
+        """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`.
+
+        An offset above the end may be one that another broker has written: storage is asked before it is
+        refused.
+        """
         id = self.partition(topic, partition)
         turns = self._reading_turns
-        if max_bytes > SHORT and turns.is_spent:
-            found = await self._storage.read(id, offset, SHORT, at_least_one=False, stable_only=stable_only)
-            if reaches_end(found, offset, stable_only=stable_only):
-                return found
-            await turns.next()
-        found = await self._storage.read(
-            id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
-        )
+        try:
+            if max_bytes > SHORT and turns.is_spent:
+                found = await self._storage.read(
+                    id, offset, SHORT, at_least_one=False, stable_only=stable_only
+                )
+                if reaches_end(found, offset, stable_only=stable_only):
+                    return found
+                await turns.next()
+            found = await self._storage.read(
+                id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
+            )
+        except OffsetOutOfRange:
+            if offset <= self._storage.bounds(id).end:
+                raise
+            await self._storage.refresh([id])
+            if offset > self._storage.bounds(id).end:
+                raise
+            found = await self._storage.read(
+                id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
+            )
         if len(found.data) > SHORT:
             turns.spend(len(found.data))
         return found
@@ -337,6 +355,11 @@ class Broker:
         """All that storage has, the broker's internal ones among them."""
         return list(self._storage.topics.values())
 
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
+        """Bring bounds up to date with what other brokers have written, and with `with_producers` the
+        producers. Raises UnknownPartition and Unavailable."""
+        await self._storage.refresh(partitions, with_producers=with_producers)
+
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
 
@@ -364,6 +387,7 @@ class Broker:
     async def delete_records(self, topic: Topic, partition: int, before: int | None) -> int:
         """Delete all records below `before` (None: all records); returns the new log start."""
         partition_id = self.partition(topic, partition)
+        await self._storage.refresh([partition_id])
         bounds = self._storage.bounds(partition_id)
         offset = bounds.end if before is None else before
         if not 0 <= offset <= bounds.end:

@@ -12,7 +12,7 @@ from posthouse.broker.access.acls import Acls
 from posthouse.broker.access.audit import LOGIN, Audit
 from posthouse.broker.access.guard import AclGuard, Answers, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.quotas import Quotas
+from posthouse.broker.access.quotas import LiveBrokers, Quotas, alone
 from posthouse.broker.access.scram import ScramServer
 from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
@@ -32,7 +32,13 @@ class AccessControl:
     """Owned by the event loop."""
 
     def __init__(
-        self, storage: Storage, settings: Settings, clock: Clock, random: RandomBytes = os.urandom
+        self,
+        storage: Storage,
+        settings: Settings,
+        clock: Clock,
+        random: RandomBytes = os.urandom,
+        *,
+        live_brokers: LiveBrokers = alone,
     ) -> None:
         self._settings = settings
         self._random = random
@@ -49,7 +55,7 @@ class AccessControl:
             changed=self.sessions.send_away,
         )
         self.acls = Acls(storage)
-        self.quotas = Quotas(storage, clock)
+        self.quotas = Quotas(storage, clock, live_brokers)
         self.audit = Audit(settings.audit_path, clock)
         self.logins: Counter[str] = Counter()
         """By protocol."""
