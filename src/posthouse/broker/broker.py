@@ -6,8 +6,10 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.quotas import LiveBrokers, alone
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.chores import Chores
+from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
@@ -49,6 +51,7 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.spaces import Space
 
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
 """Enough to keep the disk busy. A new commit waits for all of it."""
@@ -70,6 +73,7 @@ class Broker:
         *,
         predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
+        live_brokers: LiveBrokers = alone,
         tracer: Tracer | None = None,
     ) -> None:
         """`tracer` is None where tracing is off."""
@@ -79,7 +83,7 @@ class Broker:
         self._storage = storage
         self._clock = clock
         self.settings = settings
-        self.access = AccessControl(storage, settings, clock)
+        self.access = AccessControl(storage, settings, clock, live_brokers=live_brokers)
         sources = Sources(storage, clock)
         self.topics = Topics(
             storage,
@@ -157,6 +161,19 @@ class Broker:
             self.namespaces,
             check_seconds=settings.retention_check_seconds,
         )
+        self._definitions = DefinitionFollower(
+            self.topics,
+            self._topics_followed,
+            {
+                Space.USERS: self.access.users.follow,
+                Space.ACLS: self.access.acls.follow,
+                Space.QUOTAS: self.access.quotas.follow,
+                Space.SECRETS: self._follow_secret,
+                Space.BROKER_CONFIGS: self.dynamic_settings.follow,
+                Space.GROUP_CONFIGS: self.group_configs.follow,
+                Space.CLIENT_METRICS: self.metrics_subscriptions.follow,
+            },
+        )
 
     async def start(self) -> None:
         """Open the storage, load topics, users and settings. Nothing is stored."""
@@ -169,12 +186,13 @@ class Broker:
 
     def _load(self) -> None:
         self.access.load()
-        if self.access.secret is not None:
-            self.transactions.producer_ids.bind(self.access.secret)
+        self._bind_producer_ids()
         self.topics.load()
         self.metrics_subscriptions.load()
         self.group_configs.load()
         self.dynamic_settings.load()
+        # Nothing is awaited before this: a change cannot come between what was loaded and what follows.
+        self._storage.subscribe_definitions(self._definitions.changed)
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
@@ -189,8 +207,7 @@ class Broker:
 
     async def _load_coordinated(self) -> None:
         await self.access.coordinate()
-        if self.access.secret is not None:
-            self.transactions.producer_ids.bind(self.access.secret)
+        self._bind_producer_ids()
         self._metrics_file.open()
         self.groups.load()
         await self.transactions.load()
@@ -199,6 +216,10 @@ class Broker:
         await self._schedule.load()
         if self._storage.has_lost_commits:
             await self._storage.forget_lost_commits()
+
+    def _bind_producer_ids(self) -> None:
+        if self.access.secret is not None:
+            self.transactions.producer_ids.bind(self.access.secret)
 
     async def stop(self) -> None:
         await self._chores.stop()
@@ -272,17 +293,33 @@ class Broker:
         at_least_one: bool = True,
         stable_only: bool = False,
     ) -> Slice:
-        """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`."""
+        """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`.
+
+        An offset above the end may be one that another broker has written: storage is asked before it is
+        refused.
+        """
         id = self.partition(topic, partition)
         turns = self._reading_turns
-        if max_bytes > SHORT and turns.is_spent:
-            found = await self._storage.read(id, offset, SHORT, at_least_one=False, stable_only=stable_only)
-            if reaches_end(found, offset, stable_only=stable_only):
-                return found
-            await turns.next()
-        found = await self._storage.read(
-            id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
-        )
+        try:
+            if max_bytes > SHORT and turns.is_spent:
+                found = await self._storage.read(
+                    id, offset, SHORT, at_least_one=False, stable_only=stable_only
+                )
+                if reaches_end(found, offset, stable_only=stable_only):
+                    return found
+                await turns.next()
+            found = await self._storage.read(
+                id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
+            )
+        except OffsetOutOfRange:
+            if offset <= self._storage.bounds(id).end:
+                raise
+            await self._storage.refresh([id])
+            if offset > self._storage.bounds(id).end:
+                raise
+            found = await self._storage.read(
+                id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
+            )
         if len(found.data) > SHORT:
             turns.spend(len(found.data))
         return found
@@ -318,6 +355,11 @@ class Broker:
         """All that storage has, the broker's internal ones among them."""
         return list(self._storage.topics.values())
 
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
+        """Bring bounds up to date with what other brokers have written, and with `with_producers` the
+        producers. Raises UnknownPartition and Unavailable."""
+        await self._storage.refresh(partitions, with_producers=with_producers)
+
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
 
@@ -345,6 +387,7 @@ class Broker:
     async def delete_records(self, topic: Topic, partition: int, before: int | None) -> int:
         """Delete all records below `before` (None: all records); returns the new log start."""
         partition_id = self.partition(topic, partition)
+        await self._storage.refresh([partition_id])
         bounds = self._storage.bounds(partition_id)
         offset = bounds.end if before is None else before
         if not 0 <= offset <= bounds.end:
@@ -365,6 +408,9 @@ class Broker:
         self.traffic.forget(topic.name for topic in topics)
         await self.groups.forget_topics([topic.id for topic in topics])
         await self.subscriptions.forget_topics([topic.id for topic in topics])
+        self._wake_readers_of(topics)
+
+    def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
             for partition in topic.partition_ids():
                 self._long_poll.wake(partition)
@@ -385,6 +431,35 @@ class Broker:
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
+
+    async def find_topic(self, name: str) -> Topic:
+        """As `topic`. An unknown one may have been created by another broker: storage is asked first. Raises
+        UnknownTopic, or Unavailable if storage cannot be asked."""
+        topic = self.topics.find(name)
+        if topic is None:
+            await self._storage.refresh_definitions()
+            topic = self.topics.get(name)
+        return topic
+
+    async def find_topic_by_id(self, topic_id: TopicId) -> Topic:
+        """The same by id."""
+        topic = self.topics.find_by_id(topic_id)
+        if topic is None:
+            await self._storage.refresh_definitions()
+            topic = self.topics.get_by_id(topic_id)
+        return topic
+
+    def _topics_followed(self, deleted: Sequence[Topic]) -> None:
+        """Another broker has changed topics, and deleted these."""
+        names = [topic.name for topic in deleted]
+        self.recent_deletions.add(names)
+        self.traffic.forget(names)
+        self.groups.topics_changed()
+        self._wake_readers_of(deleted)
+
+    def _follow_secret(self, state: Mapping[bytes, bytes]) -> None:
+        self.access.follow_secret(state)
+        self._bind_producer_ids()
 
     async def _fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Delayed messages are due."""
