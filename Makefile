@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres test-cluster torture-cluster
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres iproute test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,13 +126,13 @@ build/versitygw: Makefile
 	@! command -v go >/dev/null || { echo "building an S3 server for the tests ..."; \
 	    GOBIN=$(CURDIR)/build go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $@; } || true
 
-test-cluster: $(BIN)/.dev postgres build/versitygw  ## the client and crash suites on PostgreSQL and an object store
+test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and crash suites on PostgreSQL and an object store
 	POSTHOUSE_CLUSTER=1 $(BIN)/pytest -n 2 --durations 15 tests/storage/shared tests/cluster tests/clients tests/crash \
-	    tests/torture/cluster tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
+	    tests/torture/cluster tests/torture/network tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
 	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py
 
 # Four workers for two cores: tests with Spark and with real clients wait most of the time.
-pytest: $(BIN)/.dev postgres
+pytest: $(BIN)/.dev postgres iproute
 	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
 test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time
@@ -157,8 +157,15 @@ torture: $(BIN)/.dev  ## faults of all KINDS for MINUTES (10), or ROUNDS=kill:10
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
 	    --seed $(SEED) --report docs/reliability.md
 
-torture-cluster: ROUNDS ?= 70
-torture-cluster: $(BIN)/.dev  ## two brokers on PostgreSQL with a standby: ROUNDS (70) of all faults, or cluster-kill:50,...
+# Hosts in network namespaces need ip and tc. Their kinds are left out where namespaces cannot be made.
+HAS_IPROUTE := command -v ip >/dev/null && command -v tc >/dev/null
+iproute:
+	@$(HAS_IPROUTE) || if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	    echo "installing iproute2 for faults of a network ..."; \
+	    (apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install iproute2) >/dev/null 2>&1 || true; fi
+
+torture-cluster: ROUNDS ?= 170
+torture-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## brokers on PostgreSQL with a standby: ROUNDS (170) of all faults, or net-cut:50,...
 	$(BIN)/python -m tests.torture --cluster --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
 	    --seed $(SEED) --report docs/reliability.md
 

@@ -3,11 +3,15 @@
     python -m bench.scraping [--rounds 5] [--scale 1.0] [--queues 1000]
 
 Brokers take turns and change places in every round, as in `bench.compare`, whose loads these are. Both have
-`--queues` queues besides, so that a scrape has something to show.
+`--queues` queues besides, so that a scrape has something to show. Rounds differ by more than a scrape costs.
+So the CPU time of a scrape is measured by itself, too: the broker has one thread that serves, and what a
+scrape takes of a second is what it can take of the throughput. Ends with status 1 if that is over 1 %.
 """
 
 import argparse
+import http.client
 import os
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -20,6 +24,9 @@ from bench.queues.connection import Connection
 from bench.scale.brokers import Broker, scratch
 
 _EVERY_SECONDS = 1.0
+_SCRAPES_IN_A_ROW = 100
+_MOST_SHARE = 0.01
+"""Of the broker's time."""
 
 
 class Scraper:
@@ -72,6 +79,35 @@ def main() -> None:
             found.setdefault(quiet.name, []).append((quiet, scraped))
     console.print(table("not scraped", "scraped", found))
     console.print(f"{scrapes} scrapes, the last one of {size:,} bytes")
+    with _broker(given.queues) as broker:
+        seconds = _cpu_of_a_scrape(broker)
+    share = seconds / _EVERY_SECONDS
+    console.print(
+        f"a scrape takes {seconds * 1000:.1f} ms of the broker's CPU time: {share:.2%} of a second; "
+        f"the aim is less than {_MOST_SHARE:.0%}: {'reached' if share < _MOST_SHARE else 'missed'}"
+    )
+    sys.exit(share >= _MOST_SHARE)
+
+
+def _cpu_of_a_scrape(broker: Broker) -> float:
+    """By one client that keeps its connection, as Prometheus does."""
+    host, _, port = broker.admin.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port))
+    _ask(connection)
+    before = broker.cpu_seconds()
+    for _ in range(_SCRAPES_IN_A_ROW):
+        _ask(connection)
+    spent = broker.cpu_seconds() - before
+    connection.close()
+    return spent / _SCRAPES_IN_A_ROW
+
+
+def _ask(connection: http.client.HTTPConnection) -> None:
+    connection.request("GET", "/metrics")
+    response = connection.getresponse()
+    response.read()
+    if response.status != http.client.OK:
+        raise RuntimeError(f"/metrics answered {response.status} {response.reason}")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ import pytest
 from posthouse.storage.shared.migrations import migrate
 from tests.directories import IN_MEMORY
 
+LOOPBACK = "127.0.0.1"
 _USER = "postgres"
 _START_SECONDS = 60
 
@@ -59,6 +60,7 @@ class PostgresServer:
     directory: Path
     port: int
     options: Sequence[str] = ()
+    host: str = LOOPBACK
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def init(self) -> None:
@@ -78,15 +80,19 @@ class PostgresServer:
             "-N",
         ]
         subprocess.run(command, check=True, capture_output=True, cwd="/", **as_server_user())  # type: ignore[call-overload]
+        if self.host != LOOPBACK:
+            with (self.directory / "pg_hba.conf").open("a") as rules:
+                rules.writelines(f"host {each} all samenet trust\n" for each in ("all", "replication"))
 
     def start(self) -> None:
         place = need_postgres()
         settings = [
             f"port={self.port}",
-            "listen_addresses=127.0.0.1",
+            f"listen_addresses={self.host}",
             f"unix_socket_directories={self.directory}",
             "max_connections=50",
             "shared_buffers=64MB",
+            "dynamic_shared_memory_type=mmap",  # in its directory, so that a killed server leaves nothing
             *self.options,
         ]
         command: list[str | Path] = [place / "postgres", "-D", self.directory]
@@ -113,7 +119,7 @@ class PostgresServer:
                 time.sleep(0.05)
 
     def url(self, database: str = "postgres") -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://postgres@{self.host}:{self.port}/{database}"
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
@@ -151,7 +157,7 @@ class PostgresServer:
 
 def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 

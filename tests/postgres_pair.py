@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from tests.directories import IN_MEMORY
-from tests.postgres import PostgresServer, as_server_user, free_port, need_postgres
+from tests.postgres import LOOPBACK, PostgresServer, as_server_user, free_port, need_postgres
 
 _OPTIONS = ("fsync=off", "wal_keep_size=64MB", "hot_standby=on")
 _SYNC_SECONDS = 30
@@ -21,15 +21,16 @@ _SYNC_SECONDS = 30
 class PostgresPair:
     """`primary` and `standby` change their places with each failover."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, host: str = LOOPBACK) -> None:
         self._place = place
+        self._host = host
         self._number = 0
         self.primary = self._server(free_port())
         self.standby = self._server(free_port())
 
     def _server(self, port: int) -> PostgresServer:
         self._number += 1
-        return PostgresServer(self._place / f"data-{self._number}", port, _OPTIONS)
+        return PostgresServer(self._place / f"data-{self._number}", port, _OPTIONS, self._host)
 
     def start(self, database: str) -> None:
         """With a new database, whose commits wait for the standby."""
@@ -42,7 +43,7 @@ class PostgresPair:
 
     def url(self, database: str, *ports: int) -> str:
         """One address for both servers; `ports` are those of proxies before them."""
-        hosts = ",".join(f"127.0.0.1:{port}" for port in ports or (self.primary.port, self.standby.port))
+        hosts = ",".join(f"{self._host}:{port}" for port in ports or (self.primary.port, self.standby.port))
         return f"postgresql://postgres@{hosts}/{database}?target_session_attrs=read-write"
 
     def fail_over(self) -> None:
@@ -63,7 +64,7 @@ class PostgresPair:
         if os.geteuid() == 0:
             shutil.chown(place, "postgres", "postgres")
         command = [
-            *(need_postgres() / "pg_basebackup", "-D", place, "-h", "127.0.0.1"),
+            *(need_postgres() / "pg_basebackup", "-D", place, "-h", self._host),
             *("-p", str(self.primary.port), "-U", "postgres", "-R", "-X", "stream"),
             *("--checkpoint=fast", "--no-sync"),
         ]
@@ -90,12 +91,12 @@ class PostgresPair:
 
 
 @contextlib.contextmanager
-def running_pair(database: str) -> Iterator[PostgresPair]:
+def running_pair(database: str, host: str = LOOPBACK) -> Iterator[PostgresPair]:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-pg-") as place:
         Path(place).chmod(0o755)
         if os.geteuid() == 0:
             shutil.chown(place, "postgres", "postgres")
-        pair = PostgresPair(Path(place))
+        pair = PostgresPair(Path(place), host)
         try:
             pair.start(database)
             yield pair

@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from tests.directories import IN_MEMORY
-from tests.postgres import free_port
+from tests.postgres import LOOPBACK, free_port
 
 ACCESS_KEY = "posthouse"
 SECRET_KEY = "posthouse-secret"
 BUCKET = "posthouse"
+S3_CREDENTIALS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
 _BUILT = Path(__file__).parent.parent / "build" / "versitygw"
 _START_SECONDS = 30
@@ -53,15 +54,17 @@ class S3Server:
 
     directory: Path
     port: int
+    host: str = LOOPBACK
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
-        program = need_s3()
+        program = s3_program()
+        assert program is not None, "versitygw is not there"
         buckets, metadata = self.directory / "buckets", self.directory / "metadata"
         (buckets / BUCKET).mkdir(parents=True, exist_ok=True)
         metadata.mkdir(exist_ok=True)
         command: list[str | Path] = [
-            *(program, "--port", f"127.0.0.1:{self.port}", "--keep-alive", "--quiet"),
+            *(program, "--port", f"{self.host}:{self.port}", "--keep-alive", "--quiet"),
             *("posix", "--sidecar", metadata, buckets),
         ]
         keys = {"ROOT_ACCESS_KEY_ID": ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": SECRET_KEY}
@@ -78,7 +81,7 @@ class S3Server:
             if self.process.poll() is not None:
                 raise RuntimeError((self.directory / "server.log").read_text()[-2000:])
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+                socket.create_connection((self.host, self.port), timeout=5).close()
                 return
             except OSError:
                 if time.monotonic() > deadline:
@@ -87,7 +90,7 @@ class S3Server:
 
     def url(self, prefix: str = "", bucket: str = BUCKET) -> str:
         return (
-            f"s3://{bucket}/{prefix}?endpoint=http://127.0.0.1:{self.port}&region=us-east-1&path_style=true"
+            f"s3://{bucket}/{prefix}?endpoint=http://{self.host}:{self.port}&region=us-east-1&path_style=true"
         )
 
     def kill(self) -> None:
@@ -116,8 +119,8 @@ def running_s3() -> Iterator[S3Server]:
         tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-s3-") as place,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        for name, value in S3_CREDENTIALS.items():
+            patch.setenv(name, value)
         server = S3Server(Path(place), free_port())
         server.start()
         try:

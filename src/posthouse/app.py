@@ -112,6 +112,7 @@ class App:
         """`sockets` are bound already, by the name of the setting. They belong to the app from now on."""
         try:
             await self.broker.start()
+            await self.broker.coordinate()
         except BaseException:
             for bound in (sockets or {}).values():
                 bound.close()

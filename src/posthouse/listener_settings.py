@@ -1,14 +1,16 @@
 """The listeners of all protocols, and the security checks before one is opened.
 
-Settings declare the address of a listener with `settings.listener_setting`, and front ends find it by its
+Settings declare the address of a listener with `listener_setting`, and front ends find it by its
 protocol. So these checks cover every listener.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from posthouse.model.address import Address
 from posthouse.model.errors import InvalidConfig
+from posthouse.setting_values import parse_address_or_off
 
 __all__ = [
     "ADMIN",
@@ -19,6 +21,8 @@ __all__ = [
     "ListenerRules",
     "ListenerSettings",
     "WireProtocol",
+    "listener_names",
+    "listener_setting",
 ]
 
 
@@ -44,6 +48,21 @@ class DeclaredListener:
 
     protocol: WireProtocol
     has_tls: bool
+
+
+def listener_setting(
+    default: Address | None, protocol: WireProtocol, doc: str, *, has_tls: bool = False
+) -> Any:
+    """Declares the address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
+    declared = DeclaredListener(protocol=protocol, has_tls=has_tls)
+    metadata = {"parse": parse_address_or_off, "doc": doc, "listener": declared}
+    return field(default=default, metadata=metadata)
+
+
+def listener_names(settings: type[Any], *, with_tls: bool) -> list[str]:
+    """The settings of a class that hold the address of a listener."""
+    declared = {each.name: each.metadata.get("listener") for each in fields(settings)}
+    return [name for name, listener in declared.items() if listener and (with_tls or not listener.has_tls)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import posthouse
 from posthouse.app import App, check_app
-from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler, Holder
+from posthouse.cluster.dialling import PATIENCE_SECONDS, Coordinator, Dialler
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
@@ -119,13 +119,13 @@ class Node:
             version=registration.version,
         )
 
-        def holder() -> Holder | None:
+        def coordinator() -> Coordinator | None:
             """This broker, too: connections that waited for its takeover reach it like those of others."""
             view = registry.view
             if view.holder_incarnation is None:
                 return None
             address = None if view.holder is None else view.holder.addresses.get(PEER)
-            return Holder(incarnation=view.holder_incarnation, address=address)
+            return Coordinator(incarnation=view.holder_incarnation, address=address)
 
         roles = NodeRoles(
             self.settings,
@@ -133,7 +133,7 @@ class Node:
             self._database,
             registry,
             own,
-            Dialler(secret, holder, patience_seconds=self._patience_seconds),
+            Dialler(secret, coordinator, patience_seconds=self._patience_seconds),
             self._storages,
             self._app,
             clock=self._clock,

@@ -8,12 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Protocol
 
 from posthouse.app import App
 from posthouse.cluster.dialling import Dialler
 from posthouse.cluster.peers import Adopt
-from posthouse.cluster.preamble import Refusal
+from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
 from posthouse.cluster.standby import Standby
 from posthouse.descriptors import RESERVE, allowed_descriptors
 from posthouse.model.brokers import ClusterBroker
@@ -21,6 +22,7 @@ from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.node_place import NodePlace
 from posthouse.protocols.gate import Gate
+from posthouse.protocols.introduction import Origin
 from posthouse.protocols.membership import Membership
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
@@ -121,12 +123,19 @@ class NodeRoles:
         if lease is not None:
             await lease.release()
 
-    def adopter(self, listener: str) -> Adopt | Refusal:
+    def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
         """What serves connections that other brokers pass on."""
+        if isinstance(passage, HintPassage):
+            return Refusal.NOT_A_REQUEST
         if self.app is None:
-            return Refusal.NOT_HOLDER
-        found = self.app.listener(listener)
-        return Refusal.NO_SUCH_LISTENER if found is None else found.adopt
+            return Refusal.NOT_COORDINATOR
+        listener = self.app.listener(passage.listener)
+        if listener is None:
+            return Refusal.NO_SUCH_LISTENER
+        origin = Origin(client=passage.client)
+        if isinstance(passage, RelayPassage):
+            origin = Origin(client=passage.client, is_relayed=True, user=passage.user)
+        return partial(listener.adopt, origin=origin)
 
     # Standby
 

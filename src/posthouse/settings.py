@@ -4,7 +4,6 @@
 """
 
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,22 @@ from posthouse.listener_settings import (
     AMQP,
     KAFKA,
     Address,
-    DeclaredListener,
     ListenerRules,
     ListenerSettings,
-    WireProtocol,
+    listener_names,
+    listener_setting,
 )
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.topic_config import Durability, TopicConfig
 from posthouse.service_url import ServiceUrl
+from posthouse.setting_values import (
+    Authentication,
+    ClientCertificates,
+    parse_boolean,
+    parse_log_format,
+    parse_names,
+    parse_path_or_off,
+)
 
 __all__ = [
     "MIB",
@@ -36,58 +43,8 @@ __all__ = [
 MIB = 1024 * 1024
 
 
-class Authentication(StrEnum):
-    OFF = "off"
-    REQUIRED = "required"
-
-
-class ClientCertificates(StrEnum):
-    OFF = "off"
-    OPTIONAL = "optional"
-    REQUIRED = "required"
-
-
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
-
-
-def _boolean(text: str) -> bool:
-    try:
-        return _BOOLEANS[text.lower()]
-    except KeyError:
-        raise ValueError(f"{text!r} is neither true nor false") from None
-
-
-def _log_format(text: str) -> str:
-    if text not in ("text", "json"):
-        raise ValueError(f"{text!r} is not a log format; use text or json")
-    return text
-
-
-def _address_or_off(text: str) -> Address | None:
-    return None if text == "off" else Address.parse(text)
-
-
-def _path_or_off(text: str) -> Path | None:
-    return None if text == "off" else Path(text)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def _setting(default: Any, parse: Any, doc: str) -> Any:
     return field(default=default, metadata={"parse": parse, "doc": doc})
-
-
-def listener_setting(
-    default: Address | None, protocol: WireProtocol, doc: str, *, has_tls: bool = False
-) -> Any:
-    """Declares the address of a listener. `Settings.listeners` finds it, so that it is served and checked."""
-    declared = DeclaredListener(protocol=protocol, has_tls=has_tls)
-    return field(default=default, metadata={"parse": _address_or_off, "doc": doc, "listener": declared})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +53,7 @@ class Settings:
         Path("posthouse-data"), Path, "Data directory of the broker; created if it does not exist."
     )
     memory: bool = _setting(
-        False, _boolean, "Keep everything in memory and write nothing to disk, for tests."
+        False, parse_boolean, "Keep everything in memory and write nothing to disk, for tests."
     )
     database: ServiceUrl | None = _setting(
         None,
@@ -133,7 +90,7 @@ class Settings:
     )
     cache_directory: Path | None = _setting(
         None,
-        _path_or_off,
+        parse_path_or_off,
         "Local directory for more blocks of a shared storage. It may be lost at any time; off keeps none.",
     )
     cache_directory_bytes: int = _setting(10 * 1024 * MIB, int, "Most bytes in cache_directory.")
@@ -209,7 +166,7 @@ class Settings:
         "Whether clients must log in and need permissions: off or required.",
     )
     superusers: tuple[str, ...] = _setting(
-        ("admin",), _names, "Users who may do everything, separated by commas."
+        ("admin",), parse_names, "Users who may do everything, separated by commas."
     )
     admin_password_file: Path | None = _setting(
         None, Path, "File with the password of the first superuser; the broker sets it at each start."
@@ -220,28 +177,28 @@ class Settings:
         "Fewest iterations that a new SCRAM password may have; Kafka's tools use 4096 by default.",
     )
     allow_cleartext_passwords: bool = _setting(
-        False, _boolean, "Allow passwords over the network without TLS."
+        False, parse_boolean, "Allow passwords over the network without TLS."
     )
     audit: Path | None = _setting(
         Path("audit.log"),
-        _path_or_off,
+        parse_path_or_off,
         "Audit log file, relative to the data directory; off disables it. Without authentication, and with "
         "memory, no audit log is written.",
     )
     client_metrics: Path | None = _setting(
         None,
-        _path_or_off,
+        parse_path_or_off,
         "File for the metrics that Kafka clients push, one JSON object per line, relative to the data "
         "directory. Off keeps only the latest push of each client, in memory.",
     )
     tracing: bool = _setting(
         False,
-        _boolean,
+        parse_boolean,
         "Make OpenTelemetry spans of messages that carry a sampled trace context; needs posthouse[tracing]. "
         "OpenTelemetry's own variables (OTEL_…) say where they go.",
     )
     namespaces: tuple[str, ...] = _setting(
-        ("/",), _names, "Namespaces (AMQP virtual hosts) besides the default one, separated by commas."
+        ("/",), parse_names, "Namespaces (AMQP virtual hosts) besides the default one, separated by commas."
     )
     max_unacked: int = _setting(
         100_000,
@@ -249,9 +206,11 @@ class Settings:
         "Most unacknowledged messages of one AMQP channel; a channel at the limit gets no more deliveries.",
     )
     allow_open_network: bool = _setting(
-        False, _boolean, "Listen on addresses beyond this machine without authentication."
+        False, parse_boolean, "Listen on addresses beyond this machine without authentication."
     )
-    auto_create_topics: bool = _setting(True, _boolean, "Create a topic when a client first asks for it.")
+    auto_create_topics: bool = _setting(
+        True, parse_boolean, "Create a topic when a client first asks for it."
+    )
     default_partitions: int = _setting(
         4, int, "Partitions of a topic whose creator does not specify a number."
     )
@@ -333,7 +292,7 @@ class Settings:
     )
     shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
     log_format: str = _setting(
-        "text", _log_format, "Format of log lines: text, or json with one object per line."
+        "text", parse_log_format, "Format of log lines: text, or json with one object per line."
     )
     log_level: str = _setting(
         "info", str, "Least severe log lines that are written: debug, info, warning or error."
@@ -428,9 +387,3 @@ class Settings:
         if self.audit is None or self.memory or not self.must_log_in:
             return None
         return self.data / self.audit
-
-
-def listener_names(settings: type[Settings], *, with_tls: bool) -> list[str]:
-    """The settings that hold the address of a listener."""
-    declared = {each.name: each.metadata.get("listener") for each in fields(settings)}
-    return [name for name, listener in declared.items() if listener and (with_tls or not listener.has_tls)]

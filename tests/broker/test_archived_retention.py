@@ -34,6 +34,7 @@ async def broker(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualCl
     storage = MemoryStorage(clock) if request.param == "memory" else file_storage(tmp_path / "d", clock=clock)
     broker = Broker(storage, Settings(memory=True), clock)
     await broker.start()
+    await broker.coordinate()
     yield broker
     await broker.stop()
 

@@ -41,6 +41,7 @@ async def bench() -> AsyncIterator[Bench]:
     storage = LazyStorage(clock)
     broker = Broker(storage, Settings(memory=True), clock)
     await broker.start()
+    await broker.coordinate()
     [topic] = await broker.create_topics([NewTopic(name="t", partitions=3)])
     assert isinstance(topic, Topic)
     yield Bench(broker, storage, topic)

@@ -139,7 +139,7 @@ async def test_producer_ids_are_skipped_by_the_first_broker_that_gets_so_far(
         raise PermissionError("the users cannot be read")
 
     with monkeypatch.context() as patches, pytest.raises(PermissionError):
-        patches.setattr(AccessControl, "start", fail)
+        patches.setattr(AccessControl, "coordinate", fail)
         await files.killed(damaged_from=frames)
     bench = await files.start("killed")
     skipped = await bench.broker.transactions.producer_ids.take()

@@ -38,6 +38,7 @@ async def broker(directory: Path) -> AsyncIterator[Broker]:
     clock = ManualClock()
     broker = Broker(FileStorage(directory, clock=clock, defaults=settings.topic_defaults()), settings, clock)
     await broker.start()
+    await broker.coordinate()
     yield broker
     await broker.stop()
 

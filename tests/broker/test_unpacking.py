@@ -23,6 +23,7 @@ async def broker() -> AsyncIterator[Broker]:
     clock = SystemClock()
     broker = Broker(MemoryStorage(clock), Settings(memory=True), clock)
     await broker.start()
+    await broker.coordinate()
     yield broker
     await broker.stop()
 

@@ -101,7 +101,7 @@ class CommittedOffset:
 
 @dataclass(slots=True)
 class Watermarks:
-    """Log start, last stable offset and high watermark as the broker said."""
+    """Log start, last stable offset and high watermark as the broker said; `broker` is which of several."""
 
     process: int
     invoked: int
@@ -110,6 +110,7 @@ class Watermarks:
     start: int
     stable: int
     end: int
+    broker: str = ""
 
 
 @dataclass(slots=True)

@@ -112,6 +112,11 @@ FINE: dict[str, list[Operation]] = {
         Watermarks(1, 1, 4, P, 2, 5, 5),
         Watermarks(2, 2, 5, P, 1, 4, 4),
     ],
+    "watermarks of a broker that is a little behind another": [
+        Watermarks(1, 1, 2, P, 2, 5, 5, "a"),
+        Watermarks(1, 3, 4, P, 1, 4, 4, "b"),
+        Watermarks(1, 5, 6, P, 2, 5, 5, "b"),
+    ],
     "a confirmed message was acknowledged, perhaps": [
         Publish(1, 1, 2, Q, 1, OK),
         Deliver(2, 3, Q, 1, False),

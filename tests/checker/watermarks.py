@@ -1,6 +1,11 @@
-"""The bounds of a partition only ever move forward."""
+"""The bounds of a partition only ever move forward.
 
-from collections.abc import Iterator
+Of several brokers on one log, each may know of a change a little later than another has told of it. An answer
+is compared with earlier ones of the same broker, and the final reads with all answers.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from tests.checker.history import Watermarks
@@ -12,10 +17,18 @@ _BOUNDS = (("start", Kind.LOG_START), ("stable", Kind.STABLE_OFFSET), ("end", Ki
 
 def check_watermarks(log: Log) -> Iterator[Anomaly]:
     for partition, answers in log.watermarks.items():
-        for name, kind in _BOUNDS:
-            yield from _went_back(log.views[partition], answers, name, kind)
+        for of_broker in _by_broker(answers):
+            for name, kind in _BOUNDS:
+                yield from _went_back(log.views[partition], of_broker, name, kind)
     for view in log.views.values():
         yield from _final_bounds(log, view)
+
+
+def _by_broker(answers: list[Watermarks]) -> Iterable[list[Watermarks]]:
+    found: defaultdict[str, list[Watermarks]] = defaultdict(list)
+    for answer in answers:
+        found[answer.broker].append(answer)
+    return found.values()
 
 
 def _went_back(view: View, answers: list[Watermarks], name: str, kind: Kind) -> Iterator[Anomaly]:

@@ -1,14 +1,16 @@
 """Names that clients choose reach the operator's terminal without escape sequences."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pika
 import pytest
 
+from posthouse.cli import main, topics
 from posthouse.cli.output import complain, one_line, print_json, say
-from posthouse.client import Client
+from posthouse.client import Client, ClientError
 from tests.cli.programs import Serving, inside, posthouse
 
 ESCAPES = "\x1b]0;owned\x07\x9b2J\u202e\u2028 1"
@@ -98,6 +100,21 @@ def test_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     say(f"there is no {ESCAPES}")
     complain(f"there is no {ESCAPES}")
     assert capsys.readouterr().err == f"there is no {SHOWN}\nposthouse: there is no {SHOWN}\n"
+
+
+def test_tracebacks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(*arguments: object) -> None:
+        raise ClientError(f"there is no {ESCAPES}")
+
+    monkeypatch.setattr(topics, "open_client", refused)
+    monkeypatch.setattr(sys, "argv", ["posthouse", "--debug", "topic", "list"])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    with pytest.raises(ClientError) as raised:
+        main.main()
+    sys.excepthook(raised.type, raised.value, raised.tb)
+    lines = capsys.readouterr().err.split("\n")
+    assert lines[0].startswith("Traceback") and lines[-2].endswith(f"there is no {SHOWN}")
+    assert all(map(str.isprintable, lines))
 
 
 def test_a_cell_is_cut_after_it_is_escaped() -> None:

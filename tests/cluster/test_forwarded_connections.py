@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from posthouse.cluster import forwarding
-from posthouse.cluster.dialling import Dialler, Holder
+from posthouse.cluster.dialling import Coordinator, Dialler
 from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
 from posthouse.cluster.peers import PeerListener
 from posthouse.model.address import Address
@@ -29,9 +29,9 @@ class _HolderNow:
     """What the view of the standby says."""
 
     def __init__(self, address: Address) -> None:
-        self.found: Holder | None = Holder(incarnation=uuid4(), address=address)
+        self.found: Coordinator | None = Coordinator(incarnation=uuid4(), address=address)
 
-    def __call__(self) -> Holder | None:
+    def __call__(self) -> Coordinator | None:
         return self.found
 
 
@@ -67,7 +67,7 @@ class _Passing:
 async def _passing() -> AsyncIterator[_Passing]:
     adopted: list[socket.socket] = []
     listening = await ListeningSockets.bind(Address("127.0.0.1", 0))
-    peers = PeerListener(listening, _SECRET, lambda name: lambda accepted, client: adopted.append(accepted))
+    peers = PeerListener(listening, _SECRET, lambda passage: adopted.append)
     peers.start()
     now = _HolderNow(listening.address)
     dialler = Dialler(_SECRET, now)
@@ -177,7 +177,7 @@ async def test_connections_to_an_old_holder_end_when_another_is_known() -> None:
         passing.standby.sweep()
         await asyncio.sleep(0.1)
         assert len(passing.standby) == 1
-        passing.holder.found = Holder(incarnation=uuid4(), address=None)
+        passing.holder.found = Coordinator(incarnation=uuid4(), address=None)
         passing.standby.sweep()
         await until(lambda: not len(passing.standby), 3)
         client.close()

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from uuid import uuid4
 
 import httpx
+import pika
 import psycopg
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -87,6 +88,22 @@ async def test_the_holder_that_lost_its_lease_closes_all_and_becomes_a_standby(u
         await until(lambda: [each.epoch for each in both if each.role is Role.HOLDER] == [3])
         await is_closed(reader)
         writer.close()
+
+
+async def test_amqp_clients_are_told_that_the_lease_was_lost(url: str, sql: Sql) -> None:
+    async with nodes(url, "a", "b") as (first, _):
+        address = first.listeners["amqp"]
+
+        def talk() -> int:
+            connection = pika.BlockingConnection(pika.ConnectionParameters(address.host, address.port))
+            connection.channel().queue_declare("q")
+            sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
+            with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+                while True:
+                    connection.process_data_events(1)
+            return int(closed.value.reply_code)
+
+        assert await asyncio.to_thread(talk) == 320
 
 
 async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, url: str) -> None:

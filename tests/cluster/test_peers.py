@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from posthouse.cluster import peers
-from posthouse.cluster.dialling import Dialler, Holder, NoHolder
+from posthouse.cluster.dialling import Coordinator, Dialler, NoCoordinator
 from posthouse.cluster.peers import Adopt, PeerListener
-from posthouse.cluster.preamble import Passage, Refusal
+from posthouse.cluster.preamble import AnyPassage, Passage, Refusal
 from posthouse.model.address import Address
 from posthouse.protocols.listening import ListeningSockets
 
@@ -20,13 +20,13 @@ _SECRET = b"s" * 32
 _PASSAGE = Passage(listener="kafka", client=Address("10.0.0.1", 5))
 
 
-def _close(accepted: socket.socket, client: Address) -> None:
+def _close(accepted: socket.socket) -> None:
     accepted.close()
 
 
 @asynccontextmanager
 async def _listening(
-    adopter: Callable[[str], Adopt | Refusal] = lambda name: _close,
+    adopter: Callable[[AnyPassage], Adopt | Refusal] = lambda passage: _close,
 ) -> AsyncIterator[Address]:
     listening = await ListeningSockets.bind(Address("127.0.0.1", 0))
     listener = PeerListener(listening, _SECRET, adopter)
@@ -38,7 +38,7 @@ async def _listening(
 
 
 async def _dial(address: Address, secret: bytes = _SECRET) -> None:
-    holder = Holder(incarnation=uuid4(), address=address)
+    holder = Coordinator(incarnation=uuid4(), address=address)
     dialled, incarnation = await Dialler(secret, lambda: holder, patience_seconds=0.5).dial(_PASSAGE)
     dialled.close()
     assert incarnation == holder.incarnation
@@ -61,17 +61,20 @@ def test_all_addresses_of_the_holder_are_tried(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
-    [(Refusal.NOT_HOLDER, "does not serve now"), (Refusal.NO_SUCH_LISTENER, "has no listener of this name")],
+    [
+        (Refusal.NOT_COORDINATOR, "does not coordinate now"),
+        (Refusal.NO_SUCH_LISTENER, "has no listener of this name"),
+    ],
 )
 async def test_a_refusal_says_why(refusal: Refusal, sentence: str) -> None:
-    async with _listening(lambda name: refusal) as address:
-        with pytest.raises(NoHolder, match=sentence):
+    async with _listening(lambda passage: refusal) as address:
+        with pytest.raises(NoCoordinator, match=sentence):
             await _dial(address)
 
 
 async def test_a_broker_of_another_cluster_is_told_so() -> None:
     async with _listening() as address:
-        with pytest.raises(NoHolder, match="another secret"):
+        with pytest.raises(NoCoordinator, match="another secret"):
             await _dial(address, b"another")
 
 

@@ -12,7 +12,7 @@ from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.storage.shared.administration.administration import accept_loss
-from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.database import CommitsLost, Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.lease import LeaseTimes, take_lease
 from posthouse.storage.shared.membership.loss_watch import LossWatch
@@ -178,6 +178,74 @@ async def test_a_holder_finds_the_loss_of_what_it_has_acknowledged(database: Dat
     assert one.loss is not None
     assert "number 1000, and had 1050" in one.loss
     await lease.release()
+
+
+async def test_a_broker_without_the_lease_finds_the_loss_of_what_it_has_acknowledged(
+    database: Database, sql: Sql
+) -> None:
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    one, other = registry(database, "a"), registry(database, "b")
+    await one.register()
+    await other.register()
+    own = one._registration.incarnation
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 7), (%s, 1, 5)", [own, own])
+    one.count_commits(lambda: 12)
+    assert (await one.beat()).own_commits == 12
+    assert one.loss is None
+    sql.execute("UPDATE committer SET number = 4 WHERE path = 1")
+    await one.beat()
+    assert one.loss is not None
+    assert "number 11, and had 12" in one.loss
+    await other.beat()
+    assert other.loss == one.loss
+    # What was acknowledged before the loss was accepted counts no more; a new storage counts anew.
+    await accept_loss(database._conninfo)
+    await one.beat()
+    assert one.loss is None
+    one.count_commits(lambda: 11)
+    await one.beat()
+    assert one.loss is None
+
+
+async def test_a_broker_that_misses_its_own_commits_does_not_take_the_lease(
+    database: Database, sql: Sql
+) -> None:
+    """Though no heartbeat has shown them."""
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    one = registry(database, "a")
+    await one.register()
+    own = one._registration.incarnation
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 7)", [own])
+    one.count_commits(lambda: 8)
+    with pytest.raises(CommitsLost, match="number 7, and had 8"):
+        await take_lease(database, own, clock=SystemClock(), seen=one.seen)
+
+
+async def test_commits_that_are_acknowledged_during_a_heartbeat_show_no_loss(
+    database: Database, sql: Sql
+) -> None:
+    one = registry(database, "a")
+    await one.register()
+    own = one._registration.incarnation
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1)", [own])
+    acknowledged = 1
+    one.count_commits(lambda: acknowledged)
+    ask = one._link.ask
+
+    async def overtaken(*arguments: Any, **names: Any) -> Any:
+        nonlocal acknowledged
+        answer = await ask(*arguments, **names)
+        sql.execute("UPDATE committer SET number = 2")
+        acknowledged = 2
+        assert one.seen.own_commits == 2
+        return answer
+
+    one._link.ask = overtaken  # type: ignore[method-assign]
+    await one.beat()
+    assert one.loss is None
+    one._link.ask = ask  # type: ignore[method-assign]
+    await one.beat()
+    assert one.loss is None
 
 
 async def test_a_database_from_before_the_registration(database: Database, sql: Sql) -> None:

@@ -19,11 +19,13 @@ from tests.torture.campaign import Kind, MakeWorkload, Verdict, run_campaign
 from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, Entry
 from tests.torture.cluster.catalogue import ENTRIES as CLUSTER_ENTRIES
 from tests.torture.mounts import why_not
+from tests.torture.network.catalogue import ENTRIES as NETWORK_ENTRIES
+from tests.torture.network.namespaces import why_not as why_no_namespaces
 from tests.torture.progress import Progress, make_progress
 from tests.torture.report import Run, around, write
 
 FAILURES = Path(".torture")
-BY_NAME = {entry.name: entry for entry in (*ENTRIES, *CLUSTER_ENTRIES)}
+BY_NAME = {entry.name: entry for entry in (*ENTRIES, *CLUSTER_ENTRIES, *NETWORK_ENTRIES)}
 _OF_ALL = "all"
 
 
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
     options = _parser().parse_args(arguments)
     # A client that goes on writing for an instant after its broker has died is no news.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    usual = CLUSTER_ENTRIES if options.cluster else ENTRIES
+    usual = (*CLUSTER_ENTRIES, *NETWORK_ENTRIES) if options.cluster else ENTRIES
     if _OF_ALL in options.rounds:
         share = math.ceil(options.rounds[_OF_ALL] / len(usual))
         options.rounds = {entry.name: share for entry in usual}
@@ -54,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long, for all kinds together (10)")
     parser.add_argument(
-        "--cluster", action="store_true", help="two brokers on PostgreSQL, if no kinds are named"
+        "--cluster", action="store_true", help="several brokers on PostgreSQL, if no kinds are named"
     )
     parser.add_argument("--kinds", default="", help=f"which faults, with commas: {', '.join(BY_NAME)}")
     parser.add_argument(
@@ -94,11 +96,15 @@ def _entries(kinds: str) -> list[Entry]:
     unknown = [kind for kind in kinds.split(",") if kind not in BY_NAME]
     if unknown:
         sys.exit(f"there is no fault {unknown[0]!r}; there are {', '.join(BY_NAME)}")
-    chosen = [entry for entry in ENTRIES if entry.name in kinds.split(",")]
-    if any(entry.needs_mount for entry in chosen) and (reason := why_not()) is not None:
-        skipped = [entry.name for entry in chosen if entry.needs_mount]
-        print(f"skipping {', '.join(skipped)}: a file system cannot be mounted here ({reason})")
+    chosen = [entry for entry in BY_NAME.values() if entry.name in kinds.split(",")]
+    needy = [entry.name for entry in chosen if entry.needs_mount]
+    if needy and (reason := why_not()) is not None:
+        print(f"skipping {', '.join(needy)}: a file system cannot be mounted here ({reason})")
         chosen = [entry for entry in chosen if not entry.needs_mount]
+    needy = [entry.name for entry in chosen if entry.needs_namespaces]
+    if needy and (reason := why_no_namespaces()) is not None:
+        print(f"skipping {', '.join(needy)}: network namespaces cannot be made here ({reason})")
+        chosen = [entry for entry in chosen if not entry.needs_namespaces]
     return chosen
 
 

@@ -92,8 +92,14 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
+    """Of one broker, as its clients know them."""
+
     kafka: str
     amqp: str
+    broker: str = ""
+    """Its name among several. Only what one broker says is compared in time with what it has said before."""
+    answer_seconds: float | None = None
+    """After that time without an answer a client hangs up, as real ones do: the network may have lost it."""
 
 
 class StartFailed(Exception):

@@ -45,6 +45,7 @@ class Entry:
     make: Callable[[], Kind]
     control: Control
     needs_mount: bool = False
+    needs_namespaces: bool = False
     workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload)
     rounds: int = 25
     """In one campaign: one data directory and one history."""

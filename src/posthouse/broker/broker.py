@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.appending import Appended, Produced
+from posthouse.broker.chores import Chores
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
-from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
@@ -31,7 +31,7 @@ from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
-from posthouse.broker.topics import NewTopic, Topics
+from posthouse.broker.topics import NewTopic, Topics, no_sources
 from posthouse.broker.traced_writer import TracedLogWriter
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
@@ -50,18 +50,16 @@ from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
 
-_QUEUE_CHECK_SECONDS = 0.1
-"""Interval of the check for expired unused queues."""
-_RECLAIM_SECONDS = 10.0
-"""Interval at which queues release settled messages."""
-_TRANSACTION_CHECK_SECONDS = 1.0
-"""Interval of the check for expired transactions."""
-
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
 """Enough to keep the disk busy. A new commit waits for all of it."""
 
 
 class Broker:
+    """`start` is enough to serve logs. Groups, transactions, subscriptions, queues and the schedule, all that
+    stores state, need `coordinate`, which one of several brokers on one storage does. In the others they are
+    empty and closed: storage refuses their commits, and what they do without a commit they refuse themselves.
+    """
+
     def __init__(
         self,
         storage: Storage,
@@ -75,12 +73,20 @@ class Broker:
         tracer: Tracer | None = None,
     ) -> None:
         """`tracer` is None where tracing is off."""
+        self.coordinates = False
+        """Whether this broker coordinates. Always so where it is alone, once it has started."""
         self.tracer = tracer
         self._storage = storage
         self._clock = clock
         self.settings = settings
         self.access = AccessControl(storage, settings, clock)
-        self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
+        sources = Sources(storage, clock)
+        self.topics = Topics(
+            storage,
+            settings.topic_defaults(),
+            settings.default_partitions,
+            sources.has if storage.is_shared else no_sources,
+        )
         self.traffic = Traffic()
         self.recent_deletions = RecentDeletions(clock)
         self.metrics_subscriptions = MetricsSubscriptions(storage)
@@ -107,7 +113,6 @@ class Broker:
             share_groups=self.subscriptions,
         )
         self.oldest_messages = OldestMessages(storage)
-        sources = Sources(storage, clock)
         self.transactions = Transactions(
             storage,
             clock,
@@ -145,40 +150,50 @@ class Broker:
             tracer=tracer,
         )
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
-        self._housekeeping = Housekeeping(
-            [self.retention.enforce, self.groups.expire, self.transactions.expire],
-            settings.retention_check_seconds,
+        self._chores = Chores(
+            self.retention,
+            self.groups,
+            self.transactions,
+            self.namespaces,
+            check_seconds=settings.retention_check_seconds,
         )
-        self._queue_timer = Housekeeping([self.namespaces.expire_unused], _QUEUE_CHECK_SECONDS)
-        self._reclaiming = Housekeeping([self.namespaces.retention.reclaim], _RECLAIM_SECONDS)
-        self._compaction = Housekeeping([self.retention.compact], settings.retention_check_seconds)
-        self._transaction_timer = Housekeeping([self.transactions.abort_expired], _TRANSACTION_CHECK_SECONDS)
 
     async def start(self) -> None:
+        """Open the storage, load topics, users and settings. Nothing is stored."""
         await self._storage.open()
         try:
-            await self._load()
+            self._load()
         except BaseException:
-            self._metrics_file.close()
-            self.access.close()
-            await self._storage.close()
+            await self._close()
             raise
-        self._schedule.start()
-        self._queue_timer.start()
-        self._reclaiming.start()
-        self._housekeeping.start()
-        self._compaction.start()
-        self._transaction_timer.start()
 
-    async def _load(self) -> None:
-        await self.access.start()
+    def _load(self) -> None:
+        self.access.load()
+        if self.access.secret is not None:
+            self.transactions.producer_ids.bind(self.access.secret)
         self.topics.load()
         self.metrics_subscriptions.load()
-        self._metrics_file.open()
         self.group_configs.load()
-        await self.dynamic_settings.load()
+        self.dynamic_settings.load()
+
+    async def coordinate(self) -> None:
+        """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
+        try:
+            await self._load_coordinated()
+        except BaseException:
+            await self._close()
+            raise
+        self.coordinates = True
+        self._schedule.start()
+        self._chores.start()
+
+    async def _load_coordinated(self) -> None:
+        await self.access.coordinate()
+        if self.access.secret is not None:
+            self.transactions.producer_ids.bind(self.access.secret)
+        self._metrics_file.open()
         self.groups.load()
-        await self.transactions.load(self.access.secret)
+        await self.transactions.load()
         self.subscriptions.load()
         await self.namespaces.load()
         await self._schedule.load()
@@ -186,17 +201,17 @@ class Broker:
             await self._storage.forget_lost_commits()
 
     async def stop(self) -> None:
-        await self._transaction_timer.stop()
-        await self._housekeeping.stop()
-        await self._reclaiming.stop()
-        await self._compaction.stop()
+        await self._chores.stop()
         self.wake_readers()
-        await self.subscriptions.close()
-        await self._queue_timer.stop()
-        await self._schedule.stop()
-        await self.publishing.close()
-        await self.namespaces.close()
-        await self.transactions.close()
+        if self.coordinates:
+            await self.subscriptions.close()
+            await self._schedule.stop()
+            await self.publishing.close()
+            await self.namespaces.close()
+            await self.transactions.close()
+        await self._close()
+
+    async def _close(self) -> None:
         self._metrics_file.close()
         self.access.close()
         self._log_writer.close()

@@ -13,6 +13,11 @@ class SerializedChanges:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change has begun and is not completed."""
+        return self._turn.locked()
+
     async def make(self, change: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(asyncio.create_task(self._in_turn(change)))
 

@@ -82,14 +82,22 @@ class DynamicSettings:
         )
         self._limit_connections = limit_connections
 
-    async def load(self) -> None:
+    def load(self) -> None:
         self._own.load()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Use stored settings. They may be invalid with the settings that the broker was started with."""
         try:
-            await self._apply()
+            effective = self._effective({})
+            self._topics.adopt_defaults(effective.topics)
         except InvalidConfig as error:
             log.warning(
                 "broker settings that were changed at run time are ignored; set them again: %s", error
             )
+            return
+        self._group_configs.set_defaults(effective.groups)
+        self._limit_connections(effective.connections)
 
     def get(self, scope: Scope) -> Overrides:
         return self._own.get(scope)

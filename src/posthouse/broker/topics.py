@@ -1,6 +1,6 @@
 """Topics by name and by id, and the rules to create, change and delete them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from posthouse.broker.changes import SerializedChanges
@@ -26,11 +26,24 @@ class NewTopic:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
 
+def no_sources(name: str) -> bool:
+    """No topic feeds exchanges or queues."""
+    return False
+
+
 class Topics:
     """Owned by the event loop. Storage holds the truth; the names are an index over it."""
 
-    def __init__(self, storage: Storage, defaults: TopicConfig, default_partitions: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        defaults: TopicConfig,
+        default_partitions: int,
+        is_source: Callable[[str], bool] = no_sources,
+    ) -> None:
+        """`is_source`: a topic of this name is coordinated, because it feeds exchanges or queues."""
         self._storage = storage
+        self._is_source = is_source
         self.defaults = defaults
         self._default_partitions = default_partitions
         self.by_name: dict[str, Topic] = {}
@@ -114,7 +127,24 @@ class Topics:
             partitions=partitions,
             overrides=dict(new.overrides),
             config=config,
+            is_coordinated=self._is_source(new.name),
         )
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change is under way: a topic may be about to exist."""
+        return self._changes.is_changing
+
+    async def coordinate(self, names: Iterable[str]) -> None:
+        """Make the existing ones of these topics coordinated: other brokers write to them no more. Durable on
+        return."""
+        await self._changes.make(self._coordinate(names))
+
+    async def _coordinate(self, names: Iterable[str]) -> None:
+        for name in names:
+            topic = self.by_name.get(name)
+            if topic is not None and not topic.is_coordinated:
+                await self._replace(replace(topic, is_coordinated=True), validate_only=False)
 
     async def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         return await self._changes.make(self._grow(name, partitions, validate_only))
@@ -154,13 +184,20 @@ class Topics:
             await self._changes.make(self._set_defaults(defaults))
 
     async def _set_defaults(self, defaults: TopicConfig) -> None:
-        self.defaults = defaults
-        self.by_name |= {
+        self.adopt_defaults(defaults)
+
+    def adopt_defaults(self, defaults: TopicConfig) -> None:
+        """As `set_defaults`, where no other change can be under way. Raises InvalidConfig."""
+        if defaults == self.defaults:
+            return
+        adopted = {
             name: replace(topic, config=defaults.with_overrides(topic.overrides))
             for name, topic in self.by_name.items()
         }
+        self.defaults = defaults
+        self.by_name |= adopted
         self._in_order = None
-        self._storage.adopt_topics(list(self.by_name.values()))
+        self._storage.adopt_topics(list(adopted.values()))
 
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:

@@ -5,12 +5,13 @@ import os
 import sys
 
 from posthouse.cli.invocation import Invocation
-from posthouse.cli.output import complain, give_up_stdout
+from posthouse.cli.output import complain, give_up_stdout, print_traceback
 from posthouse.cli.serve_options import plain_values, start
 from posthouse.environment import check_environment
 
 
 def main() -> None:
+    sys.excepthook = print_traceback  # for --debug
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()

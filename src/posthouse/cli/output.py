@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from posthouse.model.excerpts import printable
@@ -72,6 +73,14 @@ def say(sentence: str) -> None:
 def say_at_once(sentence: str) -> None:
     """Print from a signal handler, which may interrupt another print."""
     os.write(sys.stderr.fileno(), f"{sentence}\n".encode())
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an error on stderr. The texts of errors quote clients, too."""
+    import traceback
+
+    lines = "".join(traceback.format_exception(kind, error, trace)).removesuffix("\n").split("\n")
+    print(*map(printable, lines), sep="\n", file=sys.stderr)
 
 
 def complain(sentence: str) -> None:

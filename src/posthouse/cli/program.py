@@ -1,6 +1,7 @@
 """All commands of the program. They import what they need when they run."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from posthouse.cli import (
     transactions,
     users,
 )
+from posthouse.cli.bash_completion import is_asked_by_bash, quoted_output
 from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP, Invocation
 from posthouse.cli.login_options import repeat_login_options
 
@@ -213,7 +215,9 @@ def options(
 def execute(arguments: list[str], invocation: Invocation) -> int:
     command = typer.main.get_command(app)
     repeat_login_options(command)
+    completing = quoted_output(os.environ) if is_asked_by_bash(os.environ) else nullcontext()
     try:
-        return command(arguments, prog_name="posthouse", standalone_mode=False, obj=invocation) or 0
+        with completing:
+            return command(arguments, prog_name="posthouse", standalone_mode=False, obj=invocation) or 0
     except typer.Abort:
         return 1

@@ -1,4 +1,4 @@
-"""The listener for other brokers: it takes over the connections that standbys pass on."""
+"""The listener for other brokers: connections and requests of clients that they pass on, and their hints."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from posthouse.cluster.exact import receive
 from posthouse.cluster.preamble import (
     LENGTH,
     PROOF_BYTES,
-    Passage,
+    AnyPassage,
     PeerRefused,
     Refusal,
     new_challenge,
@@ -32,17 +32,17 @@ _MOST_OF_ONE = 256
 """Of these, those of one address."""
 _REST_SECONDS = 0.5
 
-Adopt = Callable[[socket.socket, Address], None]
+Adopt = Callable[[socket.socket], None]
+"""Takes over the socket behind the preamble."""
 
 
 class PeerListener:
     """Owned by the event loop."""
 
     def __init__(
-        self, listening: ListeningSockets, secret: bytes, adopter: Callable[[str], Adopt | Refusal]
+        self, listening: ListeningSockets, secret: bytes, adopter: Callable[[AnyPassage], Adopt | Refusal]
     ) -> None:
-        """`adopter` returns what serves connections of the listener of that name. The sockets are closed with
-        this listener."""
+        """`adopter` returns what serves such a connection. The sockets are closed with this listener."""
         self._listening = listening
         self._secret = secret
         self._adopter = adopter
@@ -73,7 +73,7 @@ class PeerListener:
 
     def _make_room(self, host: str) -> None:
         """Close the oldest connection of a host that has too many, or of the one with the most of all:
-        connections that say nothing do not keep out standbys, which speak at once."""
+        connections that say nothing do not keep out brokers, which speak at once."""
         crowds = Counter(self._talking.values())
         if crowds[host] >= _MOST_OF_ONE:
             self._send_away_oldest(host)
@@ -90,15 +90,15 @@ class PeerListener:
             accepted.setblocking(False)
             async with asyncio.timeout(_PREAMBLE_SECONDS):
                 passage, answer = await self._read(accepted)
-                adopt = self._adopter(passage.listener)
+                adopt = self._adopter(passage)
                 if isinstance(adopt, Refusal):
-                    raise PeerRefused(f"this broker does not serve {passage.listener} now", adopt)
+                    raise PeerRefused(f"this broker does not serve {passage} now", adopt)
                 await asyncio.get_running_loop().sock_sendall(accepted, answer)
-            adopt = self._adopter(passage.listener)
+            adopt = self._adopter(passage)
             if isinstance(adopt, Refusal):
                 accepted.close()
             else:
-                adopt(accepted, passage.client)
+                adopt(accepted)
         except BaseException as error:
             if isinstance(error, PeerRefused):
                 _tell(accepted, error.refusal)
@@ -107,8 +107,8 @@ class PeerListener:
                 raise
             log.info("peer: closing the connection from %s: %s", peer, str(error) or type(error).__name__)
 
-    async def _read(self, accepted: socket.socket) -> tuple[Passage, bytes]:
-        """What the standby wants, and what to answer."""
+    async def _read(self, accepted: socket.socket) -> tuple[AnyPassage, bytes]:
+        """What the other broker wants, and what to answer."""
         challenge = new_challenge()
         await asyncio.get_running_loop().sock_sendall(accepted, challenge)
         size = size_of_words(await receive(accepted, LENGTH.size))

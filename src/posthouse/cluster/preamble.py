@@ -1,9 +1,9 @@
-"""What two brokers say to each other before the bytes of a client follow.
+"""What two brokers say to each other when one has connected to the peer listener of the other.
 
-The holder sends a challenge. The standby names the listener and the client, and proves with the secret of the
-cluster that the words are its own. The holder answers with one byte, and a proof of its own unless the byte
-says why it refuses. Both proofs contain the challenge and a number that the standby has chosen, so that
-neither can be used again.
+The broker that listens sends a challenge. The broker that dials says what the connection is for, and proves
+with the secret of the cluster that the words are its own. The other one answers with one byte, and a proof of
+its own unless the byte says why it refuses. Both proofs contain the challenge and a number that the dialling
+broker has chosen, so that neither can be used again.
 """
 
 import hashlib
@@ -13,6 +13,8 @@ import os
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
+from typing import Any
+from uuid import UUID
 
 from posthouse.model.address import Address
 
@@ -20,8 +22,10 @@ MAGIC = b"POSTHOUSE-PEER-1"
 CHALLENGE_BYTES = len(MAGIC) + 32
 PROOF_BYTES = 32
 LENGTH = Struct(">H")
-_MOST_WORDS = 1024
-_STANDBY, _HOLDER = b"standby", b"holder"
+_MOST_WORDS = 4096
+_RELAY, _HINTS = "relay", "hints"
+_DIALLING, _LISTENING = b"standby", b"holder"
+"""In the proofs, so that one is never the other. The words are those of the first version."""
 
 
 _WELCOME = b"\x00"
@@ -29,16 +33,16 @@ VERDICT_BYTES = len(_WELCOME)
 
 
 class Refusal(IntEnum):
-    """Why a holder refuses a connection. The number is the byte that it answers with."""
+    """Why a broker refuses a connection of another. The number is the byte that it answers with."""
 
-    NOT_HOLDER = 1
+    NOT_COORDINATOR = 1
     NO_SUCH_LISTENER = 2
     WRONG_SECRET = 3
     NOT_A_REQUEST = 4
 
 
 _SENTENCES: dict[int, str] = {
-    Refusal.NOT_HOLDER: "the broker there does not serve now",
+    Refusal.NOT_COORDINATOR: "the broker there does not coordinate now",
     Refusal.NO_SUCH_LISTENER: "the broker there has no listener of this name: all brokers need the same ones",
     Refusal.WRONG_SECRET: "the broker there has another secret: it belongs to another cluster",
     Refusal.NOT_A_REQUEST: "the broker there does not understand the request",
@@ -46,7 +50,7 @@ _SENTENCES: dict[int, str] = {
 
 
 class PeerRefused(Exception):
-    """The other side is no broker of this cluster, or does not hold the lease."""
+    """The other side is no broker of this cluster, or does not coordinate it."""
 
     def __init__(self, reason: str, refusal: Refusal = Refusal.NOT_A_REQUEST) -> None:
         """`refusal` is what the other side is told."""
@@ -56,11 +60,42 @@ class PeerRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A connection that is to be passed on."""
+    """A client's connection, passed on as it is."""
 
     listener: str
     """The name of the listener that the client has connected to."""
     client: Address
+
+    def __str__(self) -> str:
+        return f"connections of {self.listener}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPassage:
+    """Some requests of a client that stays connected to the dialling broker. There is no TLS in them."""
+
+    listener: str
+    client: Address
+    user: str | None
+    """Has logged in at the dialling broker; None if no user has."""
+
+    def __str__(self) -> str:
+        return f"requests of {self.listener}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HintPassage:
+    """Hints of both brokers to each other."""
+
+    broker: UUID
+    """The incarnation of the dialling broker."""
+
+    def __str__(self) -> str:
+        return "hints"
+
+
+AnyPassage = Passage | RelayPassage | HintPassage
+"""What a connection between two brokers is for."""
 
 
 def new_challenge() -> bytes:
@@ -72,17 +107,19 @@ def check_challenge(challenge: bytes) -> None:
         raise PeerRefused("there is no broker at its address")
 
 
-def request(secret: bytes, challenge: bytes, passage: Passage) -> tuple[bytes, bytes]:
-    """What the standby sends, and the words in it that the holder has to prove it has read."""
-    words = json.dumps(
-        {
-            "listener": passage.listener,
-            "host": passage.client.host,
-            "port": passage.client.port,
-            "number": os.urandom(16).hex(),
-        }
-    ).encode()
-    return LENGTH.pack(len(words)) + words + _proof(secret, _STANDBY, challenge, words), words
+def request(secret: bytes, challenge: bytes, passage: AnyPassage) -> tuple[bytes, bytes]:
+    """What the dialling broker sends, and the words in it that the other one has to prove it has read."""
+    words = json.dumps(_said(passage) | {"number": os.urandom(16).hex()}).encode()
+    return LENGTH.pack(len(words)) + words + _proof(secret, _DIALLING, challenge, words), words
+
+
+def _said(passage: AnyPassage) -> dict[str, Any]:
+    if isinstance(passage, HintPassage):
+        return {"kind": _HINTS, "broker": str(passage.broker)}
+    said = {"listener": passage.listener, "host": passage.client.host, "port": passage.client.port}
+    if isinstance(passage, RelayPassage):
+        return said | {"kind": _RELAY, "user": passage.user}
+    return said
 
 
 def size_of_words(length: bytes) -> int:
@@ -92,16 +129,24 @@ def size_of_words(length: bytes) -> int:
     return int(size)
 
 
-def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) -> Passage:
+def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) -> AnyPassage:
     """Raises PeerRefused unless a broker of this cluster has sent it in answer to this challenge."""
-    if not hmac.compare_digest(proof, _proof(secret, _STANDBY, challenge, words)):
+    if not hmac.compare_digest(proof, _proof(secret, _DIALLING, challenge, words)):
         raise PeerRefused("it does not know the secret of this cluster", Refusal.WRONG_SECRET)
     said = json.loads(words)
-    return Passage(listener=said["listener"], client=Address(said["host"], said["port"]))
+    kind = said.get("kind")
+    if kind == _HINTS:
+        return HintPassage(broker=UUID(said["broker"]))
+    if kind not in (None, _RELAY):
+        raise PeerRefused(f"it asks for {kind!r}, which this version does not know")
+    client = Address(said["host"], said["port"])
+    if kind == _RELAY:
+        return RelayPassage(listener=said["listener"], client=client, user=said["user"])
+    return Passage(listener=said["listener"], client=client)
 
 
 def welcome(secret: bytes, challenge: bytes, words: bytes) -> bytes:
-    return _WELCOME + _proof(secret, _HOLDER, challenge, words)
+    return _WELCOME + _proof(secret, _LISTENING, challenge, words)
 
 
 def refused(refusal: Refusal) -> bytes:
@@ -117,7 +162,7 @@ def check_verdict(verdict: bytes) -> None:
 
 
 def check_welcome(secret: bytes, challenge: bytes, words: bytes, proof: bytes) -> None:
-    if not hmac.compare_digest(proof, _proof(secret, _HOLDER, challenge, words)):
+    if not hmac.compare_digest(proof, _proof(secret, _LISTENING, challenge, words)):
         raise PeerRefused("the broker at its address does not know the secret of this cluster")
 
 

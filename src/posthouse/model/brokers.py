@@ -38,6 +38,8 @@ class ClusterView:
     """Of the holder, since its start."""
     seen_commits: int | None = None
     """Of the holder that this broker saw last, which may be another by now; None if it saw none."""
+    own_commits: int = 0
+    """Of this broker, since its start."""
     timeline: int = 0
     """Of the database: a promoted standby raises it."""
     confirmed_losses: int = 0

@@ -16,7 +16,7 @@ from posthouse.broker.access.scram import ScramServer
 from posthouse.listener_settings import Address
 from posthouse.model.errors import LoginFailed
 from posthouse.model.scram import Mechanism
-from posthouse.protocols.introduction import FORWARDER
+from posthouse.protocols.introduction import FORWARDER, RELAYED_USER
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import name_of
 
@@ -29,6 +29,8 @@ class PeerIdentity:
     """Address and port of the client."""
     certified: str | None = None
     """The name in the client's verified certificate."""
+    relayed_user: str | None = None
+    """Has logged in at another broker of the cluster, which relays the client's requests."""
     may_send_password: bool = True
     """The connection is private (TLS, or this machine), or passwords in cleartext are allowed."""
 
@@ -42,6 +44,7 @@ class PeerIdentity:
         return cls(
             peer=str(address or found or "?"),
             certified=name_of(transport),
+            relayed_user=transport.get_extra_info(RELAYED_USER),
             may_send_password=is_private or allow_cleartext,
         )
 

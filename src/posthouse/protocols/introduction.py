@@ -6,6 +6,7 @@ over to its real protocol. Other connections have neither.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, cast
 
 from posthouse.protocols.outbox import Chunk
@@ -13,6 +14,20 @@ from posthouse.settings import Address
 
 FORWARDER = "forwarder"
 """Name of the extra information: the address of the broker that has passed the connection on."""
+RELAYED_USER = "relayed_user"
+"""Name of the extra information: the user that has logged in at the broker that relays the requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Of a connection that another broker has made for a client."""
+
+    client: Address
+    is_relayed: bool = False
+    """The client has not made it: the other broker relays single requests, which it has received with or
+    without TLS, and sends them without."""
+    user: str | None = None
+    """With `is_relayed`: has logged in at the other broker."""
 
 
 class Introduction(asyncio.Protocol):
@@ -20,17 +35,17 @@ class Introduction(asyncio.Protocol):
         self,
         protocol: asyncio.BaseProtocol,
         may_answer: Callable[[], bool],
-        client: Address | None,
+        origin: Origin | None,
     ) -> None:
-        """`client` is the client's address if another broker has passed the connection on."""
+        """`origin` is None unless another broker has passed the connection on."""
         self._protocol = protocol
         self._may_answer = may_answer
-        self._client = client
+        self._origin = origin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         plain = cast("asyncio.Transport", transport)
         plain.set_protocol(self._protocol)
-        self._protocol.connection_made(GuardedTransport(plain, self._may_answer, self._client))
+        self._protocol.connection_made(GuardedTransport(plain, self._may_answer, self._origin))
 
 
 class GuardedTransport(asyncio.Transport):
@@ -41,12 +56,12 @@ class GuardedTransport(asyncio.Transport):
     """
 
     def __init__(
-        self, transport: asyncio.Transport, may_answer: Callable[[], bool], client: Address | None
+        self, transport: asyncio.Transport, may_answer: Callable[[], bool], origin: Origin | None
     ) -> None:
         super().__init__()
         self._transport = transport
         self._may_answer = may_answer
-        self._client = client
+        self._origin = origin
 
     def write(self, data: Chunk) -> None:
         if self._may_answer():
@@ -60,10 +75,16 @@ class GuardedTransport(asyncio.Transport):
         else:
             self._transport.abort()
 
+    def write_last(self, data: Chunk) -> None:
+        """Write what needs no lease, because it answers nothing: that the broker closes the connection."""
+        self._transport.write(data)
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        if self._client is not None:
+        if self._origin is not None:
             if name == "peername":
-                return (self._client.host, self._client.port)
+                return (self._origin.client.host, self._origin.client.port)
+            if name == RELAYED_USER:
+                return self._origin.user
             if name == FORWARDER:
                 found = self._transport.get_extra_info("peername")
                 return Address(found[0], found[1])

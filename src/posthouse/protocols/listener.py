@@ -6,11 +6,11 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
-from posthouse.protocols.introduction import Introduction
+from posthouse.protocols.introduction import Introduction, Origin
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
@@ -51,6 +51,14 @@ class Connection(Protocol):
 
     def tick(self) -> bool:
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
+
+
+@runtime_checkable
+class Dismissable(Protocol):
+    """A connection whose protocol has words for a broker that stops at once."""
+
+    def dismiss(self) -> None:
+        """Tell the client if it takes that without a wait, and close."""
 
 
 class Listener:
@@ -139,14 +147,14 @@ class Listener:
         if listening in self._sockets:
             self._loop.add_reader(listening, self._accept, listening)
 
-    def adopt(self, accepted: socket.socket, client: Address) -> None:
-        """Serve a connection that `client` has made to another broker, and that broker has passed on."""
+    def adopt(self, accepted: socket.socket, origin: Origin) -> None:
+        """Serve a connection that another broker has passed on."""
         if self.address is None:
             accepted.close()
             return
-        self._welcome(accepted, client, is_passed_on=True)
+        self._welcome(accepted, origin.client, origin)
 
-    def _welcome(self, accepted: socket.socket, peer: Address, *, is_passed_on: bool = False) -> bool:
+    def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
         visitor = Visitor(peer.host, str(peer), accepted.close)
         if not self._enter(visitor):
@@ -156,26 +164,26 @@ class Listener:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         wait = self._gate.wait(visitor)
-        client = peer if is_passed_on else None
-        task = self._loop.create_task(self._connect(accepted, visitor, wait, client))
+        task = self._loop.create_task(self._connect(accepted, visitor, wait, origin))
         visitor.send_away = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
         return wait == 0
 
     async def _connect(
-        self, accepted: socket.socket, visitor: Visitor, wait: float, client: Address | None
+        self, accepted: socket.socket, visitor: Visitor, wait: float, origin: Origin | None
     ) -> None:
         arriving: list[Connection] = []
+        tls = None if origin is not None and origin.is_relayed else self._tls
 
         def made() -> asyncio.BaseProtocol:
             protocol = self._factory(self)
             connection = cast("Connection", protocol)
             self._arriving[connection] = visitor
             arriving.append(connection)
-            if self._may_answer is None and client is None:
+            if self._may_answer is None and origin is None:
                 return protocol
-            return Introduction(protocol, self._may_answer or _always, client)
+            return Introduction(protocol, self._may_answer or _always, origin)
 
         try:
             if wait:
@@ -183,11 +191,11 @@ class Listener:
             await self._loop.connect_accepted_socket(
                 made,
                 accepted,
-                ssl=self._tls.context if self._tls else None,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
+                ssl=tls.context if tls else None,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
             )
         except BaseException:
-            if self._tls is None and arriving:
+            if tls is None and arriving:
                 # The transport owns the socket now, so it must not be closed here: `join` refuses the
                 # connection. Some event loops do not call it, so the visitor is removed afterwards.
                 visitor.is_unwanted = True
@@ -308,7 +316,10 @@ class Listener:
         for task in list(self._shaking_hands):
             task.cancel()
         for connection in list(self._visitors):
-            connection.abort()
+            if isinstance(connection, Dismissable):
+                connection.dismiss()
+            else:
+                connection.abort()
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

@@ -1,6 +1,9 @@
 """The bounds of a partition, and the result of a read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from posthouse.storage.producers import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,10 @@ class Slice:
 
     data: bytes | bytearray | memoryview
     bounds: Bounds
+    aborted: Sequence[AbortedTransaction] = ()
+    """Of a read with `stable_only`: the aborted transactions that have records in `data`, by the offset of
+    their marker; others may be among them. They belong to these bytes: compaction may remove a transaction
+    from the list as soon as its records are removed from the log."""
 
 
 @dataclass(frozen=True, slots=True)

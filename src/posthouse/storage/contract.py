@@ -34,6 +34,11 @@ class Storage(PartitionView, Protocol):
         """The id of this storage. It never changes."""
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other brokers may write to the same logs. They do not write to topics that are
+        `is_coordinated`."""
+
+    @property
     def has_lost_commits(self) -> bool:
         """Whether commits before the last start were lost to damage.
 
@@ -92,9 +97,11 @@ class Storage(PartitionView, Protocol):
         unnoticed in others.
         """
 
-    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
-        """Bring bounds and producers of these partitions up to date with what other brokers have written
-        before this call. Raises Unavailable.
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
+        """Bring the bounds of these partitions up to date with what other brokers have written before this
+        call, and with `with_producers` their producers, too: there may be thousands.
+
+        Raises UnknownPartition and Unavailable.
         """
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:

@@ -29,3 +29,17 @@ class Space(IntEnum):
     CLIENT_METRICS = 20
     BROKER_CONFIGS = 21
     SECRETS = 25
+
+
+CLUSTER_WIDE = frozenset(
+    {
+        Space.GROUP_CONFIGS,
+        Space.USERS,
+        Space.ACLS,
+        Space.QUOTAS,
+        Space.CLIENT_METRICS,
+        Space.BROKER_CONFIGS,
+        Space.SECRETS,
+    }
+)
+"""State that every broker of a cluster keeps in memory; all other state is the coordinator's."""

@@ -17,6 +17,7 @@ async def started(ledger: Ledger, password: Path | None = None) -> Broker:
     settings = Settings(memory=True, authentication=Authentication.REQUIRED, admin_password_file=password)
     broker = Broker(ledger, settings, ManualClock())
     await broker.start()
+    await broker.coordinate()
     return broker
 
 

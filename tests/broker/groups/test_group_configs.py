@@ -133,6 +133,7 @@ async def test_a_group_has_its_own_session_timeout_and_assignment_interval() -> 
     members = Members(ManualClock())
     broker, clock = members.broker, members.clock
     await broker.start()
+    await broker.coordinate()
     try:
         await broker.create_topics([NewTopic(name="t", partitions=2)])
         epoch = members.beat(0)

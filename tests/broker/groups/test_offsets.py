@@ -53,6 +53,7 @@ def open_broker(tmp_path: Path, clock: ManualClock) -> Open:
 async def broker(open_broker: Open) -> AsyncIterator[Broker]:
     running = open_broker()
     await running.start()
+    await running.coordinate()
     yield running
     await running.stop()
 
@@ -96,6 +97,7 @@ async def join(broker: Broker) -> MemberId:
 async def test_a_restart_finds_everything(open_broker: Open, clock: ManualClock) -> None:
     broker = open_broker()
     await broker.start()
+    await broker.coordinate()
     topic = await made(broker)
     partition = topic.partition(1)
     wanted = NewOffset(partition=partition, offset=2**40, leader_epoch=7, metadata="Nötiz")
@@ -103,6 +105,7 @@ async def test_a_restart_finds_everything(open_broker: Open, clock: ManualClock)
     await broker.stop()
     broker = open_broker()
     await broker.start()
+    await broker.coordinate()
     assert broker.groups.offsets.get(GROUP, partition) == CommittedOffset(
         offset=2**40, leader_epoch=7, metadata="Nötiz", committed_ms=clock.now_ms()
     )
@@ -145,6 +148,7 @@ async def test_what_is_wrong_with_single_offsets(broker: Broker, topic: Topic) -
 async def test_a_transaction_brings_offsets_in_its_own_commit(open_broker: Open) -> None:
     broker = open_broker()
     await broker.start()
+    await broker.coordinate()
     topic = await made(broker)
     offsets = broker.groups.offsets
     puts = offsets.puts(GROUP, [NewOffset(partition=topic.partition(0), offset=9)])
@@ -159,6 +163,7 @@ async def test_a_transaction_brings_offsets_in_its_own_commit(open_broker: Open)
     await broker.stop()
     broker = open_broker()
     await broker.start()
+    await broker.coordinate()
     assert found(broker, topic) == [9, None, None]
     await broker.stop()
 
@@ -166,6 +171,7 @@ async def test_a_transaction_brings_offsets_in_its_own_commit(open_broker: Open)
 async def test_offsets_go_with_their_topic(open_broker: Open) -> None:
     broker = open_broker()
     await broker.start()
+    await broker.coordinate()
     gone, kept = await made(broker), await made(broker, "kept")
     await commit(broker, gone, 1)
     await commit(broker, kept, 2)
@@ -177,6 +183,7 @@ async def test_offsets_go_with_their_topic(open_broker: Open) -> None:
         await broker.stop()
         broker = open_broker()
         await broker.start()
+        await broker.coordinate()
     await broker.stop()
 
 
@@ -193,6 +200,7 @@ def test_offsets_of_topics_that_went_unnoticed_are_removed() -> None:
 async def test_deleting_a_group(open_broker: Open) -> None:
     broker = open_broker()
     await broker.start()
+    await broker.coordinate()
     topic = await made(broker)
     under_way = broker.groups.offsets.commit(
         GROUP, NO_PRODUCER, [NewOffset(partition=topic.partition(0), offset=1)]
@@ -211,6 +219,7 @@ async def test_deleting_a_group(open_broker: Open) -> None:
         await broker.stop()
         broker = open_broker()
         await broker.start()
+        await broker.coordinate()
     await broker.stop()
 
 
@@ -255,6 +264,7 @@ class TestRetention:
     async def test_a_restart_does_not_prolong_it(self, open_broker: Open, clock: ManualClock) -> None:
         broker = open_broker()
         await broker.start()
+        await broker.coordinate()
         topic = await made(broker)
         await commit(broker, topic, 1)
         member = await join(broker)
@@ -266,6 +276,7 @@ class TestRetention:
             await broker.stop()
             broker = open_broker()
             await broker.start()
+            await broker.coordinate()
             await broker.groups.expire()
             assert found(broker, topic) == expected
         await broker.stop()
@@ -275,6 +286,7 @@ class TestRetention:
     ) -> None:
         broker = open_broker()
         await broker.start()
+        await broker.coordinate()
         topic = await made(broker)
         await commit(broker, topic, 1)
         await join(broker)
@@ -282,6 +294,7 @@ class TestRetention:
         await broker.stop()
         broker = open_broker()
         await broker.start()
+        await broker.coordinate()
         await broker.groups.expire()
         assert found(broker, topic) == [1, 1, 1]
         await broker.stop()

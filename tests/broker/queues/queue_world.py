@@ -140,6 +140,7 @@ class QueueWorld(RuleBasedStateMachine):
     async def start(self) -> None:
         self.broker = Broker(self.storage, Settings(memory=True), self.clock)
         await self.broker.start()
+        await self.broker.coordinate()
         self.namespace = self.broker.namespaces.get("/")
 
     async def declare(self) -> None:

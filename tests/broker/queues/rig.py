@@ -143,6 +143,7 @@ async def running(
         storage = MemoryStorage(clock) if data is None else FileStorage(data, clock=clock)
     broker = Broker(storage, Settings(memory=True, **settings), clock)
     await broker.start()
+    await broker.coordinate()
     try:
         yield Rig(broker)
     finally:

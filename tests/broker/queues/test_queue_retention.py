@@ -241,6 +241,7 @@ async def test_a_queue_that_is_read_as_a_stream_is_kept_as_long_as_any_topic() -
 async def test_what_an_open_transaction_may_bring_stays(commit: bool) -> None:
     bench = Bench()
     await bench.broker.start()
+    await bench.broker.coordinate()
     rig = Rig(bench.broker)
     queue = await rig.queue()
     await publish(rig, 2)

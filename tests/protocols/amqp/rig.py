@@ -67,6 +67,7 @@ class Rig:
 
     async def __aenter__(self) -> Self:
         await self.broker.start()
+        await self.broker.coordinate()
         factory = AmqpConnections(
             self.broker.namespaces,
             self.broker.publishing,

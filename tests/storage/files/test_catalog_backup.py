@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.model.clock import ManualClock
+from posthouse.storage.files.catalog import catalog
 from posthouse.storage.files.catalog.catalog import BACKUP
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.data_directory import CATALOG, OsDataDirectory
@@ -41,6 +42,15 @@ class TightDirectory(OsDataDirectory):
     def _limit(self, connection: sqlite3.Connection) -> None:
         # It is never less than what the file has already.
         connection.execute(f"PRAGMA max_page_count={1 if self._tight else 1_000_000}")
+
+
+class ImpatientDirectory(OsDataDirectory):
+    """Does not wait for locks."""
+
+    def connect(self, name: str) -> sqlite3.Connection:
+        connection = super().connect(name)
+        connection.execute("PRAGMA busy_timeout=1")
+        return connection
 
 
 def make(directory: Path, data_directory: OsDataDirectory) -> FileStorage:
@@ -93,6 +103,26 @@ async def test_a_broker_starts_though_its_backup_cannot_catch_up(tmp_path: Path)
     damage_catalog(tmp_path)
     found = await life(tmp_path, OsDataDirectory(tmp_path))
     assert found == {b"first": b"1", b"missed": _LARGE, b"last": b"3"}
+
+
+async def test_a_backup_that_another_program_has_locked_does_not_hold_up_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await life(tmp_path, OsDataDirectory(tmp_path), first=b"1")
+    behind = (tmp_path / BACKUP).read_bytes()
+    await life(tmp_path, OsDataDirectory(tmp_path), missed=b"2")
+    (tmp_path / BACKUP).write_bytes(behind)
+    monkeypatch.setattr(catalog, "_LOCKED_SECONDS", 0.1)
+    with closing(sqlite3.connect(tmp_path / BACKUP, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        found = await asyncio.wait_for(life(tmp_path, ImpatientDirectory(tmp_path), last=b"3"), 60)
+        assert found == {b"first": b"1", b"missed": b"2"}
+        assert "another program has kept the database locked for 0.1 s" in caplog.text
+        other.execute("ROLLBACK")
+    await life(tmp_path, OsDataDirectory(tmp_path))
+    damage_catalog(tmp_path)
+    found = await life(tmp_path, OsDataDirectory(tmp_path))
+    assert found == {b"first": b"1", b"missed": b"2", b"last": b"3"}
 
 
 async def test_a_new_topic_does_not_wait_for_the_backup(tmp_path: Path) -> None:

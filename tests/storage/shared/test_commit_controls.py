@@ -67,13 +67,10 @@ async def test_two_storages_that_both_believe_they_hold_the_lease(arena: FaultAr
     assert await arena.anomalies() == []
 
 
-async def test_without_the_check_of_the_lease_both_write(
-    arena: FaultArena, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The last line of defence: the one that finds batches of another in its log stops itself."""
+async def test_without_the_check_of_the_lease_both_write(arena: FaultArena) -> None:
+    """Batches of another broker in its logs tell a holder nothing: only the database can stop it."""
     connection = await arena.direct.connect("tests")
     await connection.execute(WITHOUT_CHECK_OF_THE_LEASE)
     await connection.close()
     await two_holders(arena)
-    assert arena.fenced > 0
-    assert any("behind the end" in record.getMessage() for record in caplog.records)
+    assert arena.fenced == 0

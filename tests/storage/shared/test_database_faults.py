@@ -99,7 +99,7 @@ async def test_a_server_that_pauses_for_long(arena: FaultArena, postgres: Postgr
 async def test_reads_of_a_server_that_pauses_fail_in_time(
     arena: FaultArena, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("posthouse.storage.shared.reads.readers._SECONDS", ANSWER_SECONDS)
+    monkeypatch.setattr("posthouse.storage.shared.readers._SECONDS", ANSWER_SECONDS)
     await arena.round()
     partition = arena.scene.partition(("inline", 0))
     cold = await arena.take_over(arena.database)

@@ -7,12 +7,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from posthouse.model.errors import UnknownPartition
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import TopicExists, UnknownPartition
 from posthouse.storage.operations import Trim
+from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.logs import definitions
 from tests.storage.batches import append, make_topic, read_all
+from tests.storage.shared.faulty_objects import FaultyObjectStore
+from tests.storage.shared.members import members
 
 
 class LostAnswers:
@@ -76,6 +80,27 @@ async def test_a_topic_of_an_unknown_creation_does_not_take_up_its_name(
         shared.commit([append(first.partition(0), b"1")])
 
 
+async def test_a_topic_of_an_unknown_creation_stays_if_another_broker_has_written_to_it(
+    shared: SharedStorage,
+    lost: LostAnswers,
+    database: Database,
+    objects: FaultyObjectStore,
+    clock: ManualClock,
+) -> None:
+    first = make_topic("orders")
+    lost.count = 4
+    with pytest.raises(DatabaseAway):
+        await shared.create_topics([first])
+    async with members(1, database, objects, clock) as [member]:
+        await member.commit([append(first.partition(0), b"1")])
+    with pytest.raises(TopicExists):
+        await shared.create_topics([make_topic("orders")])
+    connection = await database.connect("tests")
+    found = await connection.execute("SELECT deleted, next FROM log")
+    assert await found.fetchall() == [(False, 1)]
+    await connection.close()
+
+
 async def test_a_deletion_whose_answer_is_lost_is_repeated(shared: SharedStorage, lost: LostAnswers) -> None:
     topic = make_topic()
     await shared.create_topics([topic])
@@ -115,10 +140,13 @@ async def test_commits_to_a_topic_that_is_deleted_meanwhile_harm_no_others(
         await holding.execute("SELECT FROM committer FOR UPDATE")
         busy = shared.commit([append(other.partition(0), b"busy")])
         await asyncio.sleep(0.05)
-        behind = [shared.commit([Trim(partition, 1)]), shared.commit([append(partition, b"2")])]
+        trimmed, refused = shared.commit([Trim(partition, 1)]), shared.commit([append(partition, b"2")])
         innocent = shared.commit([append(other.partition(0), b"innocent")])
         await deletion
-    await asyncio.wait_for(asyncio.gather(busy, innocent, *behind), 10)
+    await asyncio.wait_for(asyncio.gather(busy, innocent, trimmed), 10)
+    with pytest.raises(OperationRefused) as refusal:
+        await refused
+    assert isinstance(refusal.value.reason, UnknownPartition)
     await shared.commit([append(other.partition(0), b"after")])
     assert list((await read_all(shared, other.partition(0))).values()) == [b"busy", b"innocent", b"after"]
     await holding.close()

@@ -1,9 +1,9 @@
 """Memory that is counted is all the memory that is used: tails, and windows of segments."""
 
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
+from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.block_cache import BlockCache
 from posthouse.storage.shared.reads.piece_reader import PieceReader
-from posthouse.storage.shared.reads.readers import Readers
 from tests.storage.batches import append, make_batch, make_topic
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation

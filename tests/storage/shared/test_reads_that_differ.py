@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import DataDamaged, OffsetOutOfRange
+from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId
 from posthouse.storage.shared.database import Database, DatabaseConnection
 from posthouse.storage.shared.engine import SharedStorage
@@ -58,17 +58,15 @@ async def partition(cold: SharedStorage) -> PartitionId:
     return topic.partition(0)
 
 
-async def test_a_search_by_time_below_the_start_ends(
+async def test_a_search_by_time_below_the_start_learns_where_the_log_starts(
     cold: SharedStorage, partition: PartitionId, direct: DatabaseConnection
 ) -> None:
     queries = Queries(cold)
     await direct.execute("UPDATE log SET start = 2")
-    with pytest.raises(OffsetOutOfRange):
-        await cold.find_timestamp(partition, 0)
-    assert queries.count <= 10
-    cold._logs[partition].trim(2)
     found = await cold.find_timestamp(partition, 0)
     assert found is not None and found.offset == 2
+    assert queries.count <= 10
+    assert cold.bounds(partition).start == 2
 
 
 async def test_a_read_behind_the_end_ends(

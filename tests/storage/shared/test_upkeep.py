@@ -37,7 +37,6 @@ async def upkeep(logs: SharedLogs, lost: list[LeaseLost]) -> Upkeep:
         logs.lease,
         view,
         commit=view.commit,
-        slot_opened=lambda number: None,
         effects=Effects(),
         on_lease_lost=lost.append,
         clock=SystemClock(),

@@ -1,14 +1,15 @@
-"""Two brokers on one storage, and clients that know both addresses."""
+"""Several brokers on one storage, and clients that know all addresses, or one of them."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import psycopg
 
-from tests.torture.brokers import BrokerProcess, Recipe, running
+from tests.protocols.amqp.wire import Closed
+from tests.torture.brokers import Addresses, BrokerProcess, Recipe, running
 from tests.torture.campaign import Arena
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.workloads import LOST, RETRY_SECONDS, Client, Refused
@@ -16,6 +17,8 @@ from tests.torture.workloads import LOST, RETRY_SECONDS, Client, Refused
 LAST = "last"
 """The name of the broker of the last look."""
 HOLDER_SECONDS = 30.0
+ANSWER_SECONDS = 10.0
+_CONNECT_SECONDS = 2
 _HOLDER = """
 SELECT broker.name FROM posthouse.lease JOIN posthouse.broker ON broker.incarnation = lease.holder
 WHERE lease.until > clock_timestamp()
@@ -35,6 +38,8 @@ class ClusterArena(Arena):
     nodes: dict[str, BrokerProcess] = field(default_factory=dict)
     choices: Random = field(default_factory=Random)
     """Of addresses, by clients."""
+    is_pinned: bool = False
+    """Whether each client knows only one broker, and waits for it."""
     begin: Callable[[], Awaitable[None]] = _nothing
     """Before any broker runs."""
     began: Callable[[], Awaitable[None]] = _nothing
@@ -44,7 +49,11 @@ class ClusterArena(Arena):
         """All brokers, with all clients at work."""
         await self.start_nodes()
         if not self._tasks:
-            self._tasks = [asyncio.create_task(self._live_on(client)) for client in self.workload.clients]
+            names = list(self.recipes)
+            self._tasks = [
+                asyncio.create_task(self._live_on(client, names[number % len(names)]))
+                for number, client in enumerate(self.workload.clients)
+            ]
         return self.nodes[await self.holder()]
 
     async def start_nodes(self) -> None:
@@ -55,17 +64,22 @@ class ClusterArena(Arena):
                 await node.start()
                 self.nodes[name] = node
 
-    async def _live_on(self, client: Client) -> None:
+    async def _live_on(self, client: Client, home: str) -> None:
         """As real clients do: a lost connection, or a refusal, and it goes on at any address."""
         while True:
-            node = self.choices.choice([each for each in self.nodes.values() if each.is_alive])
-            try:
-                await client.live(node.addresses)
-            except LOST:
-                pass
-            except Refused:
-                self.recorder.refused()
+            alive = [name for name, node in self.nodes.items() if node.is_alive]
+            name = home if self.is_pinned else self.choices.choice(alive)
+            if name in alive:
+                try:
+                    await client.live(self.addresses(name))
+                except LOST:
+                    pass
+                except (Refused, Closed):
+                    self.recorder.refused()
             await asyncio.sleep(RETRY_SECONDS)
+
+    def addresses(self, name: str) -> Addresses:
+        return replace(self.nodes[name].addresses, broker=name, answer_seconds=ANSWER_SECONDS)
 
     async def holder(self) -> str:
         """The name of the broker that serves."""
@@ -79,7 +93,9 @@ class ClusterArena(Arena):
 
     async def _asked_holder(self) -> str | None:
         try:
-            async with await psycopg.AsyncConnection.connect(self.database, autocommit=True) as connection:
+            async with await psycopg.AsyncConnection.connect(
+                self.database, autocommit=True, connect_timeout=_CONNECT_SECONDS
+            ) as connection:
                 row = await (await connection.execute(_HOLDER)).fetchone()
         except psycopg.Error:
             return None  # it is away, which may be the fault of this round
@@ -87,7 +103,7 @@ class ClusterArena(Arena):
 
     async def standby(self) -> str:
         holder = await self.holder()
-        return next(name for name in self.nodes if name != holder)
+        return self.random.choice([name for name in self.nodes if name != holder])
 
     async def kill_node(self, name: str) -> None:
         self.recorder.fault(f"kill {name}")

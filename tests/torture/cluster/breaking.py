@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -79,13 +80,13 @@ class Unfenced(BrokerPause):
 
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> ClusterArena:
         arena = super().arena(place, workload, recorder, random)
-
-        async def without_check() -> None:
-            async with await psycopg.AsyncConnection.connect(arena.database, autocommit=True) as connection:
-                await connection.execute(WITHOUT_CHECK_OF_THE_LEASE)
-
-        arena.began = without_check
+        arena.began = partial(remove_check_of_the_lease, arena)
         return arena
+
+
+async def remove_check_of_the_lease(arena: ClusterArena) -> None:
+    async with await psycopg.AsyncConnection.connect(arena.database, autocommit=True) as connection:
+        await connection.execute(WITHOUT_CHECK_OF_THE_LEASE)
 
 
 def changed_to(kind: type[NodeRecipe]) -> Callable[[NodeRecipe], NodeRecipe]:

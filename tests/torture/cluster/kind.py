@@ -50,7 +50,7 @@ class ClusterKind(Kind):
             log=place / "broker.log",
             name=LAST,
             database=self.pair.url(DATABASE),
-            objects=place / "objects",
+            objects=f"file://{place / 'objects'}",
             retention_check_seconds=_NEVER_SECONDS,
         )
 

@@ -1,14 +1,16 @@
 """Brokers of a cluster as processes: how each of them is made."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from posthouse.cli.serve import Served
 from posthouse.model.clock import Clock
 from posthouse.node import Node
 from posthouse.service_url import ServiceUrl
-from posthouse.settings import Settings
+from posthouse.settings import Address, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
@@ -17,9 +19,12 @@ from posthouse.storage.shared.housekeeping.slots import SlotSettings
 from posthouse.storage.shared.housekeeping.upkeep import UpkeepSettings
 from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
 from posthouse.storage.shared.stores import SharedStores
+from tests.postgres import LOOPBACK
+from tests.s3 import S3_CREDENTIALS
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 from tests.torture.brokers import Recipe
 from tests.torture.kinds.clock_jump import JumpingClock
+from tests.torture.network.namespaces import enter
 
 TIMES = LeaseTimes(seconds=2.0, renewal_seconds=0.4, margin_seconds=0.6)
 """Shorter than usual, so that there are many takeovers in an hour."""
@@ -27,6 +32,7 @@ _FOR_EVER_MINUTES = 2**31 - 1
 _CACHE_BYTES = 1024 * 1024
 _TAIL_BYTES = 64 * 1024
 """So small that many reads go to the database and the object store."""
+_PORTS = {"kafka": 9092, "amqp": 5672, "admin": 15672, "peer": 9192}
 _RATES = {Fault.FAIL: 0.1, Fault.FAIL_AFTER: 0.1, Fault.DELAY: 0.2}
 
 
@@ -75,7 +81,12 @@ class BusyStorages:
 class NodeRecipe(Recipe):
     name: str
     database: str
-    objects: Path
+    objects: str
+    """The address of the object store."""
+    host: str = LOOPBACK
+    """Where the broker listens: on fixed ports, unless other brokers are on the same host."""
+    namespace: str | None = None
+    """The network namespace of the host; None for that of this machine."""
     object_faults: int | None = None
     """A seed; None for an object store without faults."""
     ahead: Path | None = None
@@ -87,16 +98,26 @@ class NodeRecipe(Recipe):
     def settings(self) -> Settings:
         return self.plain_settings(
             database=ServiceUrl(self.database),
-            objects=ServiceUrl(f"file://{self.objects}"),
+            objects=ServiceUrl(self.objects),
             broker_name=self.name,
             offsets_retention_minutes=_FOR_EVER_MINUTES,
+            **self._listeners(),
         )
 
+    def _listeners(self) -> dict[str, Any]:
+        if self.host == LOOPBACK:
+            return {}
+        addresses = {name: Address(self.host, port) for name, port in _PORTS.items()}
+        return {**addresses, "allow_open_network": True}
+
     async def served(self, clock: Clock) -> Served:
+        if self.namespace is not None:
+            enter(self.namespace)
+        os.environ.update(S3_CREDENTIALS)
         settings = self.settings()
         stores = SharedStores(
             database=self.database,
-            objects=f"file://{self.objects}",
+            objects=self.objects,
             clock=clock,
             cache_bytes=_CACHE_BYTES,
             inline_bytes=settings.inline_bytes,

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from random import Random
+from typing import Self
 
 from pamqp.commands import Basic, Channel, Confirm, Connection, Tx
 
@@ -16,7 +17,7 @@ from tests.torture.stream.links import decode_value, encode_value
 from tests.torture.workloads import RETRY_SECONDS, Refused
 from tests.wire.amqp import FRAME_START, Content
 
-EXCHANGE = "orders"
+EXCHANGE = "parcels"
 """A fanout to all of `FANNED`."""
 FANNED = ("billing", "shipping")
 SINGLE = "tasks"
@@ -28,14 +29,23 @@ _CHANNEL = 1
 
 
 class _Link(Wire):
+    def __init__(self, addresses: Addresses) -> None:
+        address = Address.parse(addresses.amqp)
+        super().__init__(address.host, address.port)
+        self._answer_seconds = addresses.answer_seconds
+
+    async def connect(self) -> Self:
+        async with asyncio.timeout(self._answer_seconds):
+            return await super().connect()
+
     async def _frame_start(self, seconds: float) -> bytes:
-        """Without a timeout: `asyncio.wait_for` may forget that its task was cancelled."""
-        return await self.reader.readexactly(FRAME_START.size)
+        """Not by `asyncio.wait_for`, which may forget that its task was cancelled."""
+        async with asyncio.timeout(self._answer_seconds):
+            return await self.reader.readexactly(FRAME_START.size)
 
 
 async def connect(addresses: Addresses) -> Wire:
-    address = Address.parse(addresses.amqp)
-    wire = _Link(address.host, address.port)
+    wire = _Link(addresses)
     await wire.open()
     await wire.channel(_CHANNEL)
     return wire

@@ -1,7 +1,9 @@
-"""What clients of the log have in common: topics, batches, answers, and how a connection ends."""
+"""What clients of the log have in common: connections, topics, batches, and answers."""
 
+import asyncio
 from dataclasses import dataclass
 from random import Random
+from typing import Self
 
 from posthouse.protocols.kafka.codec.generated.produce import (
     PartitionProduceData,
@@ -11,6 +13,8 @@ from posthouse.protocols.kafka.codec.generated.produce import (
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.records.builder import BatchBuilder
 from tests.checker.history import Partition
+from tests.protocols.kafka.wire import Wire
+from tests.torture.brokers import Addresses
 from tests.torture.workloads import Refused
 
 _PADDINGS = (0, 0, 20, 200, 200, 2000)
@@ -28,6 +32,22 @@ class Topics:
 
     def name(self, id: bytes) -> str:
         return next(name for name, each in self.ids.items() if each == id)
+
+
+class Link(Wire):
+    """Hangs up where an answer takes too long."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        super().__init__(addresses.kafka)
+        self._answer_seconds = addresses.answer_seconds
+
+    async def __aenter__(self) -> Self:
+        async with asyncio.timeout(self._answer_seconds):
+            return await super().__aenter__()
+
+    async def receive_frame(self) -> bytes:
+        async with asyncio.timeout(self._answer_seconds):
+            return await super().receive_frame()
 
 
 class RefusedWith(Refused):

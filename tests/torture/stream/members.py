@@ -14,18 +14,22 @@ from tests.checker.history import Assign, CommitOffset, CommittedOffset, Outcome
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import RefusedWith, Topics, check
+from tests.torture.stream.links import Link, RefusedWith, Topics, check
 from tests.torture.stream.offsets import EARLIEST, commit, fetch_committed, offset_of
 from tests.torture.stream.readers import Fetching
 from tests.torture.workloads import RETRY_SECONDS
 
 _NEW = 0
-_EXPELLED = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH}
 _BEATS_EVERY = 5
 
 
 class GroupMember:
     """Keeps its place over restarts of the broker, and comes back where it was expelled."""
+
+    expelled = frozenset(
+        {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH}
+    )
+    """Errors after which it has to join again."""
 
     def __init__(self, recorder: Recorder, topics: Topics, random: Random, group: str) -> None:
         self._recorder = recorder
@@ -39,7 +43,7 @@ class GroupMember:
         self._has_to_say_what_it_owns = True
 
     async def live(self, addresses: Addresses) -> None:
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             self._has_to_say_what_it_owns = True
             while True:
                 try:
@@ -47,8 +51,8 @@ class GroupMember:
                 except RefusedWith as refusal:
                     if refusal.code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                         await asyncio.sleep(RETRY_SECONDS)
-                    elif refusal.code in _EXPELLED:
-                        self._leave()
+                    elif refusal.code in self.expelled:
+                        self._leave(refusal.code)
                     elif refusal.code == ErrorCode.KAFKA_STORAGE_ERROR:
                         await asyncio.sleep(RETRY_SECONDS)
                     else:
@@ -64,7 +68,7 @@ class GroupMember:
             if self._random.random() < 0.5:
                 await self._commit(wire)
 
-    def _leave(self) -> None:
+    def _leave(self, code: int) -> None:
         self._epoch = _NEW
         self._be_assigned({})
         self._has_to_say_what_it_owns = True
@@ -105,7 +109,7 @@ class GroupMember:
 
     async def _starts(self, wire: Wire, wanted: set[Partition]) -> dict[Partition, int]:
         invoked = self._recorder.now()
-        found = await fetch_committed(wire, self._topics, self._group, self._id, self._epoch)
+        found = await self._committed(wire)
         now = self._recorder.now()
         for partition in wanted:
             self._recorder.add(
@@ -116,6 +120,9 @@ class GroupMember:
             offset = found[partition]
             starts[partition] = await offset_of(wire, partition, EARLIEST) if offset is None else offset
         return starts
+
+    async def _committed(self, wire: Wire) -> dict[Partition, int | None]:
+        return await fetch_committed(wire, self._topics, self._group, self._id, self._epoch)
 
     def _be_assigned(self, positions: dict[Partition, int]) -> None:
         self._fetching.positions = positions

@@ -15,6 +15,7 @@ from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
 from tests.torture.stream.links import (
+    Link,
     RefusedWith,
     Topics,
     build_batch,
@@ -47,7 +48,7 @@ class IdempotentProducer:
         self._unknown: list[_Pending] = []
 
     async def live(self, addresses: Addresses) -> None:
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             if self._producer_id < 0:
                 await self._begin(wire)
             while True:
@@ -122,7 +123,7 @@ class PlainProducer:
 
     async def live(self, addresses: Addresses) -> None:
         try:
-            async with Wire(addresses.kafka) as wire:
+            async with Link(addresses) as wire:
                 while True:
                     await self._send(wire, self._left or self._next())
         except (*LOST, asyncio.CancelledError):

@@ -16,7 +16,7 @@ from tests.checker.history import Assign, Partition, Poll, Watermarks
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import Topics, check, decode_value
+from tests.torture.stream.links import Link, Topics, check, decode_value
 
 _WAIT_MS = 50
 _WATERMARKS_EVERY = 8
@@ -97,7 +97,7 @@ class Follower:
         recorder.add(Assign(self._process, recorder.now(), dict(positions)))
 
     async def live(self, addresses: Addresses) -> None:
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             while True:
                 invoked = self._recorder.now()
                 records = await self._fetching.fetch(wire)
@@ -105,9 +105,9 @@ class Follower:
                 if records:
                     self._recorder.add(Poll(self._process, invoked, now, self._committed_only, records))
                 if self._random.randrange(_WATERMARKS_EVERY) == 0:
-                    self._note_watermarks(invoked, now)
+                    self._note_watermarks(invoked, now, addresses.broker)
 
-    def _note_watermarks(self, invoked: int, now: int) -> None:
+    def _note_watermarks(self, invoked: int, now: int, broker: str) -> None:
         for partition, data in self._fetching.answers.items():
             self._recorder.add(
                 Watermarks(
@@ -118,5 +118,6 @@ class Follower:
                     data.log_start_offset,
                     data.last_stable_offset,
                     data.high_watermark,
+                    broker,
                 )
             )

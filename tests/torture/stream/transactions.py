@@ -20,7 +20,7 @@ from tests.checker.history import CommitOffset, CommittedOffset, End, Outcome, P
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import RefusedWith, Topics, build_batch, check, produce
+from tests.torture.stream.links import Link, RefusedWith, Topics, build_batch, check, produce
 from tests.torture.stream.offsets import fetch_committed
 from tests.torture.workloads import RETRY_SECONDS
 
@@ -44,7 +44,7 @@ class TransactionalProducer:
         self._progress: dict[Partition, int] = {}
 
     async def live(self, addresses: Addresses) -> None:
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             while True:
                 try:
                     await self._begin(wire)
@@ -59,7 +59,7 @@ class TransactionalProducer:
 
     async def settle(self, addresses: Addresses) -> None:
         """Abort what may be open, so that everything that is committed can be read."""
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             await self._begin(wire)
             await self._learn_progress(wire)
 

@@ -13,7 +13,7 @@ from posthouse.protocols.kafka.errors import ErrorCode
 from tests.checker.history import Partition
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
-from tests.torture.stream.links import check
+from tests.torture.stream.links import Link, check
 from tests.torture.stream.offsets import EARLIEST, LATEST, offset_of
 
 TRIMMED: Partition = ("payments", 1)
@@ -27,7 +27,7 @@ class Trimmer:
         self._random = random
 
     async def live(self, addresses: Addresses) -> None:
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             while True:
                 await asyncio.sleep(_EVERY_SECONDS)
                 start = await offset_of(wire, TRIMMED, EARLIEST)

@@ -7,7 +7,8 @@ from tests.checker.history import CommittedOffset, FinalRead, Partition
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import Topics
+from tests.torture.stream.classic import ClassicMember
+from tests.torture.stream.links import Link, Topics
 from tests.torture.stream.members import GroupMember
 from tests.torture.stream.offsets import EARLIEST, LATEST, fetch_committed, offset_of
 from tests.torture.stream.producers import IdempotentProducer, PlainProducer
@@ -18,25 +19,36 @@ from tests.torture.workloads import Client
 
 PARTITIONS = {"orders": 3, "payments": 2}
 GROUP = "readers"
+CLASSIC_GROUP = "classic readers"
 _CONFIG = {"internal_segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
 
 
 class StreamWorkload:
     most_promises = 150
 
-    def __init__(self, recorder: Recorder, random: Random, *, careless: bool = False, **config: str) -> None:
-        """`careless` producers send again what may be there; `config` is of the topics, with underscores."""
+    def __init__(
+        self,
+        recorder: Recorder,
+        random: Random,
+        *,
+        careless: bool = False,
+        classic: bool = False,
+        **config: str,
+    ) -> None:
+        """`careless` producers send again what may be there; `classic` adds a group of the older protocol;
+        `config` is of the topics, with underscores."""
         self._recorder = recorder
         self._random = random
         self._config = _CONFIG | config
         self._careless = careless
+        self._groups = [GROUP, CLASSIC_GROUP] if classic else [GROUP]
         self._topics = Topics({}, PARTITIONS)
         self._transactional: list[TransactionalProducer] = []
         self._producers: list[IdempotentProducer | PlainProducer] = []
         self._readers: list[Follower | GroupMember] = []
 
     async def prepare(self, addresses: Addresses) -> None:
-        async with Wire(addresses.kafka) as wire:
+        async with Link(addresses) as wire:
             for name, partitions in PARTITIONS.items():
                 self._topics.ids[name] = await wire.create_topic(name, partitions, **self._config)
         about = (self._recorder, self._topics, self._random)
@@ -52,6 +64,8 @@ class StreamWorkload:
             GroupMember(*about, GROUP),
             GroupMember(*about, GROUP),
         ]
+        if CLASSIC_GROUP in self._groups:
+            self._readers += [ClassicMember(*about, CLASSIC_GROUP) for _ in range(2)]
 
     @property
     def clients(self) -> Sequence[Client]:
@@ -62,18 +76,19 @@ class StreamWorkload:
             producer.close()
         for transactional in self._transactional:
             await transactional.settle(addresses)
-        async with Wire(addresses.kafka) as wire:
-            await self._note_progress(wire)
+        async with Link(addresses) as wire:
+            for group in self._groups:
+                await self._note_progress(wire, group)
             for partition in self._topics.all():
                 for committed_only in (False, True):
                     self._recorder.add(await self._read(wire, partition, committed_only=committed_only))
 
-    async def _note_progress(self, wire: Wire) -> None:
+    async def _note_progress(self, wire: Wire, group: str) -> None:
         process, invoked = self._recorder.process(), self._recorder.now()
-        found = await fetch_committed(wire, self._topics, GROUP)
+        found = await fetch_committed(wire, self._topics, group)
         now = self._recorder.now()
         for partition, offset in found.items():
-            self._recorder.add(CommittedOffset(process, invoked, now, GROUP, partition, offset))
+            self._recorder.add(CommittedOffset(process, invoked, now, group, partition, offset))
 
     async def _read(self, wire: Wire, partition: Partition, *, committed_only: bool) -> FinalRead:
         start = await offset_of(wire, partition, EARLIEST, committed_only=committed_only)

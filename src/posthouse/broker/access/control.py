@@ -21,6 +21,7 @@ from posthouse.model.networks import owner_of_peer
 from posthouse.model.scram import Mechanism, RandomBytes
 from posthouse.settings import ClientCertificates, Settings
 from posthouse.storage.contract import Storage
+from posthouse.storage.spaces import Space
 
 _PRIVATE = 0o077
 
@@ -37,7 +38,7 @@ class AccessControl:
         """Whether every client has to log in."""
         self._storage = storage
         self.secret: Secret | None = None
-        """Set by `start` if clients have to log in."""
+        """Known once it is stored, if clients have to log in."""
         self.sessions = Sessions(settings.max_connections_per_user)
         self.users = Users(
             storage,
@@ -53,14 +54,20 @@ class AccessControl:
         self.login_failures: Counter[str] = Counter()
         self._answers: WeakValueDictionary[tuple[str, str], Answers] = WeakValueDictionary()
 
-    async def start(self) -> None:
-        """Load users, ACLs and quotas. Raises InvalidConfig if login is required and no user exists."""
+    def load(self) -> None:
+        """Load users, ACLs and quotas. Nothing is stored."""
         if self.is_required:
-            self.secret = await Secret.load(self._storage, self._random)
-            self.users.decoys.key = self.secret.key("users who do not exist")
+            self._use_secret(Secret.found(self._storage, self._storage.take_state(Space.SECRETS)))
         self.users.load()
         self.acls.load()
         self.quotas.load()
+        self.audit.open()
+
+    async def coordinate(self) -> None:
+        """Store what is missing: the secret, the password of the administrator. Raises InvalidConfig if login
+        is required and no user exists."""
+        if self.is_required and self.secret is None:
+            self._use_secret(await Secret.create(self._storage, self._random))
         await self._set_admin_password()
         has_certificates = self._settings.tls_client_certificates is not ClientCertificates.OFF
         if self.is_required and not len(self.users) and not has_certificates:
@@ -68,7 +75,11 @@ class AccessControl:
                 "authentication is required and there is no user who could log in; write a password into "
                 "a file that only you can read, and start with --admin-password-file FILE"
             )
-        self.audit.open()
+
+    def _use_secret(self, secret: Secret | None) -> None:
+        self.secret = secret
+        if secret is not None:
+            self.users.decoys.key = secret.key("users who do not exist")
 
     async def _set_admin_password(self) -> None:
         file = self._settings.admin_password_file

@@ -12,6 +12,7 @@ that must stay valid after a restart wait for `store`.
 
 import hmac
 import logging
+from collections.abc import Mapping
 
 from posthouse.model.errors import StorageFull
 from posthouse.model.scram import RandomBytes
@@ -32,11 +33,14 @@ class Secret:
         self._is_stored = is_stored
 
     @classmethod
-    async def load(cls, storage: Storage, random: RandomBytes) -> "Secret":
-        """Load or create the secret. Durable on return, unless the disk is full."""
-        value = storage.take_state(Space.SECRETS).get(_KEY)
-        if value is not None:
-            return cls(storage, value, is_stored=True)
+    def found(cls, storage: Storage, state: Mapping[bytes, bytes]) -> "Secret | None":
+        """The secret in `state`, the content of `Space.SECRETS`."""
+        value = state.get(_KEY)
+        return None if value is None else cls(storage, value, is_stored=True)
+
+    @classmethod
+    async def create(cls, storage: Storage, random: RandomBytes) -> "Secret":
+        """A new secret. Durable on return, unless the disk is full."""
         secret = cls(storage, random(_BYTES), is_stored=False)
         try:
             await secret.store()

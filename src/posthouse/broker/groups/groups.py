@@ -91,12 +91,14 @@ class Groups:
         self.metadata = metadata
         self._rules = GroupRules(settings, configs, metadata, _new_member_id)
         self._view: TopicView | None = None
-        self._closed = False
+        self._closed = True
+        """Until they are loaded: another broker may coordinate them."""
 
     def __contains__(self, group_id: GroupId) -> bool:
         return group_id in self._registry or self.offsets.has(group_id)
 
     def load(self) -> None:
+        self._closed = False
         self.offsets.load()
         self._registry.load(self.offsets.groups())
         for group_id, topology in stored_topologies(self._storage.take_state(Space.STREAMS_GROUPS)):
@@ -337,7 +339,7 @@ class Groups:
 
     def _check_usable(self, group_id: GroupId) -> None:
         if self._closed:
-            raise GroupsClosed("the broker is stopping")
+            raise GroupsClosed("the broker is stopping, or another one coordinates groups")
         if not group_id:
             # Very old clients keep offsets under an empty name; members need a name.
             raise InvalidGroupId("a group must have a name")

@@ -21,6 +21,7 @@ def queue_topic(queue_id: bytes, lanes: int) -> Topic:
         partitions=lanes + 1,
         overrides=_OVERRIDES,
         config=_CONFIG,
+        is_coordinated=True,
     )
 
 

@@ -55,6 +55,10 @@ class NamespaceHost(Protocol):
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         """The topic, if it exists."""
 
+    async def coordinate(self, topic: str) -> None:
+        """Before the topic feeds an exchange or queue: if it exists, other brokers must not write to it any
+        more. Durable on return."""
+
     def watch(self, queue: LogQueue) -> None:
         """Delete the queue when it was not used for its `x-expires`."""
 
@@ -93,9 +97,11 @@ class Namespace:
             if known is not None:
                 check_same_exchange(known.definition, definition)
                 return known
-            if definition.durable:
-                await self._stored.add_exchange(definition)
-            return self.add_exchange(definition)
+            with self._host.sources.declaring(topic := self.topic_of(definition.name)):
+                await self._host.coordinate(topic)
+                if definition.durable:
+                    await self._stored.add_exchange(definition)
+                return self.add_exchange(definition)
 
     def add_exchange(self, definition: ExchangeDefinition) -> Exchange:
         """The definition is durable, or need not be."""
@@ -193,8 +199,10 @@ class Namespace:
                 return known
             queue_id = os.urandom(16)
             log = queue_topic(queue_id, definition.max_priority + 1)
-            await self._stored.add_queue(queue_id, definition, log)
-            return self.add_queue(queue_id, definition, log, session)
+            with self._host.sources.declaring(topic := self.topic_of(definition.name)):
+                await self._host.coordinate(topic)
+                await self._stored.add_queue(queue_id, definition, log)
+                return self.add_queue(queue_id, definition, log, session)
 
     def add_queue(
         self, queue_id: bytes, definition: QueueDefinition, log: Topic, session: object | None = None

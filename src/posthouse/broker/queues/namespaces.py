@@ -85,6 +85,7 @@ class Namespaces:
         self._removing: asyncio.Task[None] | None = None
         self._retry_seconds = RETRY_SECONDS
         self._is_closing = False
+        self._topics = topics
         self._predeclared = predeclared
         self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
         for namespace in self._by_name.values():
@@ -154,6 +155,8 @@ class Namespaces:
             await self.storage.commit(leftovers)
         if logs:
             await self.storage.delete_topics([topic.id for topic in logs.values()])
+        if self.storage.is_shared:  # a topic may be older than the rule that sources are coordinated
+            await self._topics.coordinate(list(self.sources.by_topic))
         if self.storage.has_lost_commits:
             leasing = [queue for queue in queues.values() if not queue.definition.is_stream]
             _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
@@ -173,6 +176,14 @@ class Namespaces:
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         return self._publishing.topic(backing)
+
+    async def coordinate(self, topic: str) -> None:
+        if not self.storage.is_shared:
+            return
+        known = self._topics.find(topic)
+        # Most names are those of no topic, and queues may be declared by the thousand.
+        if self._topics.is_changing if known is None else not known.is_coordinated:
+            await self._topics.coordinate([topic])
 
     def watch(self, queue: LogQueue) -> None:
         if queue.definition.expires_ms is not None:

@@ -1,6 +1,7 @@
 """Which exchange or queue gets the records of a topic, and the references for them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from posthouse.broker.queues.log_queue import LogQueue
@@ -32,6 +33,20 @@ class Sources:
         self._clock = clock
         self.by_topic: dict[str, Source] = {}
         """By the name of the topic. Topics that feed no exchange or queue are not in it."""
+        self._declaring: set[str] = set()
+
+    @contextmanager
+    def declaring(self, topic: str) -> Iterator[None]:
+        """The topic will be in `by_topic`: if it is created meanwhile, it is created as a source."""
+        self._declaring.add(topic)
+        try:
+            yield
+        finally:
+            self._declaring.discard(topic)
+
+    def has(self, topic: str) -> bool:
+        """Whether a topic of this name feeds an exchange or queue, or will as soon as that is declared."""
+        return topic in self.by_topic or topic in self._declaring
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None:
         """References for the queues that get records of these appends."""

@@ -94,6 +94,7 @@ class ScheduleLogs:
                 partitions=COUNT,
                 overrides=OVERRIDES,
                 config=self._defaults.with_overrides(OVERRIDES),
+                is_coordinated=True,
             )
             await self._storage.create_topics([topic])
         else:

@@ -45,10 +45,12 @@ class Subscriptions:
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
-        self.is_closed = False
-        """No more leases; acknowledgements are still accepted, and no member counts as lost."""
+        self.is_closed = True
+        """No leases: before subscriptions are loaded, and while the broker stops. Acknowledgements are still
+        accepted then, and no member counts as lost."""
 
     def load(self) -> None:
+        self.is_closed = False
         self._partitions.load()
         self._timer.start()
 

@@ -17,7 +17,7 @@ from posthouse.broker.transactions import lost_state
 from posthouse.broker.transactions.admission import TransactionAdmission
 from posthouse.broker.transactions.commit_sets import CommitSets
 from posthouse.broker.transactions.ending import Ending, abort_hanging
-from posthouse.broker.transactions.producer_ids import OwnerSecret, ProducerIds
+from posthouse.broker.transactions.producer_ids import ProducerIds
 from posthouse.broker.transactions.request_order import Arrival, RequestOrder, RequestOrigin
 from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import (
@@ -35,6 +35,7 @@ from posthouse.model.errors import (
     ConcurrentTransaction,
     InvalidTimeout,
     InvalidTransaction,
+    NotLeader,
     ProducerFenced,
     Unavailable,
     UnknownProducerId,
@@ -75,10 +76,12 @@ class Transactions:
             storage, clock, ids, self.producer_ids, apply_offsets=apply_offsets, refer=refer
         )
         self.commit_sets = CommitSets(self.ids, self.transitions)
+        self._is_loaded = False
+        """False in a broker that does not coordinate transactions."""
 
-    async def load(self, secret: OwnerSecret | None) -> None:
-        """`secret` binds producer ids to users; None where users do not log in."""
-        self.producer_ids.load(secret)
+    async def load(self) -> None:
+        self._is_loaded = True
+        self.producer_ids.load()
         self.ids.load(self._storage)
         self.commit_sets.load(self._storage)
         if self._storage.has_lost_commits:
@@ -333,6 +336,8 @@ class Transactions:
     def _of(self, request: TransactionalRequest) -> Transaction:
         transaction = self.ids.find(request.id)
         if transaction is None:
+            if not self._is_loaded:
+                raise NotLeader("transactions are coordinated by another broker")
             raise UnknownProducerId(f"transactional id {request.id!r} has no producer")
         if transaction.is_busy:
             raise ConcurrentTransaction(f"a transaction of {request.id!r} is ending; try again")

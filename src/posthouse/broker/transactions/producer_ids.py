@@ -59,12 +59,14 @@ class ProducerIds:
         self._owners: dict[int, str] = {}
         """Cache of checked ids: one lookup for every batch."""
 
-    def load(self, secret: OwnerSecret | None) -> None:
-        """Once, after storage was opened. `secret` is None where users do not log in; otherwise new ids are
-        bound to users, and the secret is made durable before the first one is assigned."""
-        if secret is not None:
-            self.secret = secret.key("producer ids")
-            self._store_secret = secret.store
+    def bind(self, secret: OwnerSecret) -> None:
+        """Users log in: new ids are bound to them. The secret is stored before the first one is assigned."""
+        self.secret = secret.key("producer ids")
+        self._store_secret = secret.store
+        self._owners.clear()
+
+    def load(self) -> None:
+        """Once, after storage was opened, in the broker that assigns ids."""
         stored = self._storage.take_state(Space.PRODUCER_IDS).get(_KEY)
         self._next = self._end = int.from_bytes(stored, "big") if stored else 0
 

@@ -32,6 +32,7 @@ from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
+from posthouse.protocols.introduction import GuardedTransport
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.settings import Settings
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 _ENOUGH = 2**62
 _BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """Reply codes for closes that are not the fault of the client."""
+_FORCED = "broker forced connection closure with reason 'shutdown'"
 
 
 class AmqpConnections:
@@ -221,8 +223,7 @@ class AmqpConnection(asyncio.Protocol):
             return  # its account is closed: bytes of waves that end now must not be counted again
         conversation = self._conversation
         if stage is _Stage.FINISHING and conversation.is_idle:
-            forced = "broker forced connection closure with reason 'shutdown'"
-            self.close_because(Refused(ReplyCode.CONNECTION_FORCED, forced), 0)
+            self.close_because(Refused(ReplyCode.CONNECTION_FORCED, _FORCED), 0)
             return
         flow = self._flow
         flow.in_flight = conversation.unfinished.size
@@ -349,6 +350,21 @@ class AmqpConnection(asyncio.Protocol):
     def abort(self) -> None:
         self._stage = _Stage.LOST
         self._transport.abort()
+
+    def dismiss(self) -> None:
+        """Frames that were not written yet may be answers, which the client must not get any more."""
+        is_open = self._stage in (_Stage.OPEN, _Stage.FINISHING) and self._conversation.session is not None
+        if not is_open or self._transport.is_closing() or self._transport.get_write_buffer_size():
+            self.abort()
+            return
+        self._stage = _Stage.LOST
+        self._outbox.close()
+        close = encode.method(0, Methods.Close(ReplyCode.CONNECTION_FORCED, _FORCED, 0, 0))
+        if isinstance(self._transport, GuardedTransport):
+            self._transport.write_last(close)
+        else:
+            self._transport.write(close)
+        self._transport.close()
 
     def _end(self) -> "asyncio.Task[None]":
         if self._ending is None:

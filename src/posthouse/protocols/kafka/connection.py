@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.broker.access.principal import Principal
 from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
@@ -143,8 +142,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator)
-        if identity.certified is not None:
-            self._log_in_by_certificate(identity.certified)
+        name, mechanism = identity.relayed_user, "relay"
+        if name is None:
+            name, mechanism = identity.certified, "certificate"
+        if name is not None:
+            try:
+                self.login.take_name(name, mechanism)
+            except LoginFailed as error:
+                self.violated(str(error))
 
     @property
     def info(self) -> ConnectionInfo:
@@ -160,17 +165,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             sent_bytes=self._outbox.sent,
             held_bytes=self._flow.account.held,
         )
-
-    def _log_in_by_certificate(self, name: str) -> None:
-        """Log in by the client's certificate: it need not send anything."""
-        failure = None
-        try:
-            self._authenticator.admit(Principal(name))
-        except LoginFailed as error:
-            failure = error
-        self._authenticator.record(name, "certificate", failure)
-        if failure is not None:
-            self.violated(str(failure))
 
     def _address_reached(self) -> Address:
         """The address on which this client reached the broker: the one that is known to work for it."""

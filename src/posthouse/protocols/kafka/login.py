@@ -1,5 +1,8 @@
-"""Login of a Kafka client with SASL, in requests or, before SaslAuthenticate existed, in raw frames."""
+"""Login of a Kafka client: with a certificate, or with SASL in requests or, before SaslAuthenticate existed,
+in raw frames."""
 
+from posthouse.broker.access.principal import Principal
+from posthouse.model.errors import LoginFailed
 from posthouse.protocols.authenticator import Authenticator
 from posthouse.protocols.sasl import SaslLogin
 
@@ -8,9 +11,20 @@ class Login:
     """The login of one connection."""
 
     def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
         self._sasl = SaslLogin(authenticator)
         self.is_raw = False
         """Tokens are raw frames: the protocol before SaslAuthenticate."""
+
+    def take_name(self, name: str, mechanism: str) -> None:
+        """Log in by what is known of the connection, so that the client need not send anything: its
+        certificate, or the name that another broker has proven. Raises LoginFailed."""
+        try:
+            self._authenticator.admit(Principal(name))
+        except LoginFailed as error:
+            self._authenticator.record(name, mechanism, error)
+            raise
+        self._authenticator.record(name, mechanism)
 
     @property
     def is_begun(self) -> bool:

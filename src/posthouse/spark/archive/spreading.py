@@ -52,5 +52,9 @@ def parallelism(spark: SparkSession) -> int:
 
 def _sentence(error: PySparkException) -> str:
     """The task's error message, extracted from Spark's trace."""
-    found = _RAISED.findall(str(error))
-    return found[-1] if found else f"Spark failed: {str(error).splitlines()[0]}"
+    text = str(error)
+    found = _RAISED.findall(text)
+    if found:
+        return str(found[-1])
+    first = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
+    return f"Spark failed: {first}"

@@ -145,6 +145,10 @@ class FileStorage:
         return self._cluster_id
 
     @property
+    def is_shared(self) -> bool:
+        return False
+
+    @property
     def has_lost_commits(self) -> bool:
         return self._has_lost_commits
 
@@ -296,7 +300,7 @@ class FileStorage:
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._commits.subscribe(arrived)
 
-    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """No-op: no other broker writes here."""
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
@@ -342,7 +346,11 @@ class FileStorage:
         stable_only: bool = False,
     ) -> Slice:
         self._check_open()
-        return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
+        owner = self._logs[partition]
+        found = await self._reads.read(owner, offset, max_bytes, at_least_one, stable_only)
+        if stable_only:
+            found.aborted = owner.producers.aborted_between(offset, found.bounds.stable)
+        return found
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
         return self._logs[partition].producers.aborted_between(start, end)

@@ -136,6 +136,10 @@ class MemoryStorage:
         return self._cluster_id
 
     @property
+    def is_shared(self) -> bool:
+        return False
+
+    @property
     def has_lost_commits(self) -> bool:
         return False
 
@@ -219,7 +223,7 @@ class MemoryStorage:
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._subscribers.append(arrived)
 
-    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """No-op: no other broker writes here."""
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
@@ -282,7 +286,11 @@ class MemoryStorage:
                 break
             chunks.append(batch.data)
             room -= batch.header.length
-        return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), bounds)
+        return Slice(
+            chunks[0] if len(chunks) == 1 else b"".join(chunks),
+            bounds,
+            log.producers.aborted_between(offset, end) if stable_only else (),
+        )
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
         return self._log(partition).producers.aborted_between(start, end)

@@ -15,6 +15,7 @@ from posthouse.storage.shared.migrations import SCHEMA
 DatabaseConnection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 LEASE_LOST = "PH001"
+LEASE_NEEDED = "PH006"
 
 _CONNECT_SECONDS = 3
 _PORTS = re.compile("[0-9,]*")
@@ -31,6 +32,10 @@ class DatabaseAway(Unavailable):
 
 class LeaseLost(StorageFenced):
     """Another broker holds the lease: this one must not write or answer any more."""
+
+
+class LeaseNeeded(Unavailable):
+    """A broker without the lease was to commit more than appends: an error of the broker itself."""
 
 
 class CommitsLost(StorageFenced):

@@ -31,14 +31,15 @@ from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
 from posthouse.storage.shared.logs.definitions import Definitions
+from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.logs.loading import load
 from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.observed_stores import ObservedStores
+from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.piece_reader import PieceReader, ReadBlocks
-from posthouse.storage.shared.reads.readers import Readers
 from posthouse.storage.shared.reads.reads import Reads
 from posthouse.storage.shared.time_limit import cut_if_cancelled
 from posthouse.storage.spaces import Space
@@ -52,6 +53,8 @@ CACHE_BYTES = 128 * 1024 * 1024
 _ANSWER_SECONDS = 6.0
 """A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
+_FOLLOWING_CONNECTIONS = 2
+"""One that looks every moment, one for readers that want to know now."""
 
 
 class SharedStorage:
@@ -93,13 +96,16 @@ class SharedStorage:
             uploads=self._uploads,
             metrics=self.metrics,
             is_object_topic=self._is_object_topic,
-            slot=lambda: self._slot,
             inline_bytes=inline_bytes,
             on_fenced=self._on_fenced,
         )
+        following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
+        self._follow_metrics = following.metrics
+        self._follower = Follower(following, self._logs)
         readers = Readers(database)
         self._read_metrics = readers.metrics
-        self._reads = Reads(readers, PieceReader(readers, blocks, cache_bytes=cache_bytes))
+        pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
+        self._reads = Reads(readers, pieces, self._follower)
         self._upkeep = Upkeep(
             database,
             objects,
@@ -107,7 +113,6 @@ class SharedStorage:
             lease,
             self,
             commit=self.commit,
-            slot_opened=self._use_slot,
             effects=CompactionMirror(self._logs, self._tails),
             on_lease_lost=self._on_fenced,
             clock=clock,
@@ -118,7 +123,6 @@ class SharedStorage:
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
-        self._slot = 0
 
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
@@ -141,6 +145,10 @@ class SharedStorage:
         return self._cluster_id
 
     @property
+    def is_shared(self) -> bool:
+        return True
+
+    @property
     def has_lost_commits(self) -> bool:
         """False: a database that lost commits is not served from."""
         return False
@@ -160,12 +168,13 @@ class SharedStorage:
             await connection.close()
         self._cluster_id = loaded.cluster_id
         self._definitions.topics = loaded.topics
-        self._logs.update(loaded.logs)
+        for each in loaded.logs.values():
+            self._logs.add(each)
         self._stored_state = loaded.state
-        self._slot = loaded.slot
         await self._committer.open()
         self._lease.count_commits(lambda: self._committer.acknowledged)
         self._state = None
+        self._follower.start()
         self._upkeep.start()
 
     async def close(self) -> None:
@@ -173,6 +182,7 @@ class SharedStorage:
             return
         self._state = StorageClosed("the storage is closed")
         await self._upkeep.stop()
+        await self._follower.stop()
         await self._committer.close(self._state, seconds=_CLOSE_SECONDS)
         await self._reads.close()
 
@@ -199,9 +209,14 @@ class SharedStorage:
 
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._committer.subscribe(arrived)
+        self._follower.subscribe(arrived, awaited)
 
-    async def refresh(self, partitions: Sequence[PartitionId]) -> None:
-        """No-op: only the holder of the lease writes."""
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
+        self._check_open()
+        logs = [self._logs[partition] for partition in partitions]
+        await self._follower.refresh(logs)
+        if with_producers:
+            await self._follower.refresh_producers(logs)
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
         """No-op: only the holder of the lease writes."""
@@ -230,7 +245,11 @@ class SharedStorage:
     def _remote_metrics(self) -> RemoteMetrics:
         observed = self._observed
         return RemoteMetrics(
-            database={"commit": self._commit_metrics, "read": self._read_metrics},
+            database={
+                "commit": self._commit_metrics,
+                "read": self._read_metrics,
+                "follow": self._follow_metrics,
+            },
             database_away_seconds=self._committer.away_seconds,
             objects={} if observed is None else observed.metrics.by_operation,
             objects_away_seconds=None if observed is None else observed.away_seconds,
@@ -262,7 +281,7 @@ class SharedStorage:
         return self._logs[partition].producers.aborted_between(start, end)
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
-        return self._logs[partition].producers.active()
+        return self._logs[partition].known_producers()
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
         self._check_open()
@@ -283,9 +302,6 @@ class SharedStorage:
     async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()
         await self._upkeep.compact(needed)
-
-    def _use_slot(self, number: int) -> None:
-        self._slot = number
 
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:

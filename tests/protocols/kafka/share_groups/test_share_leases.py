@@ -63,6 +63,7 @@ class Rig:
 
     async def start(self) -> None:
         await self.broker.start()
+        await self.broker.coordinate()
         [topic] = await self.broker.create_topics([NewTopic(name="t", partitions=1)])
         assert isinstance(topic, Topic)
         self.topic = topic

@@ -18,6 +18,7 @@ Writes are synced before they return (`synchronous=FULL`). All calls block.
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
@@ -55,6 +56,8 @@ BACKUP = "catalog.backup.sqlite"
 DAMAGED = "catalog.damaged"
 RESERVE = "reserve"
 RESERVE_BYTES = 1024 * 1024
+_LOCKED_SECONDS = 5.0
+"""How long a copy waits for the lock of a database; SQLite waits as long in every other call."""
 
 
 class Catalog:
@@ -127,7 +130,7 @@ class Catalog:
         backup = _connect(self._data_directory, BACKUP)
         if version < self._version:
             try:
-                self._main.backup(backup)
+                _copy(self._main, backup)
             except sqlite3.OperationalError as error:
                 log.warning(
                     "%s: behind the catalog, copied with the next change: %s", self._backup_path, error
@@ -141,7 +144,7 @@ class Catalog:
         for suffix in ("", "-wal", "-shm"):
             self._data_directory.remove(f"{BACKUP}{suffix}")
         backup = _connect(self._data_directory, BACKUP)
-        self._main.backup(backup)
+        _copy(self._main, backup)
         return backup
 
     def _restore(self, damage: Exception) -> Contents:
@@ -164,7 +167,7 @@ class Catalog:
         log.error("%s is damaged (%s): kept as %s, restored from its backup", self._path, damage, DAMAGED)
         self._main = _connect(self._data_directory, CATALOG)
         with backup, self._main:
-            backup.backup(self._main)
+            _copy(backup, self._main)
             # The backup has no current rows of segments; rows of an earlier copy may name files that no
             # longer exist.
             self._main.execute("DELETE FROM segments")
@@ -282,7 +285,7 @@ class Catalog:
             if self._backup is None:
                 self._backup = self._made_again()
             elif self._is_behind:
-                self._main.backup(self._backup)
+                _copy(self._main, self._backup)
             else:
                 with _transaction(self._backup):
                     for write in self._missed:
@@ -335,6 +338,22 @@ def _connect(data_directory: DataDirectory, name: str) -> sqlite3.Connection:
     elif _schema(connection) != _expected_schema():
         raise DataDamaged("its tables differ from the schema of this version")
     return connection
+
+
+def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Replace the contents of a database. Raises OperationalError if another program holds the lock of either
+    of them: SQLite's own call would wait without end."""
+    deadline = time.monotonic() + _LOCKED_SECONDS
+
+    def give_up(status: int, remaining: int, total: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= deadline:
+            error = sqlite3.OperationalError(
+                f"another program has kept the database locked for {_LOCKED_SECONDS:g} s"
+            )
+            error.sqlite_errorcode = status
+            raise error
+
+    source.backup(target, progress=give_up)
 
 
 def _schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:

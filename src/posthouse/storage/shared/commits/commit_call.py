@@ -19,10 +19,12 @@ from posthouse.storage.remote_metrics import CallMetrics
 from posthouse.storage.shared.commits.commit_group import Answer
 from posthouse.storage.shared.database import (
     LEASE_LOST,
+    LEASE_NEEDED,
     Database,
     DatabaseAway,
     DatabaseConnection,
     LeaseLost,
+    LeaseNeeded,
     one_line,
 )
 from posthouse.storage.shared.time_limit import cut, time_limit
@@ -31,14 +33,12 @@ log = logging.getLogger(__name__)
 
 _CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
-_REGISTER = """
-INSERT INTO committer (incarnation, path) VALUES (%s, %s)
-    ON CONFLICT (incarnation, path) DO UPDATE SET number = committer.number
-    RETURNING number, (SELECT coalesce(max(confirmed_losses), 0) FROM cluster)
-"""
+_OPEN = "SELECT * FROM open_commit_path(%s, %s, %s)"
 _RECORD_LOSS = "SELECT record_loss(%s, %s)"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MOST_TIMEOUTS = 3
+_PATH_NAMES = ("inline", "object")
+"""For people, by the number of the path."""
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
 
@@ -51,17 +51,19 @@ class CommitCall:
         database: Database,
         *,
         holder: UUID,
-        epoch: int,
+        epoch: int | None,
         path: int,
         seconds: float,
         is_lease_lost: Callable[[], bool],
         clock: Clock,
         metrics: CallMetrics,
     ) -> None:
+        """`holder` is the incarnation of this broker. `epoch` is that of the lease, None without it."""
         self._database = database
         self._holder = holder
         self._epoch = epoch
         self._path = path
+        self._path_name = _PATH_NAMES[path]
         self._seconds = seconds
         """The longest wait for an answer."""
         self._is_lease_lost = is_lease_lost
@@ -76,6 +78,10 @@ class CommitCall:
         """The monotonic time since when the database does not answer; None if it answered the last call."""
 
     @property
+    def has_lease(self) -> bool:
+        return self._epoch is not None
+
+    @property
     def acknowledged(self) -> int:
         """The number of the last commit that is known to count."""
         return self._acknowledged
@@ -85,10 +91,10 @@ class CommitCall:
         return self.away_since is not None
 
     async def open(self) -> None:
-        """Raises DatabaseAway. A broker that takes the lease again goes on with its numbers: those of
-        commits that it made before must not be used twice."""
+        """Raises DatabaseAway. A broker that opens a path again goes on with its numbers: those of commits
+        that it made before, or that may still arrive, must not be used twice."""
         try:
-            number, self._confirmed_losses = await self._ask(_REGISTER, [self._holder, self._path])
+            number, self._confirmed_losses = await self._ask(_OPEN, [self._holder, self._epoch, self._path])
         except psycopg.Error as error:
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
         self._number = self._acknowledged = number
@@ -102,7 +108,7 @@ class CommitCall:
         await self._disconnect()
 
     async def commit(
-        self, now_ms: int, slot: int, arguments: Sequence[Any], on_away: Callable[[Unavailable], None]
+        self, now_ms: int, arguments: Sequence[Any], on_away: Callable[[Unavailable], None]
     ) -> Answer:
         """Raises Unavailable if the commit certainly does not count, LeaseLost and StorageFenced if this
         broker must not write any more. Calls `on_away` when the database does not answer: commits that wait
@@ -110,7 +116,7 @@ class CommitCall:
         timeouts = 0
         while True:
             self._number += 1
-            values = [self._holder, self._epoch, self._path, self._number, now_ms, slot, *arguments]
+            values = [self._holder, self._epoch, self._path, self._number, now_ms, *arguments]
             began = self._clock.monotonic()
             try:
                 answer = Answer(*await self._ask(_CALL, values))
@@ -132,7 +138,7 @@ class CommitCall:
         """Whether the last call counts: its answer, None if it certainly does not."""
         if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_LOST:
             raise LeaseLost("another broker has taken over the lease") from error
-        call = f"commit {self._number} of path {self._path}"
+        call = f"commit {self._number} of the {self._path_name} path"
         log.warning("%s: %s; asking whether it counts", call, one_line(error))
         attempt = 0
         while True:
@@ -151,7 +157,7 @@ class CommitCall:
                 on_away(
                     DatabaseAway(f"PostgreSQL at {self._database.name} does not answer: {one_line(again)}")
                 )
-                log.debug("path %d: %s", self._path, one_line(again))
+                log.debug("%s path: %s", self._path_name, one_line(again))
                 continue
             if last is None or last < self._acknowledged:
                 await self._record_loss(last)
@@ -168,8 +174,8 @@ class CommitCall:
     async def _record_loss(self, last: int | None) -> None:
         """In the database, so that no other broker takes over."""
         loss = (
-            f"commit {self._acknowledged} of path {self._path} was answered, and {last} is the last that it "
-            "knows"
+            f"commit {self._acknowledged} of the {self._path_name} path was answered, and {last} is the last "
+            "that it knows"
         )
         try:
             await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])
@@ -215,4 +221,6 @@ def _is_worth_repeating(error: Exception) -> bool:
 def _failure(error: Exception) -> Unavailable:
     if isinstance(error, psycopg.Error) and error.sqlstate in _FULL:
         return StorageFull(f"PostgreSQL has no room: {one_line(error)}")
+    if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_NEEDED:
+        return LeaseNeeded(one_line(error))
     return DatabaseAway(f"PostgreSQL refused the commit: {one_line(error)}")

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from posthouse.model.errors import OutOfOrderSequence, PosthouseError, ProducerFenced
+from posthouse.model.errors import (
+    NotLeader,
+    OutOfOrderSequence,
+    PosthouseError,
+    ProducerFenced,
+    UnknownPartition,
+)
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import LEADER_EPOCH, stamp
 from posthouse.records.control import is_commit
@@ -13,8 +19,9 @@ from posthouse.records.references import Reference, pack_references
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
+from posthouse.storage.spaces import CLUSTER_WIDE
 
-_REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS = 1, 2, 4, 8
+_REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED = 1, 2, 4, 8, 16
 
 
 class Kind(IntEnum):
@@ -32,6 +39,9 @@ class Verdict(IntEnum):
     EPOCH_NOT_FROM_0 = 4
     VOID = 5
     """Another operation of the commit was refused."""
+    COORDINATED = 6
+    """Only the holder of the lease appends to this log."""
+    DELETED = 7
 
 
 class Answer(NamedTuple):
@@ -46,14 +56,14 @@ class Answer(NamedTuple):
 class PendingCommit:
     """One commit from the call until it is answered."""
 
-    __slots__ = ("done", "logs", "number", "operations", "refusals", "size")
+    __slots__ = ("done", "failed_before", "logs", "number", "operations", "size")
 
     def __init__(
         self,
         operations: Sequence[Operation],
         size: int,
         done: asyncio.Future[list[Outcome]],
-        refusals: Mapping[int, PosthouseError],
+        failed_before: Mapping[int, int],
         logs: Mapping[PartitionId, SharedLog],
     ) -> None:
         self.operations = operations
@@ -61,8 +71,9 @@ class PendingCommit:
         """Those that it touches: a topic may be deleted while its commits wait."""
         self.number = 0
         """Among the commits of its path."""
-        self.refusals = refusals
-        """Why batches are refused before the database is asked, by the `id` of the Append."""
+        self.failed_before = failed_before
+        """Batches whose producer has to send another one first, because that one failed: its sequence, by
+        the `id` of the Append."""
         self.size = size
         """Bytes of its batches."""
         self.done = done
@@ -121,8 +132,6 @@ class CommitGroup:
                 if isinstance(operation, Put):
                     puts.append((number, operation))
                     continue
-                if commit.refusals and id(operation) in commit.refusals:
-                    continue
                 log = logs[operation.partition]
                 at = log_numbers[log.id]
                 refs.append(None)
@@ -133,6 +142,10 @@ class CommitGroup:
                     if header.producer_id >= 0:
                         producer = producers.setdefault((log.id, header.producer_id), len(producers) + 1)
                     place, position = places[id(operation)]
+                    flags, failed = _flags(operation), 0
+                    if commit.failed_before and id(operation) in commit.failed_before:
+                        flags |= _FOLLOWS_FAILED
+                        failed = commit.failed_before[id(operation)]
                     rows.append(
                         (
                             number,
@@ -147,15 +160,15 @@ class CommitGroup:
                             header.producer_epoch,
                             header.base_sequence,
                             header.last_sequence,
-                            _flags(operation),
-                            0,
+                            flags,
+                            failed,
                         )
                     )
                 elif isinstance(operation, Refer):
                     refs[-1] = _packed(operation)
                     rows.append((number, Kind.REFER, at, *_NOTHING, 0))
                     for run in operation.runs:
-                        append = 0 if run.append is None else numbers.get(id(run.append), _REFUSED_EARLY)
+                        append = 0 if run.append is None else numbers[id(run.append)]
                         runs.append((len(rows), append, run.first, run.count, run.expires_ms))
                 else:
                     rows.append((number, Kind.TRIM, at, *_NOTHING, operation.offset))
@@ -171,6 +184,7 @@ class CommitGroup:
             [put.owner for _, put in puts],
             [put.key for _, put in puts],
             [put.value for _, put in puts],
+            _array({int(put.space) for _, put in puts if put.space in CLUSTER_WIDE}),
         ]
 
     def apply(self, answer: Answer, tails: Tails, now_ms: int) -> list[tuple[PartitionId, int]]:
@@ -185,10 +199,6 @@ class CommitGroup:
                 if isinstance(operation, Put):
                     outcomes.append(PUT_DONE)
                     continue
-                if commit.refusals and id(operation) in commit.refusals:
-                    start = self._logs[operation.partition].start
-                    outcomes.append(Outcome(-1, start, commit.refusals[id(operation)]))
-                    continue
                 verdict = answer.verdicts[at]
                 outcome = Outcome(answer.bases[at], answer.starts[at])
                 log = self._logs[operation.partition]
@@ -197,7 +207,7 @@ class CommitGroup:
                     if size:
                         arrived.append((operation.partition, size))
                 elif isinstance(operation, Append) and verdict in _REFUSED:
-                    refusal = _refusal(operation, verdict, answer.details[at])
+                    refusal = _refusal(operation, log, verdict, answer.details[at])
                     outcome = Outcome(-1, answer.starts[at], refusal)
                     if operation.required and void is None:
                         void = OperationRefused(operation, refusal)
@@ -214,8 +224,13 @@ class CommitGroup:
         return arrived
 
 
-_REFUSED = (Verdict.FENCED, Verdict.OUT_OF_ORDER, Verdict.EPOCH_NOT_FROM_0)
-_REFUSED_EARLY = -1
+_REFUSED = (
+    Verdict.FENCED,
+    Verdict.OUT_OF_ORDER,
+    Verdict.EPOCH_NOT_FROM_0,
+    Verdict.COORDINATED,
+    Verdict.DELETED,
+)
 _NOTHING = (0, 0, 0, 0, -1, 0, -1, -1, -1, 0)
 """Columns between log and offset of an operation that is not an append."""
 
@@ -252,14 +267,20 @@ def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails,
         assert append is not None
     stamp(append.batch, base, LEADER_EPOCH)
     header = append.header._replace(base_offset=base, leader_epoch=LEADER_EPOCH)
-    if header.producer_id >= 0:
+    if header.producer_id >= 0 and log.coordinates:
         aborts = header.is_control and not is_commit(append.batch)
         log.producers.replay(header, base, now_ms, aborts=aborts)
     tails.add(log, TailBatch(bytes(append.batch), header))
+    if outcome.log_start > log.start:
+        log.trim(outcome.log_start)
     return header.length
 
 
-def _refusal(append: Append, verdict: int, detail: int) -> PosthouseError:
+def _refusal(append: Append, log: SharedLog, verdict: int, detail: int) -> PosthouseError:
+    if verdict == Verdict.COORDINATED:
+        return NotLeader(f"{log.name} feeds queues: only the coordinator of the cluster appends to it")
+    if verdict == Verdict.DELETED:
+        return UnknownPartition(f"the topic of {log.name} is deleted")
     header = append.header
     producer = header.producer_id
     if verdict == Verdict.FENCED:

@@ -18,22 +18,17 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import (
-    OutOfOrderSequence,
-    PosthouseError,
-    StorageClosed,
-    StorageFenced,
-    Unavailable,
-)
+from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put
-from posthouse.storage.outcomes import OperationRefused, Outcome
+from posthouse.storage.outcomes import Outcome
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
 from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
 from posthouse.storage.shared.commits.payloads import Payload, Uploads, inline_payload
+from posthouse.storage.shared.database import LeaseNeeded
 from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 
 log = logging.getLogger(__name__)
@@ -62,7 +57,6 @@ class Committer:
         uploads: Uploads,
         metrics: StorageMetrics,
         is_object_topic: Callable[[PartitionId], bool],
-        slot: Callable[[], int],
         inline_bytes: int,
         on_fenced: Callable[[StorageFenced], None],
     ) -> None:
@@ -74,14 +68,13 @@ class Committer:
         self._uploads = uploads
         self._metrics = metrics
         self._is_object_topic = is_object_topic
-        self._slot = slot
         self._inline_bytes = inline_bytes
         self._on_fenced = on_fenced
         self._on_object_path: Counter[Hashable] = Counter()
         """Partitions and keys that commits on the object path touch."""
         self._awaited: dict[tuple[PartitionId, int], tuple[int, int]] = {}
-        """Epoch and sequence of the first batch of producers whose first batch failed: they repeat it, and
-        until then their later batches are refused."""
+        """Epoch and sequence of the first batch of producers whose first batch failed. They repeat it, here
+        or at another broker, and until then the database refuses their later batches."""
         self._subscribers: list[Arrived] = []
         self._fenced: StorageFenced | None = None
         self.unwritten_bytes = 0
@@ -99,6 +92,9 @@ class Committer:
             raise
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        """Raises UnknownPartition; LeaseNeeded if a broker without the lease is to do more than append."""
+        if not self._inline.call.has_lease:
+            _check_appends(operations)
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
@@ -110,14 +106,8 @@ class Committer:
             if isinstance(each, Append):
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
-        refusals: Mapping[int, PosthouseError] = {}
-        if self._awaited:
-            refusals = self._refused_after_failure(operations)
-            for each in operations:
-                if isinstance(each, Append) and each.required and id(each) in refusals:
-                    done.set_exception(OperationRefused(each, refusals[id(each)]))
-                    return done
-        commit = PendingCommit(operations, size, done, refusals, logs)
+        failed_before = self._failed_before(operations) if self._awaited else {}
+        commit = PendingCommit(operations, size, done, failed_before, logs)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
@@ -256,7 +246,7 @@ class Committer:
         if group.has_operations:
             arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
             answer = await path.call.commit(
-                now, self._slot(), arguments, on_away=lambda error: self._fail_behind(path, error)
+                now, arguments, on_away=lambda error: self._fail_behind(path, error)
             )
             arrived = group.apply(answer, self._tails, now)
         else:
@@ -329,19 +319,23 @@ class Committer:
                     if isinstance(each, Append) and each.base_offset >= 0:
                         self._awaited.pop((each.partition, each.header.producer_id), None)
 
-    def _refused_after_failure(self, operations: Sequence[Operation]) -> dict[int, PosthouseError]:
-        """Why batches are refused, by `id`."""
-        refused: dict[int, PosthouseError] = {}
+    def _failed_before(self, operations: Sequence[Operation]) -> dict[int, int]:
+        """See `PendingCommit.failed_before`."""
+        found: dict[int, int] = {}
         for each in operations:
             if not isinstance(each, Append) or each.header.is_control:
                 continue
             header = each.header
             epoch, sequence = self._awaited.get((each.partition, header.producer_id), (-1, -1))
             if header.producer_epoch == epoch and header.base_sequence != sequence:
-                refused[id(each)] = OutOfOrderSequence(
-                    f"producer {header.producer_id} sent sequence {header.base_sequence}; {sequence} failed"
-                )
-        return refused
+                found[id(each)] = sequence
+        return found
+
+
+def _check_appends(operations: Sequence[Operation]) -> None:
+    for each in operations:
+        if not isinstance(each, Append) or each.header.is_transactional or each.header.is_control:
+            raise LeaseNeeded(f"{type(each).__name__} of a broker that does not hold the lease")
 
 
 def _touched(operations: Sequence[Operation]) -> list[Hashable]:

@@ -13,7 +13,7 @@ from posthouse.storage.shared.housekeeping.housekeeping_metrics import Housekeep
 log = logging.getLogger(__name__)
 
 _OPEN = """
-SELECT number, extract(epoch FROM now() - changed_at),
+SELECT extract(epoch FROM now() - changed_at),
        pg_total_relation_size(('run_' || number)::regclass)
        + pg_total_relation_size(('inline_data_' || number)::regclass),
        EXISTS (SELECT FROM run WHERE slot = number)
@@ -33,14 +33,11 @@ class Slots:
         connect: Callable[[], Awaitable[DatabaseConnection]],
         lease: HeldLease,
         metrics: HousekeepingMetrics,
-        opened: Callable[[int], None],
         settings: SlotSettings | None = None,
     ) -> None:
-        """`opened` is told in every turn which slot commits must use from now on."""
         self._connect = connect
         self._lease = lease
         self._metrics = metrics
-        self._opened = opened
         self._settings = settings or SlotSettings()
 
     async def run_once(self) -> None:
@@ -49,7 +46,7 @@ class Slots:
             async with meaning("truncating slots"):
                 await self._truncate(connection)
             async with meaning("opening the next slot"):
-                self._opened(await self._open(connection))
+                await self._open_next(connection)
             async with meaning("counting slots"):
                 found = await connection.execute("SELECT count(*) FROM slot WHERE state = 'free'")
                 row = await found.fetchone()
@@ -69,13 +66,11 @@ class Slots:
             row = await done.fetchone()
             self._metrics.truncated_slots += bool(row and row[0])
 
-    async def _open(self, connection: DatabaseConnection) -> int:
-        """Open the next slot if that is due; returns the open one."""
-        [(number, seconds, size, is_used)] = await (await connection.execute(_OPEN)).fetchall()
+    async def _open_next(self, connection: DatabaseConnection) -> None:
+        """If that is due."""
+        [(seconds, size, is_used)] = await (await connection.execute(_OPEN)).fetchall()
         settings = self._settings
         if is_used and (seconds >= settings.open_seconds or size >= settings.open_bytes):
-            found = await connection.execute(
+            await connection.execute(
                 "SELECT open_next_slot(%s, %s)", [self._lease.incarnation, self._lease.epoch]
             )
-            [(number,)] = await found.fetchall()
-        return int(number)

@@ -57,21 +57,20 @@ class Upkeep:
         view: PartitionView,
         *,
         commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
-        slot_opened: Callable[[int], None],
         effects: CompactionEffects,
         on_lease_lost: Callable[[LeaseLost], None],
         clock: Clock,
         storage_metrics: StorageMetrics,
         settings: UpkeepSettings | None = None,
     ) -> None:
-        """`commit` is that of the storage; `slot_opened` is told which slot commits must use."""
+        """`commit` is that of the storage."""
         chosen = settings or UpkeepSettings()
         connect = partial(database.connect, "housekeeping", statement_seconds=_STATEMENT_SECONDS)
         self.metrics = HousekeepingMetrics()
         consolidation = Consolidation(
             connect, objects, names, lease, lambda: view.topics, clock, self.metrics, chosen.consolidation
         )
-        slots = Slots(connect, lease, self.metrics, slot_opened, chosen.slots)
+        slots = Slots(connect, lease, self.metrics, chosen.slots)
         removal = Removal(connect, lease, self.metrics)
         garbage = Garbage(connect, objects, lease, self.metrics, chosen.garbage)
         self._retention = Retention(

@@ -1,4 +1,7 @@
-"""Creating, changing and deleting topics in the database, under the lease."""
+"""Creating, changing and deleting topics in the database, under the lease.
+
+Every change is noted for the other brokers (`note_change`), in the same transaction.
+"""
 
 import asyncio
 import logging
@@ -8,6 +11,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from posthouse.model.errors import TopicExists
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.operations import Put
@@ -15,25 +19,31 @@ from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseCo
 from posthouse.storage.shared.logs.loading import new_log, topic_uuid
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.time_limit import time_limit
+from posthouse.storage.spaces import CLUSTER_WIDE
 
 log = logging.getLogger(__name__)
 
 _PUT_TOPICS = """
-INSERT INTO topic (id, name, partitions, overrides)
-SELECT * FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[])
+INSERT INTO topic (id, name, partitions, overrides, coordinated)
+SELECT * FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[], %s::boolean[])
     ON CONFLICT (id) DO UPDATE SET name = excluded.name, partitions = excluded.partitions,
-       overrides = excluded.overrides
+       overrides = excluded.overrides, coordinated = topic.coordinated OR excluded.coordinated
 """
 _PUT_LOGS = """
-INSERT INTO log (topic, partition)
-SELECT each.topic, number FROM unnest(%s::uuid[], %s::integer[]) AS each (topic, partitions),
-       generate_series(0, each.partitions - 1) AS number
+INSERT INTO log (topic, partition, coordinated)
+SELECT topic.id, number, topic.coordinated FROM topic, generate_series(0, topic.partitions - 1) AS number
+ WHERE topic.id = ANY (%s)
     ON CONFLICT (topic, partition) DO NOTHING
 """
-_DELETE_NAMESAKES = """
-UPDATE topic SET deleted_at = now() WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL
+_COORDINATE_LOGS = "UPDATE log SET coordinated = true WHERE topic = ANY (%s) AND NOT coordinated"
+_NAMESAKES = """
+SELECT id, name, EXISTS (SELECT FROM log WHERE log.topic = topic.id AND log.next > 0) FROM topic
+ WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL
 """
-"""Topics that this broker does not know: their creation failed for the broker, but counted."""
+_DELETE_TOPICS = "UPDATE topic SET deleted_at = now() WHERE id = ANY (%s) AND deleted_at IS NULL"
+_DELETE_LOGS = "UPDATE log SET deleted = true WHERE topic = ANY (%s) AND NOT deleted"
+_LOCK_LOGS = "SELECT lock_logs(%s)"
+_NOTE_CHANGE = "SELECT note_change(%s::uuid[], %s::smallint[])"
 _PUT_STATE = """
 INSERT INTO state (space, owner, key, value) VALUES (%s, %s, %s, %s)
     ON CONFLICT (space, key_hash) DO UPDATE SET value = excluded.value
@@ -55,13 +65,22 @@ class Definitions:
         self._epoch = epoch
         self._logs = logs
         self.topics: dict[TopicId, Topic] = {}
+        self._in_doubt: set[TopicId] = set()
+        """Whose creation failed for this broker, though the database may have them."""
 
     async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        rows = await self._repeated(lambda connection: self._put(connection, topics, state), _names(topics))
+        """Create or change topics. Raises TopicExists if another topic has the name."""
         by_id = {topic.id: topic for topic in topics}
+        try:
+            rows = await self._repeated(
+                lambda connection: self._put(connection, topics, state), _names(topics)
+            )
+        except DatabaseAway:
+            self._in_doubt |= by_id.keys() - self.topics.keys()
+            raise
         for id, topic_id, partition in rows:
             made = new_log(id, by_id[TopicId(topic_id.bytes)], partition)
-            self._logs.setdefault(made.partition, made)
+            self._logs.add(made)
         self.topics |= by_id
 
     async def _put(
@@ -72,13 +91,37 @@ class Definitions:
         names = [topic.name for topic in topics]
         partitions = [topic.partitions for topic in topics]
         overrides = [Jsonb(dict(topic.overrides)) for topic in topics]
-        await connection.execute(_DELETE_NAMESAKES, [names, ids])
-        await connection.execute(_PUT_TOPICS, [ids, names, partitions, overrides])
-        await connection.execute(_PUT_LOGS, [ids, partitions])
+        coordinated = [topic.is_coordinated or topic.is_internal for topic in topics]
+        removed = await self._remove_namesakes(connection, names, ids)
+        await connection.execute(_PUT_TOPICS, [ids, names, partitions, overrides, coordinated])
+        await connection.execute(_PUT_LOGS, [ids])
+        if any(coordinated):
+            chosen = [id for id, is_coordinated in zip(ids, coordinated, strict=True) if is_coordinated]
+            await _locked(connection, _COORDINATE_LOGS, chosen)
         for put in state:
             await connection.execute(_PUT_STATE, [int(put.space), put.owner, put.key, put.value])
         found = await connection.execute("SELECT id, topic, partition FROM log WHERE topic = ANY (%s)", [ids])
-        return await found.fetchall()
+        rows = await found.fetchall()
+        spaces = {int(put.space) for put in state if put.space in CLUSTER_WIDE}
+        await connection.execute(_NOTE_CHANGE, [ids + removed, list(spaces)])
+        return rows
+
+    async def _remove_namesakes(
+        self, connection: DatabaseConnection, names: Sequence[str], ids: Sequence[UUID]
+    ) -> list[UUID]:
+        """Delete what failed creations of this broker have left; returns the ids. Raises TopicExists for
+        every other topic of these names: other brokers may have written to it."""
+        found = await (await connection.execute(_NAMESAKES, [list(names), list(ids)])).fetchall()
+        if not found:
+            return []
+        namesakes = [id for id, _, _ in found]
+        await connection.execute(_LOCK_LOGS, [namesakes])
+        found = await (await connection.execute(_NAMESAKES, [list(names), list(ids)])).fetchall()
+        for id, name, is_written in found:
+            if TopicId(id.bytes) not in self._in_doubt - self.topics.keys() or is_written:
+                raise TopicExists(f"topic {name!r} exists already")
+        await _delete(connection, namesakes)
+        return namesakes
 
     def adopt(self, topics: Sequence[Topic]) -> None:
         self.topics |= {topic.id: topic for topic in topics}
@@ -93,9 +136,8 @@ class Definitions:
         ids = [topic_uuid(id) for id in topics]
 
         async def delete(connection: DatabaseConnection) -> None:
-            await connection.execute(
-                "UPDATE topic SET deleted_at = now() WHERE id = ANY (%s) AND deleted_at IS NULL", [ids]
-            )
+            await _delete(connection, ids)
+            await connection.execute(_NOTE_CHANGE, [ids, []])
 
         try:
             await self._repeated(delete, _names(known))
@@ -103,7 +145,7 @@ class Definitions:
             for topic in known:
                 self.topics.pop(topic.id, None)
                 for partition in topic.partition_ids():
-                    self._logs.pop(partition, None)
+                    self._logs.remove(partition)
 
     async def _repeated(self, work: Callable[[DatabaseConnection], Awaitable[T]], names: str) -> T:
         """Do the work in a transaction, again if the connection breaks: it may have counted, and may be
@@ -130,6 +172,17 @@ class Definitions:
 
     async def _check_lease(self, connection: DatabaseConnection) -> None:
         await connection.execute("SELECT check_lease(%s, %s)", [self._holder, self._epoch])
+
+
+async def _delete(connection: DatabaseConnection, topics: Sequence[UUID]) -> None:
+    await connection.execute(_DELETE_TOPICS, [list(topics)])
+    await _locked(connection, _DELETE_LOGS, topics)
+
+
+async def _locked(connection: DatabaseConnection, statement: str, topics: Sequence[UUID]) -> None:
+    """Change logs after all of them are locked in the order of their ids: commits lock them, too."""
+    await connection.execute(_LOCK_LOGS, [list(topics)])
+    await connection.execute(statement.encode(), [list(topics)])
 
 
 def _names(topics: Sequence[Topic]) -> str:

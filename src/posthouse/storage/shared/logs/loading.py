@@ -8,7 +8,7 @@ from uuid import UUID
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.producers import AbortedTransaction, BatchMemory, Producer
+from posthouse.storage.producers import NOT_OPEN, AbortedTransaction, BatchMemory, Producer
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
@@ -18,6 +18,7 @@ from posthouse.storage.stored_state import StoredState
 _ROWS_AT_ONCE = 10_000
 _STALL_SECONDS = 60.0
 """For each page of rows. A holder that waits for a database that hangs keeps the lease from the others."""
+_TOPICS = "SELECT id, name, partitions, overrides, coordinated FROM topic WHERE deleted_at IS NULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,6 @@ class Loaded:
     topics: dict[TopicId, Topic]
     logs: SharedLogs
     state: StoredState
-    slot: int
 
 
 async def load(connection: DatabaseConnection, defaults: TopicConfig) -> Loaded:
@@ -41,15 +41,14 @@ async def _load(connection: DatabaseConnection, defaults: TopicConfig, moved: Ca
         await connection.execute("SET LOCAL statement_timeout = 0")
         cluster_id = (await _all(connection, "SELECT id FROM cluster"))[0][0]
         topics: dict[TopicId, Topic] = {}
-        for id, name, partitions, overrides in await _all(
-            connection, "SELECT id, name, partitions, overrides FROM topic WHERE deleted_at IS NULL"
-        ):
+        for id, name, partitions, overrides, coordinated in await _all(connection, _TOPICS):
             topics[TopicId(id.bytes)] = Topic(
                 id=TopicId(id.bytes),
                 name=name,
                 partitions=partitions,
                 overrides=overrides,
                 config=defaults.with_stored(overrides, name),
+                is_coordinated=coordinated,
             )
         logs, by_id = await _logs(connection, topics, moved)
         await _producers(connection, by_id, moved)
@@ -57,8 +56,7 @@ async def _load(connection: DatabaseConnection, defaults: TopicConfig, moved: Ca
         async for rows in _pages(connection, "SELECT space, key, value FROM state", moved):
             for space, key, value in rows:
                 spaces.setdefault(space, {})[bytes(key)] = bytes(value)
-        slot = (await _all(connection, "SELECT number FROM slot WHERE state = 'open'"))[0][0]
-    return Loaded(cluster_id=cluster_id, topics=topics, logs=logs, state=StoredState(spaces), slot=slot)
+    return Loaded(cluster_id=cluster_id, topics=topics, logs=logs, state=StoredState(spaces))
 
 
 async def _logs(
@@ -70,9 +68,9 @@ async def _logs(
         for id, topic_id, partition, start, end, size in rows:
             topic = topics.get(TopicId(topic_id.bytes))
             if topic is not None:
-                found = new_log(id, topic, partition)
-                found.start, found.end, found.size = start, end, size
-                logs[found.partition] = by_id[id] = found
+                found = by_id[id] = new_log(id, topic, partition)
+                found.observe(start, end, size, None)
+                logs.add(found)
     return logs, by_id
 
 
@@ -89,6 +87,8 @@ async def _producers(
             if log in logs:
                 memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
                 logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
+                if open_since != NOT_OPEN:
+                    logs[log].stable = min(logs[log].stable, open_since)
     for log, last, first, producer in await _all(
         connection, "SELECT log, last, first, producer FROM aborted"
     ):

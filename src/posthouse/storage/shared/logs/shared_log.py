@@ -1,16 +1,19 @@
-"""One log as this broker knows it: its bounds, its producers, and its newest batches in memory.
+"""One log as this broker knows it: its bounds, and the newest batches that this broker wrote.
 
-The database decides; this is updated by the outcomes of commits, in the order in which they took effect.
+The database decides, and other brokers write to the log, too. So this is a cache: what it says was true at
+some time. It learns from the outcomes of this broker's commits, in the order in which they took effect; from
+the database (`observe`); and from other brokers (`hint`). An outcome may come later than news that include
+it. `start`, `end` and `stable` never decrease.
 """
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import BatchHeader
 from posthouse.storage.bounds import Bounds
-from posthouse.storage.producers import ProducerTable
+from posthouse.storage.producers import Producer, ProducerTable
 
 
 class TailBatch:
@@ -24,47 +27,121 @@ class TailBatch:
 
 
 class SharedLog:
-    __slots__ = ("_bases", "_batches", "end", "id", "name", "partition", "producers", "size", "start")
+    __slots__ = (
+        "_bases",
+        "_batches",
+        "coordinates",
+        "end",
+        "id",
+        "is_current",
+        "name",
+        "observed_producers",
+        "partition",
+        "producers",
+        "size",
+        "stable",
+        "start",
+        "tail_end",
+    )
 
-    def __init__(self, id: int, partition: PartitionId, name: str) -> None:
+    def __init__(self, id: int, partition: PartitionId, name: str, *, coordinates: bool = True) -> None:
         self.id = id
         """Its number in the database."""
         self.partition = partition
         self.name = name
         """Topic and partition, for people."""
+        self.coordinates = coordinates
+        """This broker holds the lease: no other one writes batches of transactions."""
         self.start = 0
         self.end = 0
+        self.stable = 0
+        """Every transaction below is decided."""
         self.size = 0
+        self.is_current = True
+        """Whether `size` and `stable` are those of a log that ends at `end`. If not, the next look into the
+        database tells."""
         self.producers = ProducerTable()
+        """By the outcomes of this broker's commits; empty unless it holds the lease."""
+        self.observed_producers: Mapping[int, Producer] = {}
+        """As the database had them when it was last asked."""
+        self.tail_end = 0
+        """Below it are the batches in memory, without a gap."""
         self._bases: deque[int] = deque()
         self._batches: deque[TailBatch] = deque()
-        """The newest batches, up to the end of the log; empty if they were dropped for room."""
 
     @property
     def bounds(self) -> Bounds:
-        first_open = self.producers.first_open()
-        return Bounds(self.start, self.end, self.end if first_open is None else first_open)
+        return Bounds(self.start, self.end, self.stable)
 
     @property
     def tail_start(self) -> int:
-        """Batches from this offset on are in memory."""
-        return self._bases[0] if self._bases else self.end
+        """Batches from this offset to before `tail_end` are in memory."""
+        return self._bases[0] if self._bases else self.tail_end
 
-    def append(self, batch: TailBatch) -> None:
+    def append(self, batch: TailBatch) -> int:
+        """Add a batch that this broker has written. Its producer is in `producers` already.
+
+        Returns the bytes that were dropped from memory: if others have written before it, a new tail begins.
+        """
         header = batch.header
-        if header.base_offset != self.end:
-            raise AssertionError(f"{self.name}: a batch at {header.base_offset} behind the end {self.end}")
-        self._bases.append(header.base_offset)
+        base, following = header.base_offset, header.next_offset
+        dropped = 0 if base == self.tail_end else self._drop_all()
+        self._bases.append(base)
         self._batches.append(batch)
-        self.end = header.next_offset
-        self.size += header.length
+        self.tail_end = following
+        if self.coordinates:
+            first_open = self.producers.first_open()
+            decided = following if first_open is None else first_open
+            if decided > self.stable:
+                self.stable = decided
+        elif base == self.end == self.stable:
+            self.stable = following
+        if base >= self.end:
+            if base > self.end:
+                self.is_current = False
+            self.end = following
+            self.size += header.length
+        return dropped
 
     def trim(self, offset: int) -> None:
-        if offset > self.start:
-            # An estimate, as in the database.
-            self.size = self.size * (self.end - offset) // (self.end - self.start)
-            self.start = offset
-            self.producers.trim(offset)
+        """The start is at `offset` or behind."""
+        if offset <= self.start:
+            return
+        if offset > self.end:
+            self.end = offset
+            self.is_current = False
+        # An estimate, as in the database.
+        self.size = self.size * (self.end - offset) // (self.end - self.start)
+        self.start = offset
+        self.producers.trim(offset)
+
+    def observe(self, start: int, end: int, size: int, first_open: int | None) -> None:
+        """What the database has, or had before the latest outcomes: `first_open` is the first offset of the
+        oldest open transaction."""
+        self.trim(start)
+        if end >= self.end:
+            self.end = end
+            self.stable = max(self.stable, end if first_open is None else first_open)
+            self.is_current = start == self.start
+            if self.is_current:
+                self.size = size
+
+    def hint(self, start: int, end: int, stable: int) -> None:
+        """What another broker knows of the log."""
+        if end > self.end:
+            self.end = end
+            self.is_current = False
+        self.stable = max(self.stable, min(stable, self.end))
+        self.trim(start)
+
+    def known_producers(self) -> dict[int, Producer]:
+        """By producer id: as the database had them, and this broker's own ones that are newer."""
+        known = dict(self.observed_producers)
+        for id, own in self.producers.active().items():
+            observed = known.get(id)
+            if observed is None or _age(own) >= _age(observed):
+                known[id] = own
+        return known
 
     def drop(self, base: int) -> int:
         """Drop the oldest batch in memory if it begins at `base`; returns its bytes."""
@@ -81,11 +158,18 @@ class SharedLog:
             dropped += self._batches.popleft().header.length
         return dropped
 
+    def _drop_all(self) -> int:
+        return self.drop_below(self.tail_end)
+
     def tail_from(self, offset: int) -> Iterator[TailBatch]:
         """Batches in memory from the one that holds `offset` on; `offset` is not below `tail_start`."""
         first = bisect_right(self._bases, offset) - 1
         for number in range(max(first, 0), len(self._batches)):
             yield self._batches[number]
+
+
+def _age(producer: Producer) -> tuple[int, int]:
+    return producer.epoch, producer.batches[-1].base_offset if producer.batches else -1
 
 
 _TIDY_AT_LEAST = 1000
@@ -100,22 +184,27 @@ class Tails:
         self._order: deque[tuple[SharedLog, int]] = deque()
         """Logs and bases of the batches, oldest first; also of some that were forgotten."""
         self._tidy_at = _TIDY_AT_LEAST
-        """So long may the order become before forgotten batches are taken out."""
+        """The length from which on forgotten batches are taken out of the order."""
 
     @property
     def bytes(self) -> int:
         return self._bytes
 
     def add(self, log: SharedLog, batch: TailBatch) -> None:
-        log.append(batch)
+        dropped = log.append(batch)
         self._order.append((log, batch.header.base_offset))
         self._bytes += batch.header.length
+        if dropped:
+            self._forgot(dropped)
         while self._bytes > self._max_bytes:
             oldest, base = self._order.popleft()
             self._bytes -= oldest.drop(base)
 
     def forget_below(self, log: SharedLog, offset: int) -> None:
-        self._bytes -= log.drop_below(offset)
+        self._forgot(log.drop_below(offset))
+
+    def _forgot(self, dropped: int) -> None:
+        self._bytes -= dropped
         if len(self._order) > self._tidy_at:
             self._order = deque(each for each in self._order if each[1] >= each[0].tail_start)
             self._tidy_at = max(2 * len(self._order), _TIDY_AT_LEAST)

@@ -6,8 +6,27 @@ from posthouse.storage.shared.logs.shared_log import SharedLog
 
 
 class SharedLogs(dict[PartitionId, SharedLog]):
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_number: dict[int, SharedLog] = {}
+
     def __missing__(self, partition: PartitionId) -> SharedLog:
         raise UnknownPartition(f"there is no partition {partition}")
+
+    def add(self, log: SharedLog) -> None:
+        """A log that is known already stays as it is."""
+        if log.partition not in self:
+            self[log.partition] = log
+            self._by_number[log.id] = log
+
+    def remove(self, partition: PartitionId) -> None:
+        found = self.pop(partition, None)
+        if found is not None:
+            self._by_number.pop(found.id, None)
+
+    def numbered(self, number: int) -> SharedLog | None:
+        """By its number in the database."""
+        return self._by_number.get(number)
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget the producers that the database has forgotten, and changes that only local files need."""

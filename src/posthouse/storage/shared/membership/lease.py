@@ -215,8 +215,16 @@ async def take_lease(
     taken_at = clock.monotonic()
     try:
         found = await link.ask(
-            "SELECT posthouse.take_lease(%s, %s, %s, %s, %s, %s)",
-            [incarnation, times.seconds, seen.epoch, seen.holder, seen.commits, seen.confirmed_losses],
+            "SELECT posthouse.take_lease(%s, %s, %s, %s, %s, %s, %s)",
+            [
+                incarnation,
+                times.seconds,
+                seen.epoch,
+                seen.holder,
+                seen.commits,
+                seen.confirmed_losses,
+                seen.own_commits,
+            ],
             doing="taking the lease",
         )
         if "loss" in found:

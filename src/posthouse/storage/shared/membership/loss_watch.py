@@ -1,7 +1,8 @@
 """Recognises a database that has lost commits: a promoted asynchronous standby, a restored backup.
 
 Epochs never decrease, nor do the commit numbers of one incarnation. A broker remembers the highest that it
-has seen. If the database shows less, acknowledged records are gone, and offsets would be given out twice.
+has seen of the holder, and the highest of its own commits that it has acknowledged, in whichever role. If the
+database shows less, acknowledged records are gone, and offsets would be given out twice.
 
 The database keeps the verdict (`cluster.loss`), so that it holds for brokers that have seen nothing, too.
 """
@@ -22,6 +23,8 @@ class Seen:
     """Of this epoch, also after it has released the lease."""
     commits: int = 0
     """Of the holder."""
+    own_commits: int = 0
+    """Of this broker, in whichever role it made them."""
     timeline: int = 0
     confirmed_losses: int = 0
 
@@ -54,10 +57,10 @@ class LossWatch:
         if self.loss is None:
             self.loss = str(CommitsLost(loss))
 
-    def committed(self, own: UUID, commits: int) -> None:
-        """What this broker has acknowledged as the holder, which no heartbeat may have shown yet."""
-        if self.seen.holder == own and commits > self.seen.commits:
-            self.seen = replace(self.seen, commits=commits)
+    def committed(self, commits: int) -> None:
+        """What this broker has acknowledged, which no heartbeat may have shown yet."""
+        if commits > self.seen.own_commits:
+            self.seen = replace(self.seen, own_commits=commits)
 
     def took(self, own: UUID, epoch: int) -> None:
         """This broker has taken the lease."""
@@ -66,6 +69,7 @@ class LossWatch:
             epoch=epoch,
             holder=own,
             commits=seen.commits if seen.holder == own else 0,
+            own_commits=seen.own_commits,
             timeline=seen.timeline,
             confirmed_losses=seen.confirmed_losses,
         )
@@ -79,6 +83,7 @@ def _newest(before: Seen, view: ClusterView) -> Seen:
         epoch=view.epoch,
         holder=holder,
         commits=commits,
+        own_commits=max(before.own_commits, view.own_commits),
         timeline=view.timeline,
         confirmed_losses=view.confirmed_losses,
     )
@@ -94,6 +99,8 @@ def _loss(before: Seen, now: ClusterView) -> str | None:
         what = f"the lease of epoch {now.epoch} has another holder than before"
     elif commits is not None and commits < before.commits:
         what = f"the holder's last commit has number {commits}, and had {before.commits}"
+    elif now.own_commits < before.own_commits:
+        what = f"a broker's last commit has number {now.own_commits}, and had {before.own_commits}"
     else:
         return None
     if before.timeline not in (0, now.timeline):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -62,8 +62,8 @@ class Registry:
         self._heartbeat_seconds = heartbeat_seconds
         self._live_seconds = live_seconds
         self._watch = LossWatch()
-        self._lease: Lease | None = None
-        """The last one that this broker has taken; None if it has seen a loss since."""
+        self._acknowledged: Callable[[], int] | None = None
+        """The commits of this broker's newest storage; None if it has seen a loss since."""
         self._is_stopped = False
         self._beating: asyncio.Task[None] | None = None
         self._seen_at = 0.0
@@ -88,10 +88,21 @@ class Registry:
     @property
     def seen(self) -> Seen:
         """What the database must show at least: a broker that takes the lease says so."""
+        self._note_acknowledged()
         return self._watch.seen
 
+    def count_commits(self, acknowledged: Callable[[], int]) -> None:
+        """`acknowledged` is the sum of the numbers of the last acknowledged commits of a storage without the
+        lease, on all paths. The lease counts those of the storage that has it."""
+        self._note_acknowledged()
+        self._acknowledged = acknowledged
+
+    def _note_acknowledged(self) -> None:
+        if self._acknowledged is not None:
+            self._watch.committed(self._acknowledged())
+
     def took_lease(self, lease: Lease) -> None:
-        self._lease = lease
+        self.count_commits(lambda: lease.commits)
         self._watch.took(self._registration.incarnation, lease.epoch)
 
     def lost_commits(self, loss: str) -> None:
@@ -126,9 +137,7 @@ class Registry:
     async def beat(self) -> ClusterView:
         """One heartbeat. Raises DatabaseAway and NameTaken."""
         asked_at = asyncio.get_running_loop().time()
-        if self._lease is not None:
-            self._watch.committed(self._registration.incarnation, self._lease.commits)
-        seen = self._watch.seen
+        seen = self.seen
         found = await self._link.ask(
             "SELECT posthouse.heartbeat(%s, %s, %s)",
             [self._registration.incarnation, self._live_seconds, seen.holder],
@@ -136,7 +145,7 @@ class Registry:
         )
         self.view = _view(found)
         self._seen_at = asked_at
-        # If this broker has taken the lease meanwhile, the answer may be older than that.
+        # If this broker has taken the lease or noted commits meanwhile, the answer may be older than that.
         if self._watch.seen is seen:
             await self._watch_losses()
         if not found["is_registered"] and self.loss is None:
@@ -150,7 +159,7 @@ class Registry:
         if self._watch.loss is not None and loss_before is None:
             log.error("%s", self._watch.loss)
         if self._watch.loss is not None or is_confirmed:
-            self._lease = None  # what it has acknowledged and the database has lost counts no more
+            self._acknowledged = None  # what the database has lost of it counts no more
         if unrecorded is not None:
             await self._link.ask(
                 "SELECT posthouse.record_loss(%s, %s)",
@@ -230,6 +239,7 @@ def _view(found: Mapping[str, Any]) -> ClusterView:
         lease_seconds_left=float(found["seconds_left"]),
         commits=int(found["commits"]),
         seen_commits=None if found["seen_commits"] is None else int(found["seen_commits"]),
+        own_commits=int(found["own_commits"]),
         timeline=found["timeline"],
         confirmed_losses=found["confirmed_losses"],
         loss=found["loss"],

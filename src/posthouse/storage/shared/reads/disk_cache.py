@@ -84,11 +84,6 @@ class DiskCache:
     def bytes_used(self) -> int:
         return self._bytes
 
-    @property
-    def is_in_use(self) -> bool:
-        """False while the disk rests after a failure."""
-        return self._is_ready
-
     async def open(self) -> None:
         """Look through the directory. A failure is logged, not raised."""
         await self.settled()

@@ -12,8 +12,8 @@ from posthouse.storage.files.segments.index import SparseIndex
 from posthouse.storage.files.segments.segment import HEADER_BYTES
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.pieces import read_index, read_inline, read_inline_runs
-from posthouse.storage.shared.reads.readers import Readers
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow, batches_of
 
 _WINDOW_BYTES = 1024 * 1024

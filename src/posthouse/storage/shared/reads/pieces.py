@@ -16,6 +16,7 @@ from typing import Any
 from posthouse.model.errors import DataDamaged
 from posthouse.storage.files.segments.header import Identity
 from posthouse.storage.files.segments.index import SparseIndex, decode_blocks
+from posthouse.storage.producers import AbortedTransaction
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
 
@@ -27,8 +28,12 @@ class Pieces:
     start: int
     next: int
     pieces: Sequence[SegmentRow | RunRow]
+    aborted: Sequence[AbortedTransaction] = ()
+    """Those with records in the pieces, if they were asked for; others may be among them."""
 
 
+_ABORTED = -1
+"""In the column of the generation: the row is an aborted transaction."""
 _PIECES = """
 SELECT l.start, l.next, p.slot, p.base, p.last, p.inline, p.object, o.key, o.size, p.pos, p.size,
        p.max_time, p.created_ms, p.refs, p.generation
@@ -54,17 +59,39 @@ LEFT JOIN object o ON o.id = p.object
 WHERE l.id = %(log)s
 ORDER BY p.base
 """
+# One statement, so that both are of one moment: compaction removes a transaction from `aborted` once none of
+# its records is left.
+_PIECES_AND_ABORTED = f"""
+WITH found AS MATERIALIZED ({_PIECES})
+SELECT * FROM found
+UNION ALL
+SELECT NULL, NULL, NULL, a.first, a.last, a.producer, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       {_ABORTED}
+FROM aborted a
+WHERE a.log = %(log)s AND a.last >= %(offset)s AND a.first <= (SELECT max(last) FROM found)
+"""
 
 
 async def find_pieces(
-    connection: DatabaseConnection, log: int, offset: int, *, max_bytes: int, max_rows: int = 256
+    connection: DatabaseConnection,
+    log: int,
+    offset: int,
+    *,
+    max_bytes: int,
+    max_rows: int = 256,
+    with_aborted: bool = False,
 ) -> Pieces | None:
     """The pieces from the one that holds `offset` on: at least one, then up to `max_bytes`.
 
     None if the log does not exist. Raises DataDamaged if no piece holds `offset`, but the log ends behind it.
     """
-    found = await connection.execute(_PIECES, {"log": log, "offset": offset, "rows": max_rows})
+    statement = _PIECES_AND_ABORTED if with_aborted else _PIECES
+    found = await connection.execute(statement.encode(), {"log": log, "offset": offset, "rows": max_rows})
     rows = await found.fetchall()
+    aborted: list[AbortedTransaction] = []
+    if with_aborted:
+        aborted = [AbortedTransaction(row[5], row[3], row[4]) for row in rows if row[-1] == _ABORTED]
+        rows = [row for row in rows if row[-1] != _ABORTED]
     if not rows:
         return None
     start, end = rows[0][:2]
@@ -83,7 +110,7 @@ async def find_pieces(
         expected = piece.last + 1
     if not pieces and expected < end:
         raise DataDamaged(f"log {log} ends at {end}, but no run or segment holds offset {expected}")
-    return Pieces(start=start, next=end, pieces=pieces)
+    return Pieces(start=start, next=end, pieces=pieces, aborted=aborted)
 
 
 def _piece(log: int, row: tuple[Any, ...]) -> SegmentRow | RunRow:

@@ -1,16 +1,18 @@
 """Reading logs: the newest batches from memory, all others from runs and segments."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, RecordTooLarge
 from posthouse.records.batch import Readable, iter_headers
 from posthouse.records.record import iter_records
-from posthouse.storage.bounds import Slice, TimestampedOffset
+from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.producers import AbortedTransaction
 from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.piece_reader import Chunk, PieceReader
 from posthouse.storage.shared.reads.pieces import find_pieces
-from posthouse.storage.shared.reads.readers import Readers
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
 
 _ATTEMPTS = 5
@@ -34,10 +36,21 @@ SELECT max(max_time) FROM (
 """
 
 
+class Following(Protocol):
+    """How a reader learns of what other brokers have written."""
+
+    def watch(self, log: SharedLog) -> None:
+        """A reader has come to the end of the log: it will ask again soon."""
+
+    async def refresh(self, logs: Sequence[SharedLog]) -> None:
+        """Bring the bounds of these logs up to date. Raises Unavailable."""
+
+
 class Reads:
-    def __init__(self, readers: Readers, pieces: PieceReader) -> None:
+    def __init__(self, readers: Readers, pieces: PieceReader, following: Following) -> None:
         self._readers = readers
         self._pieces = pieces
+        self._following = following
 
     async def close(self) -> None:
         await self._readers.close()
@@ -45,32 +58,42 @@ class Reads:
     async def read(
         self, log: SharedLog, offset: int, max_bytes: int, at_least_one: bool, stable_only: bool
     ) -> Slice:
+        if offset > log.end:
+            await self._following.refresh([log])
         if not log.start <= offset <= log.end:
             raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
         bounds = log.bounds
         end = bounds.stable if stable_only else bounds.end
         if offset >= end:
+            self._following.watch(log)
             return Slice(b"", bounds)
-        if offset >= log.tail_start:
-            chunks: list[Readable] = []
-            room = max_bytes
-            for batch in log.tail_from(offset):
-                if batch.header.base_offset >= end or (
-                    batch.header.length > room and (chunks or not at_least_one)
-                ):
-                    break
-                chunks.append(batch.data)
-                room -= batch.header.length
-            return Slice(chunks[0] if len(chunks) == 1 else b"".join(chunks), bounds)
-        return Slice(await self._cold(log, offset, end, max_bytes, at_least_one), bounds)
+        if log.tail_start <= offset < log.tail_end:
+            aborted: Sequence[AbortedTransaction] = ()
+            tail_end = end
+            if stable_only:
+                # The database may have told of a marker whose outcome this broker does not know yet.
+                first_open = log.producers.first_open()
+                tail_end = end if first_open is None else min(end, first_open)
+                aborted = log.producers.aborted_between(offset, tail_end)
+            if offset < tail_end:
+                return Slice(_from_tail(log, offset, tail_end, max_bytes, at_least_one), bounds, aborted)
+        return await self._cold(log, offset, bounds, end, max_bytes, at_least_one, stable_only)
 
     async def _cold(
-        self, log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool
-    ) -> Readable:
+        self,
+        log: SharedLog,
+        offset: int,
+        bounds: Bounds,
+        end: int,
+        max_bytes: int,
+        at_least_one: bool,
+        stable_only: bool,
+    ) -> Slice:
         chunks: list[Readable] = []
         room = max_bytes
         following = offset
-        async for chunk in self._chunks(log, offset, end, max_bytes):
+        aborted: dict[int, AbortedTransaction] | None = {} if stable_only else None
+        async for chunk in self._chunks(log, offset, end, max_bytes, aborted):
             # A chunk may begin before: the index of a segment does not know every batch.
             part, is_cut = _cut(chunk.data, following, end, room, at_least_one and not chunks)
             following = chunk.next
@@ -81,13 +104,25 @@ class Reads:
                 break
         if log.start > offset:  # trimmed meanwhile
             raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return Slice(
+            chunks[0] if len(chunks) == 1 else b"".join(chunks),
+            bounds,
+            [aborted[marker] for marker in sorted(aborted)] if aborted else (),
+        )
 
-    async def _chunks(self, log: SharedLog, offset: int, end: int, max_bytes: int) -> AsyncIterator[Chunk]:
-        """Checked batches from `offset` to before `end`."""
+    async def _chunks(
+        self,
+        log: SharedLog,
+        offset: int,
+        end: int,
+        max_bytes: int,
+        aborted: dict[int, AbortedTransaction] | None = None,
+    ) -> AsyncIterator[Chunk]:
+        """Checked batches from `offset` to before `end`. Aborted transactions with records in them are added
+        to `aborted`, by the offset of the marker."""
         attempts = 0
         while offset < end:
-            pieces = await self._find(log, offset, max_bytes)
+            pieces = await self._find(log, offset, max_bytes, aborted)
             for piece in pieces:
                 while offset <= piece.last and offset < end:
                     chunk = await self._pieces.chunk(log, piece, offset)
@@ -107,14 +142,29 @@ class Reads:
                 raise DataDamaged(f"{log.name}: no run or segment has the bytes of offset {offset}")
             await asyncio.sleep(_PAUSE_SECONDS * attempts)
 
-    async def _find(self, log: SharedLog, offset: int, max_bytes: int) -> list[RunRow | SegmentRow]:
+    async def _find(
+        self,
+        log: SharedLog,
+        offset: int,
+        max_bytes: int,
+        aborted: dict[int, AbortedTransaction] | None = None,
+    ) -> list[RunRow | SegmentRow]:
         """With as much again as `max_bytes`: a reader mostly goes on behind what it has read."""
         async with self._readers.connection(f"reading {log.name}") as connection:
             found = await find_pieces(
-                connection, log.id, offset, max_bytes=2 * max_bytes, max_rows=_PIECES_AT_ONCE
+                connection,
+                log.id,
+                offset,
+                max_bytes=2 * max_bytes,
+                max_rows=_PIECES_AT_ONCE,
+                with_aborted=aborted is not None,
             )
+            if found is not None:
+                log.trim(found.start)
             if found is None or offset < found.start:
                 raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+            if aborted is not None:
+                aborted.update((each.last_offset, each) for each in found.aborted)
             self._pieces.expect(found.pieces)
             await self._pieces.load_inline(connection, found.pieces)
         return list(found.pieces)
@@ -176,6 +226,17 @@ class Reads:
         async with self._readers.connection(f"searching {log.name} by time") as connection:
             row = await (await connection.execute(statement.encode(), {"log": log.id} | values)).fetchone()
         return None if row is None else row[0]
+
+
+def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool) -> Readable:
+    chunks: list[Readable] = []
+    room = max_bytes
+    for batch in log.tail_from(offset):
+        if batch.header.base_offset >= end or (batch.header.length > room and (chunks or not at_least_one)):
+            break
+        chunks.append(batch.data)
+        room -= batch.header.length
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _cut(data: Readable, offset: int, end: int, room: int, at_least_one: bool) -> tuple[memoryview, bool]:

@@ -55,18 +55,20 @@ CREATE FUNCTION record_loss(p_loss text, p_confirmed integer) RETURNS void LANGU
 $$;
 
 -- The new `epoch`, absent while another broker holds the lease, or the `loss` because of which none can take it.
--- `p_seen_…` is what this broker saw last: the epoch, its holder, and the number of that holder's commits. If the
--- database shows less, it has lost commits (a standby that was behind was promoted, a backup was restored); that is
--- compared here, because a heartbeat may come later than the takeover.
+-- `p_seen_…` is what this broker saw last: the epoch, its holder, and the number of that holder's commits.
+-- `p_own_commits` are those of its own that were answered. If the database shows less, it has lost commits (a standby
+-- that was behind was promoted, a backup was restored); that is compared here, because a heartbeat may come later than
+-- the takeover.
 -- Waits for a commit in flight of the holder before.
 -- clock_timestamp() and not now(): the statement may have waited for a row lock.
 CREATE FUNCTION take_lease(
     p_holder uuid, p_seconds double precision, p_seen_epoch bigint DEFAULT 0, p_seen_holder uuid DEFAULT NULL,
-    p_seen_commits bigint DEFAULT 0, p_seen_confirmed integer DEFAULT 0
+    p_seen_commits bigint DEFAULT 0, p_seen_confirmed integer DEFAULT 0, p_own_commits bigint DEFAULT 0
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     before lease;
     commits bigint;
+    own_commits bigint;
     lost text;
 BEGIN
     SELECT * INTO before FROM lease WHERE scope = 'all' AND until <= clock_timestamp() FOR UPDATE;
@@ -76,12 +78,15 @@ BEGIN
     SELECT loss INTO lost FROM cluster;
     IF lost IS NULL AND NOT EXISTS (SELECT FROM cluster WHERE confirmed_losses > p_seen_confirmed) THEN
         SELECT coalesce(sum(number), 0) INTO commits FROM committer WHERE incarnation = p_seen_holder;
+        SELECT coalesce(sum(number), 0) INTO own_commits FROM committer WHERE incarnation = p_holder;
         IF before.epoch < p_seen_epoch THEN
             lost := format('the lease has epoch %s, and had %s', before.epoch, p_seen_epoch);
         ELSIF before.epoch = p_seen_epoch AND before.holder <> p_seen_holder THEN
             lost := format('the lease of epoch %s has another holder than before', before.epoch);
         ELSIF commits < p_seen_commits THEN
             lost := format('the holder''s last commit has number %s, and had %s', commits, p_seen_commits);
+        ELSIF own_commits < p_own_commits THEN
+            lost := format('a broker''s last commit has number %s, and had %s', own_commits, p_own_commits);
         END IF;
         IF lost IS NOT NULL THEN
             PERFORM record_loss(lost, p_seen_confirmed);

@@ -12,6 +12,9 @@ CREATE TABLE topic (
     name text NOT NULL,
     partitions integer NOT NULL,
     overrides jsonb NOT NULL,
+    -- Only the holder of the lease appends to its logs: their records are routed to queues in the same commit. It is
+    -- set before the first route counts, and never taken back.
+    coordinated boolean NOT NULL DEFAULT false,
     -- Its rows and objects are removed in the background.
     deleted_at timestamptz
 );
@@ -27,8 +30,17 @@ CREATE TABLE log (
     -- Bytes of the batches from start to next: an estimate once the start has moved. stored_bytes counts.
     bytes bigint NOT NULL DEFAULT 0,
     segments_to bigint NOT NULL DEFAULT 0,
+    -- As of its topic: commit_group has locked the log and need not look for the topic.
+    coordinated boolean NOT NULL DEFAULT false,
+    deleted boolean NOT NULL DEFAULT false,
     UNIQUE (topic, partition)
 ) WITH (fillfactor = 50);
+
+-- Locks the logs of topics, in the order in which all transactions lock logs.
+CREATE FUNCTION lock_logs(p_topics uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM log WHERE topic = ANY (p_topics) ORDER BY id FOR UPDATE;
+END $$;
 
 CREATE TABLE slot (
     number smallint PRIMARY KEY,
@@ -116,6 +128,9 @@ CREATE TABLE producer (
     open_since bigint NOT NULL,
     PRIMARY KEY (log, id)
 ) WITH (fillfactor = 50);
+-- The first open transaction of a log. A batch outside of transactions changes neither column, so that the update of
+-- its producer stays within the page.
+CREATE INDEX producer_open ON producer (log, open_since) WHERE open_since >= 0;
 
 CREATE TABLE aborted (
     log integer NOT NULL,

@@ -3,6 +3,10 @@
 -- and writes runs, producers, aborted transactions and state. Either all of it counts or nothing.
 --
 -- It reads what it needs in two queries, decides in memory, batch by batch, and writes in a few statements for all.
+--
+-- Every broker of the cluster calls it, for any log. A broker without the lease only appends: batches outside of
+-- transactions, to logs that are not coordinated. All transactions lock in one order, so that none waits for another in
+-- a circle: the scope, the own row of committer, logs by id, state, and the number of the last change.
 
 -- A producer of one log while a call decides; `epoch` is NULL for one that is not known.
 CREATE TYPE producer_state AS (epoch integer, batches bigint[], open_since bigint, changed boolean);
@@ -19,25 +23,32 @@ CREATE FUNCTION references_size(value bigint) RETURNS bigint LANGUAGE sql IMMUTA
 $$;
 
 -- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
--- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused.
+-- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log is
+-- coordinated and the caller has no lease, 7 the log is deleted.
 -- Details: the epoch that is known (2), or the sequence that was expected (3).
+--
+-- `p_epoch` is NULL without the lease. `p_changed` are the spaces of the state here that every broker keeps in memory.
 --
 -- Operations are parallel arrays, in order; `o_log` and `o_producer` are positions in the arrays of logs and producers
 -- (0: no producer), `o_object` one in the arrays of objects (0: inline). Kinds: 0 append, 1 refer, 2 trim.
--- Flags: 1 required, 2 transactional, 4 control batch, 8 marker of a committed transaction.
+-- Flags: 1 required, 2 transactional, 4 control batch, 8 marker of a committed transaction, 16 a batch before it has
+-- failed: it is refused if the log does not know its producer. `o_offset` is the start to trim to (2), or the first
+-- sequence of the batch that failed (16).
 CREATE FUNCTION commit_group(
-    p_holder uuid, p_epoch bigint, p_path smallint, p_number bigint, p_now bigint, p_slot smallint,
+    p_holder uuid, p_epoch bigint, p_path smallint, p_number bigint, p_now bigint,
     p_payload bytea, p_objects text[], p_object_sizes bigint[],
     p_logs integer[], p_producer_logs integer[], p_producer_ids bigint[],
     o_commit integer[], o_kind smallint[], o_log integer[], o_count integer[], o_object integer[], o_pos integer[],
     o_size integer[], o_time bigint[], o_producer integer[], o_epoch integer[], o_first bigint[], o_last bigint[],
     o_flags integer[], o_offset bigint[], o_refs bytea[],
     r_op integer[], r_append integer[], r_first bigint[], r_count integer[], r_expires bigint[],
-    s_commit integer[], s_space smallint[], s_owner bytea[], s_key bytea[], s_value bytea[],
+    s_commit integer[], s_space smallint[], s_owner bytea[], s_key bytea[], s_value bytea[], p_changed smallint[],
     OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    has_lease boolean := p_epoch IS NOT NULL;
     known bigint;
+    open_slot smallint;
     data bigint;
     objects bigint[];
     log_start bigint[];
@@ -45,6 +56,9 @@ DECLARE
     log_bytes bigint[];
     log_run integer[];
     log_trimmed boolean[];
+    -- Verdicts on appends to the logs; NULL if none of them refuses appends.
+    log_refusal smallint[];
+    refuses boolean := false;
     producers producer_state[];
     producer producer_state;
     voided boolean[];
@@ -70,8 +84,15 @@ DECLARE
     parts bytea[];
     refs bytea;
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
-    SELECT number INTO known FROM committer WHERE incarnation = p_holder AND path = p_path FOR UPDATE;
+    IF has_lease THEN
+        PERFORM check_lease(p_holder, p_epoch);
+    ELSIF cardinality(s_commit) > 0 THEN
+        RAISE EXCEPTION 'state is changed by the holder of the lease only' USING ERRCODE = 'PH006';
+    END IF;
+    -- The slot may be closed before this call writes to it: see truncate_slot.
+    SELECT own.number, slot.number INTO known, open_slot
+      FROM committer AS own, slot
+     WHERE own.incarnation = p_holder AND own.path = p_path AND slot.state = 'open' FOR UPDATE OF own;
     IF known IS NULL OR known >= p_number THEN
         RAISE EXCEPTION 'commit % of path % came too late', p_number, p_path USING ERRCODE = 'PH002';
     ELSIF known < p_number - 1 THEN
@@ -86,11 +107,23 @@ BEGIN
     -- Logs come in the order of their ids, which is the order in which all callers lock them.
     IF cardinality(p_logs) > 0 THEN
         SELECT array_agg(found.start ORDER BY found.id), array_agg(found.next ORDER BY found.id),
-               array_agg(found.bytes ORDER BY found.id)
-          INTO log_start, log_next, log_bytes
-          FROM (SELECT id, start, next, bytes FROM log WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
-        IF coalesce(cardinality(log_start), 0) <> cardinality(p_logs) THEN
-            RAISE EXCEPTION 'a log does not exist' USING ERRCODE = 'PH003';
+               array_agg(found.bytes ORDER BY found.id), bool_or(found.deleted OR found.coordinated AND NOT has_lease)
+          INTO log_start, log_next, log_bytes, refuses
+          FROM (SELECT id, start, next, bytes, deleted, coordinated FROM log
+                 WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
+        -- Seldom, and again in full: a log that is gone must not shift the others.
+        IF refuses OR coalesce(cardinality(log_start), 0) <> cardinality(p_logs) THEN
+            refuses := true;
+            SELECT array_agg(coalesce(found.start, -1) ORDER BY wanted.place),
+                   array_agg(found.next ORDER BY wanted.place), array_agg(found.bytes ORDER BY wanted.place),
+                   array_agg(CASE WHEN coalesce(found.deleted, true) THEN 7
+                                  WHEN found.coordinated AND NOT has_lease THEN 6 ELSE 0 END ORDER BY wanted.place)
+              INTO log_start, log_next, log_bytes, log_refusal
+              FROM unnest(p_logs) WITH ORDINALITY AS wanted (id, place) LEFT JOIN log AS found USING (id);
+            IF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)
+                        WHERE each.kind <> 0 AND log_next[each.log] IS NULL) THEN
+                RAISE EXCEPTION 'a log does not exist' USING ERRCODE = 'PH003';
+            END IF;
         END IF;
         log_run := array_fill(0, ARRAY[cardinality(p_logs)]);
         log_trimmed := array_fill(false, ARRAY[cardinality(p_logs)]);
@@ -111,16 +144,27 @@ BEGIN
 
         -- First what is refused, because that may void the commit.
         FOR i IN first_op .. last_op LOOP
+            IF NOT has_lease AND (o_kind[i] <> 0 OR o_flags[i] & 6 <> 0) THEN
+                RAISE EXCEPTION 'references, trims and transactions are written by the holder of the lease only'
+                    USING ERRCODE = 'PH006';
+            END IF;
+            verdict := 0;
+            IF refuses AND o_kind[i] = 0 THEN
+                verdict := log_refusal[o_log[i]];
+            END IF;
             k := o_producer[i];
-            IF k > 0 THEN
+            IF k > 0 AND verdict = 0 THEN
                 producer := producers[k];
                 IF producer.epoch IS NULL THEN
-                    verdict := 0;
+                    IF o_flags[i] & 16 <> 0 THEN
+                        verdict := 3;
+                        details[i] := o_offset[i];
+                    END IF;
                 ELSIF o_epoch[i] < producer.epoch THEN
                     verdict := 2;
                     details[i] := producer.epoch;
                 ELSIF o_flags[i] & 4 <> 0 THEN
-                    verdict := 0;
+                    NULL;  -- a marker has no sequence
                 ELSIF o_epoch[i] > producer.epoch THEN
                     verdict := CASE WHEN o_first[i] = 0 THEN 0 ELSE 4 END;
                 ELSE
@@ -143,6 +187,8 @@ BEGIN
                         END IF;
                     END IF;
                 END IF;
+            END IF;
+            IF verdict > 0 THEN
                 verdicts[i] := verdict;
                 IF verdict >= 2 AND o_flags[i] & 1 <> 0 THEN
                     voided[o_commit[first_op]] := true;
@@ -268,7 +314,7 @@ BEGIN
     IF n > 0 THEN
         IF p_payload IS NOT NULL THEN
             data := nextval('inline_id');
-            INSERT INTO inline_data (slot, id, data) VALUES (p_slot, data, p_payload);
+            INSERT INTO inline_data (slot, id, data) VALUES (open_slot, data, p_payload);
         END IF;
         IF cardinality(p_objects) > 0 THEN
             WITH made AS (
@@ -282,7 +328,7 @@ BEGIN
               FROM unnest(p_objects) WITH ORDINALITY AS each (key, place) JOIN made USING (key);
         END IF;
         INSERT INTO run (slot, log, base, last, inline, object, pos, size, max_time, created_ms, refs)
-        SELECT p_slot, new.log, new.base, new.last,
+        SELECT open_slot, new.log, new.base, new.last,
                CASE WHEN new.refs IS NULL AND new.object = 0 THEN data END,
                CASE WHEN new.object > 0 THEN objects[new.object] END,
                new.pos, new.size, new.max_time, p_now, new.refs
@@ -327,10 +373,30 @@ BEGIN
         INSERT INTO state (space, owner, key, value)
         SELECT space, owner, key, value FROM put WHERE value IS NOT NULL
             ON CONFLICT (space, key_hash) DO UPDATE SET value = excluded.value;
+        IF cardinality(p_changed) > 0 THEN
+            PERFORM note_change('{}', p_changed);
+        END IF;
     END IF;
     UPDATE committer SET number = p_number, verdicts = commit_group.verdicts, bases = commit_group.bases,
            starts = commit_group.starts, details = commit_group.details
      WHERE incarnation = p_holder AND path = p_path;
+END $$;
+
+-- Begins a path of a broker: the number that its next commit follows, and how many losses are confirmed. A call of the
+-- same broker from before, which may still arrive, is refused by its number: its answer must not be taken for that of
+-- another commit.
+CREATE FUNCTION open_commit_path(
+    p_holder uuid, p_epoch bigint, p_path smallint, OUT number bigint, OUT confirmed_losses integer
+) LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_epoch IS NULL AND EXISTS (SELECT FROM local_import WHERE finished_at IS NULL) THEN
+        RAISE EXCEPTION 'an import of a data directory is unfinished; no broker serves before' USING ERRCODE = 'PH005';
+    END IF;
+    INSERT INTO committer AS own (incarnation, path) VALUES (p_holder, p_path)
+        ON CONFLICT (incarnation, path) DO UPDATE
+           SET number = own.number + 1, verdicts = NULL, bases = NULL, starts = NULL, details = NULL
+        RETURNING own.number INTO open_commit_path.number;
+    SELECT coalesce(max(cluster.confirmed_losses), 0) INTO open_commit_path.confirmed_losses FROM cluster;
 END $$;
 
 -- What became of a commit whose answer was lost. The row lock waits for a call that still runs; a call that has not

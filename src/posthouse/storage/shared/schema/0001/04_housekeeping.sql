@@ -106,8 +106,9 @@ BEGIN
 END $$;
 
 -- Empties a closed slot if all its runs are in segments or their logs are gone; returns whether it did. The first
--- lock keeps out commits, but not readers, while runs are looked at. TRUNCATE waits for readers, and whoever reads
--- a log then waits behind it: so it gives up soon.
+-- lock keeps out commits, but not readers, while runs are looked at. A commit that read of this slot while it was open
+-- and comes after that writes to a free slot: it is read from there, and keeps the slot from being emptied when its
+-- turn comes again. TRUNCATE waits for readers, and all later readers wait behind it: so it gives up soon.
 CREATE FUNCTION truncate_slot(p_holder uuid, p_epoch bigint, p_slot smallint) RETURNS boolean
 LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
 DECLARE
@@ -237,8 +238,12 @@ BEGIN
         RETURN removed;
     END IF;
 
-    DELETE FROM log WHERE segments_to = next AND id IN (
-        SELECT l.id FROM topic t JOIN log l ON l.topic = t.id WHERE t.deleted_at IS NOT NULL LIMIT p_limit);
+    -- In order: a broker that has not heard of the deletion may still try to append to several of them.
+    SELECT array_agg(locked.id) INTO logs FROM (
+        SELECT l.id FROM topic t JOIN log l ON l.topic = t.id WHERE t.deleted_at IS NOT NULL
+        ORDER BY l.id LIMIT p_limit FOR UPDATE OF l
+    ) AS locked;
+    DELETE FROM log WHERE segments_to = next AND id = ANY (logs);
     GET DIAGNOSTICS removed = ROW_COUNT;
     IF removed > 0 THEN
         RETURN removed;

@@ -1,8 +1,8 @@
 -- What a broker tells the others each second, and what it hears of them: one round trip.
 
 -- `is_registered` is false if another process has registered under the name of this broker, or if the database has
--- lost the registration. The commits are those of the lease's holder, on all its paths, and those of the holder that
--- this broker saw last: with the epoch they never decrease unless the database lost commits.
+-- lost the registration. The commits are those of the lease's holder, on all its paths, those of the holder that this
+-- broker saw last, and those of this broker: like the epoch they never decrease unless the database lost commits.
 CREATE FUNCTION heartbeat(p_incarnation uuid, p_live_seconds double precision, p_seen_holder uuid) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -21,6 +21,7 @@ BEGIN
             'commits', (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = lease.holder),
             'seen_commits', CASE WHEN p_seen_holder IS NOT NULL THEN
                 (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = p_seen_holder) END,
+            'own_commits', (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = p_incarnation),
             'timeline', ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer,
             'confirmed_losses', (SELECT coalesce(max(confirmed_losses), 0) FROM cluster),
             'loss', (SELECT loss FROM cluster),

@@ -18,8 +18,9 @@ _SECONDS = 6.0
 
 
 class Readers:
-    def __init__(self, database: Database, connections: int = _CONNECTIONS) -> None:
+    def __init__(self, database: Database, connections: int = _CONNECTIONS, purpose: str = "reads") -> None:
         self._database = database
+        self._purpose = purpose
         self._turn = asyncio.Semaphore(connections)
         self._idle: list[DatabaseConnection] = []
         self.metrics = CallMetrics()
@@ -41,7 +42,7 @@ class Readers:
     @asynccontextmanager
     async def _leased(self, doing: str) -> AsyncIterator[DatabaseConnection]:
         async with self._turn:
-            made = self._idle.pop() if self._idle else await self._database.connect("reads")
+            made = self._idle.pop() if self._idle else await self._database.connect(self._purpose)
             try:
                 with time_limit(made, _SECONDS):
                     yield made

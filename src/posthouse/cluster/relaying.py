@@ -1,0 +1,211 @@
+"""Requests of clients that the coordinator has to answer, sent to it by a member.
+
+Each client connection that needs it has one companion connection to the coordinator. A frame is a length of 4
+bytes and that many bytes, in both directions, and responses come in the order of the requests. Both begin
+with fields that are checked against each other: a response carries the correlation id of its request.
+
+Memory is bounded by the client's connection: it counts requests until they are answered, and responses until
+they are sent. At most `MOST_IN_FLIGHT` requests of a connection are with the coordinator.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import cast
+from uuid import UUID
+
+from posthouse.cluster.dialling import Dialler, NoCoordinator
+from posthouse.cluster.keepalive import keep_alive
+from posthouse.cluster.preamble import RelayPassage
+from posthouse.model.address import Address
+from posthouse.model.errors import Unavailable
+from posthouse.protocols.peer_traffic import PeerTraffic
+
+log = logging.getLogger(__name__)
+
+MOST_IN_FLIGHT = 64
+_LENGTH = Struct(">I")
+_CORRELATION_ID = slice(4, 8)
+"""Of a request, behind the key and the version of its API. A response begins with it."""
+_UNREAD_SECONDS = 30
+"""How long the coordinator may take none of the bytes that wait for it."""
+
+
+class CoordinatorRelay:
+    """Implements the port in `protocols/relay`."""
+
+    def __init__(self, dialler: Dialler, traffic: PeerTraffic) -> None:
+        self._dialler = dialler
+        self._traffic = traffic
+        self._open: set[CompanionConnection] = set()
+
+    def open(self, listener: str, client: Address, user: str | None) -> "CompanionConnection":
+        passage = RelayPassage(listener=listener, client=client, user=user)
+        made = CompanionConnection(passage, self._dialler, self._traffic, closed=self._open.discard)
+        self._open.add(made)
+        return made
+
+    def sweep(self) -> None:
+        """Once a second: leave a coordinator that another broker has succeeded."""
+        for each in list(self._open):
+            each.leave_if_succeeded()
+
+
+class _Request:
+    __slots__ = ("frame", "response")
+
+    def __init__(self, frame: bytes | memoryview, response: "asyncio.Future[bytes]") -> None:
+        self.frame = frame
+        self.response = response
+
+
+class CompanionConnection:
+    """Dials when there is something to send, and again when the coordinator was lost."""
+
+    def __init__(
+        self,
+        passage: RelayPassage,
+        dialler: Dialler,
+        traffic: PeerTraffic,
+        *,
+        closed: Callable[["CompanionConnection"], None],
+    ) -> None:
+        self._passage = passage
+        self._dialler = dialler
+        self._traffic = traffic
+        self._closed = closed
+        self._is_closed = False
+        self._waiting: deque[_Request] = deque()
+        self._sent: deque[_Request] = deque()
+        self._upstream: _Upstream | None = None
+        self._dialling: asyncio.Task[None] | None = None
+
+    def send(self, request: bytes | memoryview) -> asyncio.Future[bytes]:
+        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            response.set_exception(Unavailable("the connection is closed"))
+            return response
+        self._traffic.relayed_requests += 1
+        self._traffic.relayed_unanswered += 1
+        self._waiting.append(_Request(request, response))
+        self._go_on()
+        return response
+
+    def _go_on(self) -> None:
+        if self._upstream is None:
+            if self._dialling is None:
+                self._dialling = asyncio.get_running_loop().create_task(self._dial())
+            return
+        while self._waiting and len(self._sent) < MOST_IN_FLIGHT:
+            request = self._waiting.popleft()
+            self._sent.append(request)
+            self._upstream.send(request.frame)
+
+    async def _dial(self) -> None:
+        try:
+            dialled, coordinator = await self._dialler.dial(self._passage)
+            try:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: _Upstream(self, coordinator), sock=dialled
+                )
+            except BaseException:
+                dialled.close()
+                raise
+        except (NoCoordinator, OSError) as error:
+            self._fail(self._waiting, f"the coordinator cannot be reached: {error}")
+        finally:
+            self._dialling = None
+        if self._waiting:
+            self._go_on()
+
+    def connected(self, upstream: "_Upstream") -> None:
+        self._upstream = upstream
+        if self._is_closed:
+            self._hang_up()
+
+    def received(self, response: bytes) -> None:
+        if not self._sent or self._sent[0].frame[_CORRELATION_ID] != response[:4]:
+            log.error("closing a connection to the coordinator: its response belongs to no request")
+            self._hang_up()
+            return
+        request = self._sent.popleft()
+        self._traffic.relayed_unanswered -= 1
+        if not request.response.done():
+            request.response.set_result(response)
+        self._go_on()
+
+    def lost(self, upstream: "_Upstream") -> None:
+        """What was sent may have been done, so it is not sent to the next coordinator."""
+        if upstream is not self._upstream:
+            return
+        self._upstream = None
+        for requests in (self._sent, self._waiting):
+            self._fail(requests, "the coordinator was lost before it had answered")
+
+    def leave_if_succeeded(self) -> None:
+        upstream = self._upstream
+        if upstream is not None and self._dialler.is_succeeded(upstream.coordinator):
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._upstream is not None:
+            self._upstream.transport.abort()
+            self.lost(self._upstream)
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._closed(self)
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._hang_up()
+        self._fail(self._waiting, "the connection is closed")
+
+    def _fail(self, requests: "deque[_Request]", reason: str) -> None:
+        self._traffic.relayed_unanswered -= len(requests)
+        self._traffic.relay_failures += len(requests)
+        while requests:
+            response = requests.popleft().response
+            if not response.done():
+                response.set_exception(Unavailable(reason))
+
+
+class _Upstream(asyncio.Protocol):
+    """One connection to one coordinator."""
+
+    def __init__(self, companion: CompanionConnection, coordinator: UUID) -> None:
+        self._companion = companion
+        self.coordinator = coordinator
+        """The incarnation of the broker that was dialled."""
+        self._received = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
+        self._companion.connected(self)
+
+    def send(self, frame: bytes | memoryview) -> None:
+        self.transport.writelines((_LENGTH.pack(len(frame)), frame))
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        start = 0
+        while len(received) - start >= _LENGTH.size and not self.transport.is_closing():
+            (length,) = _LENGTH.unpack_from(received, start)
+            end = start + _LENGTH.size + length
+            if len(received) < end:
+                break
+            response = bytes(received[start + _LENGTH.size : end])
+            start = end
+            self._companion.received(response)
+        del received[:start]
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._companion.lost(self)

@@ -1,0 +1,52 @@
+"""Calls that would all do the same, done once for all that wait."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+
+class JoinedCalls:
+    """A call that comes while the work is being done may have come too late for it, so it waits for the next
+    time: the work is done for a call after the call."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]], *, pause_seconds: float = 0.0) -> None:
+        """The work begins at most every `pause_seconds`."""
+        self._work = work
+        self._pause_seconds = pause_seconds
+        self._began = float("-inf")
+        self._running: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+
+    async def call(self) -> None:
+        """Raises what the work raises."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._run(self._running))
+            self._next.add_done_callback(_taken_note_of)
+        # A caller that is cancelled leaves the work to the others.
+        await asyncio.shield(self._next)
+
+    async def _run(self, before: asyncio.Task[None] | None) -> None:
+        loop = asyncio.get_running_loop()
+        if before is not None:
+            await asyncio.wait([before])
+        pause = self._began + self._pause_seconds - loop.time()
+        if pause > 0:
+            await asyncio.sleep(pause)
+        self._began = loop.time()
+        self._running, self._next = self._next, None
+        try:
+            await self._work()
+        finally:
+            self._running = None
+
+    async def close(self) -> None:
+        """Callers that wait are cancelled."""
+        tasks = [task for task in (self._running, self._next) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _taken_note_of(task: asyncio.Task[None]) -> None:
+    """The callers have the error, if there are any left."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,189 @@
+"""News of logs that other brokers write to: the database is asked, and other brokers give hints.
+
+Every 100 ms one query looks at the logs that readers wait for, or were at the end of a moment ago; without
+such logs nothing is asked. `refresh` looks at once. A hint comes earlier than a query would; nothing depends
+on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from posthouse.model.errors import Unavailable
+from posthouse.model.ids import PartitionId
+from posthouse.storage.arrivals import Arrived, Awaited
+from posthouse.storage.producers import BatchMemory, Producer
+from posthouse.storage.shared.database import DatabaseConnection
+from posthouse.storage.shared.joined_calls import JoinedCalls
+from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.readers import Readers
+from posthouse.storage.shared.time_limit import cut_if_cancelled
+
+log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.1
+_RECENT_SECONDS = 5.0
+"""How long a log is followed after it was read at its end."""
+_AWAY_SECONDS = 1.0
+"""Pause after a failure."""
+
+# Nothing opens or ends a transaction without moving the end of the log.
+_CHANGED = """
+SELECT l.id, l.start, l.next, l.bytes,
+       (SELECT min(p.open_since) FROM producer p WHERE p.log = l.id AND p.open_since >= 0)
+  FROM unnest(%s::integer[], %s::bigint[], %s::bigint[]) AS known (id, start, next)
+  JOIN log l ON l.id = known.id
+ WHERE l.next <> known.next OR l.start <> known.start
+"""
+_PRODUCERS = "SELECT log, id, epoch, batches, last_time, open_since FROM producer WHERE log = ANY (%s)"
+_UNKNOWN = -1
+
+
+class LogNews(NamedTuple):
+    """What a broker tells the others of a log. A tuple, because there are many of them in a second."""
+
+    log: int
+    """Its number in the database."""
+    start: int
+    end: int
+    stable: int
+
+
+class Follower:
+    """Owned by the event loop."""
+
+    def __init__(self, readers: Readers, logs: SharedLogs) -> None:
+        """`readers` are used by the follower alone, so that it waits for no read of records."""
+        self._readers = readers
+        self._logs = logs
+        self._subscribers: list[Arrived] = []
+        self._awaited: list[Awaited] = []
+        self._recent: dict[SharedLog, float] = {}
+        """When they were last read at their end."""
+        self._wanted: dict[int, SharedLog] = {}
+        """To be refreshed, by number."""
+        self._refreshes = JoinedCalls(self._refresh_wanted)
+        self._task: asyncio.Task[None] | None = None
+        self._is_away = False
+
+    def subscribe(self, arrived: Arrived, awaited: Awaited) -> None:
+        self._subscribers.append(arrived)
+        self._awaited.append(awaited)
+
+    def watch(self, log: SharedLog) -> None:
+        """A reader has come to the end of the log: it will ask again soon."""
+        self._recent[log] = asyncio.get_running_loop().time()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="shared storage follower")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._refreshes.close()
+        await self._readers.close()
+
+    async def refresh(self, logs: Sequence[SharedLog]) -> None:
+        """Bring the bounds of these logs up to date. Raises Unavailable."""
+        self._wanted |= {each.id: each for each in logs}
+        await self._refreshes.call()
+
+    async def refresh_producers(self, logs: Sequence[SharedLog]) -> None:
+        """Bring the producers of these logs up to date. Raises Unavailable."""
+        found: dict[int, dict[int, Producer]] = {each.id: {} for each in logs}
+        for number, id, epoch, batches, last_time, open_since in await self._ask(_PRODUCERS, [list(found)]):
+            memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
+            found[number][id] = Producer(epoch, memory, last_time, open_since)
+        for each in logs:
+            each.observed_producers = found[each.id]
+
+    def hinted(self, news: Sequence[LogNews]) -> None:
+        """What another broker has written."""
+        arrived = []
+        for number, start, end, stable in news:
+            found = self._logs.numbered(number)
+            if found is not None and (end > found.end or stable > found.stable or start > found.start):
+                records = max(end - found.end, 0)
+                # How large they are is not told: as large as those before.
+                average = found.size // max(found.end - found.start, 1)
+                found.hint(start, end, stable)
+                arrived.append((found.partition, records * max(average, 1)))
+        self._tell(arrived)
+
+    async def _run(self) -> None:
+        pause = _PAUSE_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = _PAUSE_SECONDS
+            logs = self._followed()
+            try:
+                if logs:
+                    await self._look(logs)
+                if self._is_away:
+                    log.info("the database tells again what other brokers write")
+                self._is_away = False
+            except Unavailable as error:
+                pause = _AWAY_SECONDS
+                if not self._is_away:  # one line for an outage, however long it is
+                    log.warning("what other brokers write is not known: %s", error)
+                self._is_away = True
+            except Exception:
+                pause = _AWAY_SECONDS
+                log.exception("looking for what other brokers write failed")
+
+    def _followed(self) -> dict[int, SharedLog]:
+        oldest = asyncio.get_running_loop().time() - _RECENT_SECONDS
+        if self._recent:
+            self._recent = {each: at for each, at in self._recent.items() if at >= oldest}
+        followed = {each.id: each for each in self._recent}
+        for awaited in self._awaited:
+            for partition in awaited():
+                found = self._logs.get(partition)
+                if found is not None:
+                    followed[found.id] = found
+        return followed
+
+    async def _refresh_wanted(self) -> None:
+        logs, self._wanted = self._wanted, {}
+        await self._look(logs)
+
+    async def _look(self, logs: dict[int, SharedLog]) -> None:
+        rows = await self._ask(
+            _CHANGED,
+            [
+                list(logs),
+                [each.start for each in logs.values()],
+                [each.end if each.is_current else _UNKNOWN for each in logs.values()],
+            ],
+        )
+        arrived: list[tuple[PartitionId, int]] = []
+        for number, start, end, size, first_open in rows:
+            found = logs[number]
+            before = found.end, found.stable, found.size
+            found.observe(start, end, size, first_open)
+            if (found.end, found.stable) != before[:2]:
+                records = found.end - before[0]
+                # A trim hides bytes that were added; a record has at least one.
+                arrived.append((found.partition, max(found.size - before[2], records) if records else 0))
+        self._tell(arrived)
+
+    def _tell(self, arrived: Sequence[tuple[PartitionId, int]]) -> None:
+        for each in self._subscribers:
+            for partition, size in arrived:
+                each(partition, size)
+
+    async def _ask(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        async def ask(connection: DatabaseConnection) -> list[tuple[Any, ...]]:
+            found = await connection.cursor(binary=True).execute(statement.encode(), values, prepare=True)
+            return await found.fetchall()
+
+        async with self._readers.connection("asking what other brokers wrote") as connection:
+            return await cut_if_cancelled(connection, ask(connection))
+
+
+Grown = Callable[[Sequence[LogNews]], None]
+"""Told what this broker's commits have changed, once in a turn of the event loop. It must not raise."""

@@ -1,0 +1,125 @@
+"""Brokers that commit to one database at the same time, with and without the lease: only their committers."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID, uuid4
+
+from posthouse.model.clock import Clock
+from posthouse.model.errors import StorageClosed, StorageFenced
+from posthouse.model.ids import PartitionId
+from posthouse.model.topic_config import Latency, TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.storage.metrics import StorageMetrics
+from posthouse.storage.operations import Operation
+from posthouse.storage.outcomes import Outcome
+from posthouse.storage.remote_metrics import CallMetrics
+from posthouse.storage.shared.commits.commit_call import CommitCall
+from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.commits.payloads import Uploads
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.logs.loading import load
+from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
+from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.objects.names import ObjectNames
+from posthouse.storage.shared.objects.store import ObjectStore
+from tests.storage.shared.opened import TestLease
+
+ANSWER_SECONDS = 6.0
+
+
+class OwnAppends(SharedLog):
+    """A log to which other brokers append, too. It keeps no batches in memory."""
+
+    __slots__ = ()
+
+    def append(self, batch: TailBatch) -> None:
+        self.end = max(self.end, batch.header.next_offset)
+
+
+class Member:
+    """`open` first. It knows the topics that were there then."""
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        clock: Clock,
+        *,
+        lease: TestLease | None = None,
+        incarnation: UUID | None = None,
+        inline_bytes: int = 2**19,
+    ) -> None:
+        self.database = database
+        self.clock = clock
+        self.lease = lease
+        self.incarnation = lease.incarnation if lease else incarnation or uuid4()
+        self.logs = SharedLogs()
+        self.topics: dict[str, Topic] = {}
+        self.fenced: StorageFenced | None = None
+        self.inline, self.object = self._call(INLINE_PATH), self._call(OBJECT_PATH)
+        self.committer = Committer(
+            clock=clock,
+            logs=self.logs,
+            tails=Tails(2**40),
+            inline=self.inline,
+            objects=self.object,
+            uploads=Uploads(objects, ObjectNames(self.incarnation).new, clock),
+            metrics=StorageMetrics(),
+            is_object_topic=self._is_object_topic,
+            inline_bytes=inline_bytes,
+            on_fenced=self._on_fenced,
+        )
+
+    def _call(self, path: int) -> CommitCall:
+        return CommitCall(
+            self.database,
+            holder=self.incarnation,
+            epoch=None if self.lease is None else self.lease.epoch,
+            path=path,
+            seconds=ANSWER_SECONDS,
+            is_lease_lost=lambda: self.lease is not None and self.lease.is_lost,
+            clock=self.clock,
+            metrics=CallMetrics(),
+        )
+
+    def _is_object_topic(self, partition: PartitionId) -> bool:
+        return any(
+            topic.id == partition.topic and topic.config.latency is Latency.OBJECT
+            for topic in self.topics.values()
+        )
+
+    def _on_fenced(self, error: StorageFenced) -> None:
+        self.fenced = error
+
+    async def open(self) -> None:
+        await self.reload()
+        await self.committer.open()
+
+    async def reload(self) -> None:
+        connection = await self.database.connect("tests")
+        loaded = await load(connection, TopicConfig())
+        await connection.close()
+        self.topics = {topic.name: topic for topic in loaded.topics.values()}
+        for partition, found in loaded.logs.items():
+            self.logs.setdefault(partition, OwnAppends(found.id, partition, found.name))
+
+    async def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
+        return await self.committer.add(operations)
+
+    async def close(self) -> None:
+        await self.committer.close(StorageClosed("the test is over"), seconds=10)
+
+
+@asynccontextmanager
+async def members(
+    count: int, database: Database, objects: ObjectStore, clock: Clock
+) -> AsyncIterator[list[Member]]:
+    """Without the lease, on the topics that are there."""
+    made = [Member(database, objects, clock) for _ in range(count)]
+    try:
+        for each in made:
+            await each.open()
+        yield made
+    finally:
+        for each in made:
+            await each.close()

@@ -1,0 +1,268 @@
+"""Commits of brokers that do not hold the lease: appends to any log, beside the holder and each other."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import NotLeader, OutOfOrderSequence, Unavailable, UnknownPartition
+from posthouse.model.ids import PartitionId
+from posthouse.model.topics import Topic
+from posthouse.records.batch import parse_header
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.control import build_marker
+from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
+from posthouse.storage.outcomes import OperationRefused
+from posthouse.storage.shared.commits.commit_call import CommitCall
+from posthouse.storage.shared.database import Database, LeaseNeeded
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.removal import Removal
+from posthouse.storage.spaces import Space
+from tests.storage.batches import append, make_topic, read_all
+from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
+from tests.storage.shared.members import Member, members
+from tests.storage.shared.opened import make_shared
+
+
+def numbered(
+    partition: PartitionId, sequence: int, *, required: bool = False, transactional: bool = False
+) -> Append:
+    builder = BatchBuilder(
+        producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=transactional
+    )
+    builder.add(None, b"%d" % sequence, (), 1000)
+    batch = memoryview(builder.build())
+    return Append(partition, batch, parse_header(batch), required=required)
+
+
+async def values(
+    database: Database, objects: FaultyObjectStore, clock: ManualClock, partition: PartitionId
+) -> list[bytes | None]:
+    """As a broker reads them that has just loaded everything."""
+    storage = await make_shared(database, objects, clock)
+    await storage.open()
+    try:
+        found = await read_all(storage, partition)
+        assert list(found) == list(range(len(found)))
+        return list(found.values())
+    finally:
+        await storage.close()
+
+
+async def removed(shared: SharedStorage, database: Database) -> None:
+    """The rows of deleted topics."""
+    connect = partial(database.connect, "tests")
+    await Removal(connect, shared._lease, HousekeepingMetrics()).run_once()
+
+
+def coordinated(topic: Topic) -> Topic:
+    return replace(topic, is_coordinated=True)
+
+
+async def test_brokers_without_the_lease_append_to_one_log(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic()
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(2, database, objects, clock) as [one, other]:
+        offsets = []
+        for number in range(10):
+            [outcome] = await (one, other)[number % 2].commit([append(partition, b"%d" % number)])
+            offsets.append(outcome.base_offset)
+    assert offsets == list(range(10))
+    expected = [b"%d" % number for number in range(10)]
+    assert await values(database, objects, clock, partition) == expected
+
+
+async def test_a_producer_goes_on_at_another_broker(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic()
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(2, database, objects, clock) as [one, other]:
+        assert (await one.commit([numbered(partition, 0)]))[0].base_offset == 0
+        assert (await other.commit([numbered(partition, 1)]))[0].base_offset == 1
+        [repeated] = await one.commit([numbered(partition, 1)])
+        assert (repeated.base_offset, repeated.refusal) == (1, None)
+        [refused] = await one.commit([numbered(partition, 5)])
+        assert isinstance(refused.refusal, OutOfOrderSequence)
+        assert (await one.commit([numbered(partition, 2)]))[0].base_offset == 2
+
+
+async def test_after_a_failed_first_batch_the_log_decides_whether_it_was_repeated(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic(latency="object")
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(2, database, objects, clock) as [one, other]:
+        objects.fail(Fault.FAIL, "put")
+        with pytest.raises(Unavailable):
+            await one.commit([numbered(partition, 0)])
+        [refused] = await one.commit([numbered(partition, 1)])
+        assert isinstance(refused.refusal, OutOfOrderSequence)
+        assert "sequence 1 instead of 0" in str(refused.refusal)
+        # Repeated at another broker, of which the first one has heard nothing.
+        assert (await other.commit([numbered(partition, 0)]))[0].base_offset == 0
+        [outcome] = await one.commit([numbered(partition, 1)])
+        assert (outcome.base_offset, outcome.refusal) == (1, None)
+        # A pipeline that begins with the failed batch is taken as a whole.
+        objects.fail(Fault.FAIL, "put")
+        second = make_topic("second", latency="object")
+        await shared.create_topics([second])
+        await one.reload()
+        with pytest.raises(Unavailable):
+            await one.commit([numbered(second.partition(0), 0)])
+        outcomes = await asyncio.gather(*(one.commit([numbered(second.partition(0), n)]) for n in range(3)))
+        assert [outcome.base_offset for [outcome] in outcomes] == [0, 1, 2]
+
+
+async def test_a_coordinated_log_refuses_appends_without_the_lease(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    plain, later = make_topic("plain"), make_topic("later", partitions=2)
+    internal = make_topic(":internal")
+    await shared.create_topics([plain, later, internal])
+    async with members(1, database, objects, clock) as [member]:
+        assert (await member.commit([append(later.partition(1), b"before")]))[0].base_offset == 0
+        await shared.update_topic(coordinated(later))
+        for partition in (later.partition(0), later.partition(1), internal.partition(0)):
+            optional = append(partition, b"refused")
+            optional.required = False
+            refused, done = await member.commit([optional, append(plain.partition(0), b"done")])
+            assert isinstance(refused.refusal, NotLeader)
+            assert done.base_offset >= 0
+            with pytest.raises(OperationRefused) as void:
+                await member.commit([append(partition, b"refused"), append(plain.partition(0), b"void")])
+            assert isinstance(void.value.reason, NotLeader)
+    assert await values(database, objects, clock, plain.partition(0)) == [b"done"] * 3
+
+
+async def test_a_topic_stays_coordinated(shared: SharedStorage, database: Database) -> None:
+    topic = make_topic(partitions=1)
+    await shared.create_topics([topic])
+    await shared.update_topic(coordinated(topic))
+    more = make_topic(partitions=3, id=topic.id)
+    await shared.update_topic(more)
+    connection = await database.connect("tests")
+    found = await connection.execute(
+        "SELECT topic.coordinated, bool_and(log.coordinated), count(*) "
+        "FROM topic JOIN log ON log.topic = topic.id GROUP BY topic.id"
+    )
+    assert await found.fetchall() == [(True, True, 3)]
+    await connection.close()
+
+
+async def test_a_deleted_log_refuses_appends_also_when_its_row_is_gone(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    gone, stays = make_topic("gone", partitions=2), make_topic("stays")
+    await shared.create_topics([gone, stays])
+    async with members(1, database, objects, clock) as [member]:
+        await member.commit([append(gone.partition(0), b"1")])
+        await shared.delete_topics([gone.id])
+        for _ in range(2):
+            late = append(gone.partition(0), b"late")
+            late.required = False
+            refused, done = await member.commit([late, append(stays.partition(0), b"done")])
+            assert isinstance(refused.refusal, UnknownPartition)
+            assert done.base_offset >= 0
+            await removed(shared, database)
+        connection = await database.connect("tests")
+        found = await connection.execute("SELECT count(*) FROM topic WHERE name = 'gone'")
+        assert await found.fetchall() == [(0,)]
+        await connection.close()
+    assert await values(database, objects, clock, stays.partition(0)) == [b"done"] * 2
+
+
+async def test_what_only_the_holder_of_the_lease_commits(
+    shared: SharedStorage,
+    database: Database,
+    objects: FaultyObjectStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = make_topic(partitions=2)
+    await shared.create_topics([topic])
+    [partition, other] = topic.partition_ids()
+    marker = memoryview(build_marker(7, 0, commit=True, timestamp=5))
+    forbidden: list[Operation] = [
+        Put(Space.OFFSETS, b"." * 24, b"1"),
+        Trim(partition, 0),
+        Refer(other, [Run(partition, 0, 1, 1)]),
+        Append(partition, marker, parse_header(marker)),
+        numbered(partition, 0, transactional=True),
+    ]
+    async with members(1, database, objects, clock) as [member]:
+        for each in forbidden:
+            with pytest.raises(LeaseNeeded):
+                await member.commit([append(partition, b"1"), each])
+        # The database refuses it as well.
+        monkeypatch.setattr(CommitCall, "has_lease", True)
+        for each in forbidden:
+            with pytest.raises(LeaseNeeded):
+                await member.commit([append(partition, b"1"), each])
+    assert await values(database, objects, clock, partition) == []
+
+
+async def test_a_late_call_of_an_earlier_storage_of_the_same_broker_does_not_count(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """A broker changes its role within one process: its new storage must not take the answer for its own."""
+    topic = make_topic()
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    first = Member(database, objects, clock)
+    await first.open()
+    await first.commit([append(partition, b"1")])
+    sent: asyncio.Future[tuple[str, Sequence[Any]]] = asyncio.get_running_loop().create_future()
+
+    async def on_its_way(statement: str, values: Sequence[Any]) -> Sequence[Any]:
+        sent.set_result((statement, values))
+        return await asyncio.Future()
+
+    first.inline._ask = on_its_way  # type: ignore[method-assign]
+    late = asyncio.create_task(first.commit([append(partition, b"late")]))
+    statement, arguments = await sent
+    late.cancel()
+    second = Member(database, objects, clock, incarnation=first.incarnation)
+    await second.open()
+    async with await database.connect("tests") as connection:
+        with pytest.raises(psycopg.Error, match="came too late"):
+            await connection.execute(statement.encode(), arguments)
+    [outcome] = await second.commit([append(partition, b"2")])
+    assert outcome.base_offset == 1
+    await second.close()
+    assert await values(database, objects, clock, partition) == [b"1", b"2"]
+
+
+async def test_no_deadlock_of_calls_on_the_same_logs(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic(partitions=20)
+    await shared.create_topics([topic])
+    partitions = topic.partition_ids()
+    rounds = 700
+
+    async def work(member: Member, seed: int) -> None:
+        random = Random(seed)
+        for _ in range(rounds):
+            chosen = random.sample(partitions, 8)
+            await member.commit([append(each, b"%d" % seed) for each in chosen])
+
+    async with members(3, database, objects, clock) as made:
+        await asyncio.gather(*(work(each, number) for number, each in enumerate(made)))
+        assert [each.inline._metrics.failures for each in made] == [0, 0, 0]
+    connection = await database.connect("tests")
+    found = await connection.execute("SELECT sum(next) FROM log")
+    assert await found.fetchall() == [(3 * rounds * 8,)]
+    await connection.close()

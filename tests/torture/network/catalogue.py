@@ -1,0 +1,81 @@
+"""Every kind of fault of a network, with the workloads that it strikes and its control."""
+
+from collections.abc import Sequence
+
+from tests.torture.campaign import Kind, MakeWorkload
+from tests.torture.catalogue import LOST, Control, Entry
+from tests.torture.cluster.breaking import DroppingRecipe, HastyRecipe, changed_to
+from tests.torture.cluster.catalogue import ON_OBJECTS
+from tests.torture.cluster.kind import Change, unchanged
+from tests.torture.everything import Everything
+from tests.torture.network.arena import DATABASE
+from tests.torture.network.breaking import Unfenced
+from tests.torture.network.faults import (
+    CutLink,
+    FailedOverDatabase,
+    IsolatedBroker,
+    JumpedClock,
+    KilledBroker,
+    KilledDatabase,
+    NetworkFault,
+    PausedBroker,
+    PausedDatabase,
+    RollingRestart,
+    SlowLink,
+    StoreAway,
+)
+from tests.torture.network.kind import NetworkKind
+
+_ROUNDS = 10
+_HASTY = changed_to(HastyRecipe)
+
+
+def everything_on_objects() -> MakeWorkload:
+    return lambda recorder, random: Everything(recorder, random, latency="object")
+
+
+def kind(name: str, *faults: NetworkFault, change: Change = unchanged, lying: bool = False) -> Kind:
+    return NetworkKind(name, faults, change, has_lying_store=lying)
+
+
+def _entry(name: str, faults: Sequence[NetworkFault], control: Control, *, lying: bool = False) -> Entry:
+    def make() -> Kind:
+        return kind(name, *faults, lying=lying)
+
+    workloads = (Everything, everything_on_objects())
+    return Entry(make, control, needs_namespaces=True, workloads=workloads, rounds=_ROUNDS)
+
+
+def _hasty(*faults: NetworkFault) -> Control:
+    return Control(lambda: kind("hasty", *faults, change=_HASTY), LOST)
+
+
+_CUT_FROM_DATABASE = CutLink(seconds=(7.0,), others=(DATABASE,))
+_DEAF_DATABASE = CutLink(one_way=True, seconds=(7.0,), others=(DATABASE,))
+_OF_DATABASE = (KilledDatabase(), PausedDatabase(), FailedOverDatabase())
+_OF_BROKERS = (KilledBroker(), PausedBroker(), JumpedClock(), RollingRestart())
+_OF_LINKS = (CutLink(), CutLink(one_way=True), IsolatedBroker(), SlowLink())
+_ALL = (*_OF_BROKERS, *_OF_LINKS, *_OF_DATABASE, StoreAway())
+
+ENTRIES = (
+    _entry("net-kill", [KilledBroker()], _hasty(KilledBroker())),
+    _entry("net-pause", [PausedBroker()], Control(Unfenced, f"poll skip|went back|{LOST}")),
+    _entry("net-cut", [CutLink(), IsolatedBroker()], _hasty(_CUT_FROM_DATABASE)),
+    _entry("net-one-way", [CutLink(one_way=True)], _hasty(_DEAF_DATABASE)),
+    _entry("net-slow", [SlowLink()], _hasty(SlowLink(), KilledBroker())),
+    _entry("net-database", _OF_DATABASE, _hasty(KilledDatabase())),
+    _entry(
+        "net-store",
+        [StoreAway()],
+        Control(
+            lambda: kind("dropping", StoreAway(), change=changed_to(DroppingRecipe)),
+            f"KAFKA_STORAGE_ERROR|{LOST}",
+            ON_OBJECTS,
+        ),
+        lying=True,
+    ),
+    _entry("net-clock", [JumpedClock()], _hasty(JumpedClock())),
+    _entry("rolling", [RollingRestart()], _hasty(RollingRestart(gently=False))),
+    _entry("net-mixed", _ALL, _hasty(*_OF_BROKERS), lying=True),
+)
+BY_NAME = {entry.name: entry for entry in ENTRIES}
