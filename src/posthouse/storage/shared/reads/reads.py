@@ -1,7 +1,7 @@
 """Reading logs: the newest batches from memory, all others from runs and segments."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, RecordTooLarge
 from posthouse.records.batch import Readable, iter_headers
@@ -17,6 +17,11 @@ _ATTEMPTS = 5
 """Pieces move to segments while they are read, but not that often."""
 _PAUSE_SECONDS = 0.02
 _PIECES_AT_ONCE = 64
+_LOADED_AHEAD = 2
+_EXPECTED_AHEAD = 4
+"""Times of what a read asks for. Inline data is loaded with the read; blocks of objects are fetched in the
+background, for the reads that follow."""
+_MOST_EXPECTED_AHEAD = 16 * 1024 * 1024
 _LATER = """
 SELECT base FROM segment WHERE log = %(log)s AND last >= %(from)s AND max_time >= %(time)s
 UNION ALL
@@ -108,16 +113,19 @@ class Reads:
             await asyncio.sleep(_PAUSE_SECONDS * attempts)
 
     async def _find(self, log: SharedLog, offset: int, max_bytes: int) -> list[RunRow | SegmentRow]:
-        """With as much again as `max_bytes`: a reader mostly goes on behind what it has read."""
+        """With more than `max_bytes`: a reader mostly goes on behind what it has read."""
+        loaded = _LOADED_AHEAD * max_bytes
+        expected = max(loaded, min(_EXPECTED_AHEAD * max_bytes, _MOST_EXPECTED_AHEAD))
         async with self._readers.connection(f"reading {log.name}") as connection:
             found = await find_pieces(
-                connection, log.id, offset, max_bytes=2 * max_bytes, max_rows=_PIECES_AT_ONCE
+                connection, log.id, offset, max_bytes=expected, max_rows=_PIECES_AT_ONCE
             )
             if found is None or offset < found.start:
                 raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
             self._pieces.expect(found.pieces)
-            await self._pieces.load_inline(connection, found.pieces)
-        return list(found.pieces)
+            pieces = _first(found.pieces, loaded)
+            await self._pieces.load_inline(connection, pieces)
+        return pieces
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
         """Raises OffsetOutOfRange if the start of the log in the database stays ahead of that in memory."""
@@ -176,6 +184,15 @@ class Reads:
         async with self._readers.connection(f"searching {log.name} by time") as connection:
             row = await (await connection.execute(statement.encode(), {"log": log.id} | values)).fetchone()
         return None if row is None else row[0]
+
+
+def _first(pieces: Sequence[RunRow | SegmentRow], size: int) -> list[RunRow | SegmentRow]:
+    """The first of the pieces: one, and more up to `size` bytes."""
+    for number, piece in enumerate(pieces):
+        size -= piece.size
+        if size < 0:
+            return list(pieces[: max(number, 1)])
+    return list(pieces)
 
 
 def _cut(data: Readable, offset: int, end: int, room: int, at_least_one: bool) -> tuple[memoryview, bool]:
