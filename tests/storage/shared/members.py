@@ -18,22 +18,13 @@ from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH,
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.logs.loading import load
-from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
+from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from tests.storage.shared.opened import TestLease
 
 ANSWER_SECONDS = 6.0
-
-
-class OwnAppends(SharedLog):
-    """A log to which other brokers append, too. It keeps no batches in memory."""
-
-    __slots__ = ()
-
-    def append(self, batch: TailBatch) -> None:
-        self.end = max(self.end, batch.header.next_offset)
 
 
 class Member:
@@ -101,7 +92,7 @@ class Member:
         await connection.close()
         self.topics = {topic.name: topic for topic in loaded.topics.values()}
         for partition, found in loaded.logs.items():
-            self.logs.setdefault(partition, OwnAppends(found.id, partition, found.name))
+            self.logs.setdefault(partition, SharedLog(found.id, partition, found.name))
 
     async def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
         return await self.committer.add(operations)
