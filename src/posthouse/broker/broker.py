@@ -3,12 +3,12 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.quotas import LiveBrokers, alone
 from posthouse.broker.appending import Appended, Produced
-from posthouse.broker.chores import Chores
+from posthouse.broker.coordination import Coordination
 from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
@@ -16,6 +16,7 @@ from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
+from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
@@ -23,7 +24,6 @@ from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.sources import Sources
-from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
@@ -45,7 +45,7 @@ from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
-from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.bounds import Bounds, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
@@ -58,9 +58,9 @@ _MUCH_UNWRITTEN = 4 * 1024 * 1024
 
 
 class Broker:
-    """`start` is enough to serve logs. Groups, transactions, subscriptions, queues and the schedule, all that
-    stores state, need `coordinate`, which one of several brokers on one storage does. In the others they are
-    empty and closed: storage refuses their commits, and what they do without a commit they refuse themselves.
+    """`start` is enough to serve logs. All that stores state (groups, transactions, subscriptions, queues,
+    the schedule, definitions) needs `coordinate`, which one of several brokers on one storage does. In the
+    others storage refuses their commits, and they refuse what they would do without a commit.
     """
 
     def __init__(
@@ -100,8 +100,11 @@ class Broker:
         self.dynamic_settings = DynamicSettings(
             storage, settings, self.topics, self.group_configs, limit_connections
         )
-        self._reading_turns = ReadingTurns()
         self._long_poll = LongPoll(storage, storage.subscribe)
+        log_reader = LogReader(storage, self._long_poll)
+        self.read = log_reader.read
+        """Whole batches of a partition. Not a method: a fetch may call it for thousands of partitions."""
+        self.wait_for_records = log_reader.wait
         self.subscriptions = Subscriptions(
             storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
         )
@@ -154,11 +157,15 @@ class Broker:
             tracer=tracer,
         )
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
-        self._chores = Chores(
-            self.retention,
+        self._coordination = Coordination(
             self.groups,
             self.transactions,
+            self.subscriptions,
             self.namespaces,
+            self.publishing,
+            self._schedule,
+            self.retention,
+            self._metrics_file,
             check_seconds=settings.retention_check_seconds,
         )
         self._definitions = DefinitionFollower(
@@ -197,39 +204,25 @@ class Broker:
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
         try:
-            await self._load_coordinated()
+            await self.access.coordinate()
+            self._bind_producer_ids()
+            await self._coordination.load()
+            if self._storage.has_lost_commits:
+                await self._storage.forget_lost_commits()
         except BaseException:
             await self._close()
             raise
         self.coordinates = True
-        self._schedule.start()
-        self._chores.start()
-
-    async def _load_coordinated(self) -> None:
-        await self.access.coordinate()
-        self._bind_producer_ids()
-        self._metrics_file.open()
-        self.groups.load()
-        await self.transactions.load()
-        self.subscriptions.load()
-        await self.namespaces.load()
-        await self._schedule.load()
-        if self._storage.has_lost_commits:
-            await self._storage.forget_lost_commits()
+        self._coordination.start()
 
     def _bind_producer_ids(self) -> None:
         if self.access.secret is not None:
             self.transactions.producer_ids.bind(self.access.secret)
 
     async def stop(self) -> None:
-        await self._chores.stop()
         self.wake_readers()
         if self.coordinates:
-            await self.subscriptions.close()
-            await self._schedule.stop()
-            await self.publishing.close()
-            await self.namespaces.close()
-            await self.transactions.close()
+            await self._coordination.stop()
         await self._close()
 
     async def _close(self) -> None:
@@ -282,68 +275,6 @@ class Broker:
     ) -> list[Appended | PosthouseError]:
         """As `append`, for batches that are slow to decode. The order of calls is kept, too."""
         return await self._log_writer.append_unpacked(batches, writer)
-
-    async def read(
-        self,
-        topic: Topic,
-        partition: int,
-        offset: int,
-        max_bytes: int,
-        *,
-        at_least_one: bool = True,
-        stable_only: bool = False,
-    ) -> Slice:
-        """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`.
-
-        An offset above the end may be one that another broker has written: storage is asked before it is
-        refused.
-        """
-        id = self.partition(topic, partition)
-        turns = self._reading_turns
-        try:
-            if max_bytes > SHORT and turns.is_spent:
-                found = await self._storage.read(
-                    id, offset, SHORT, at_least_one=False, stable_only=stable_only
-                )
-                if reaches_end(found, offset, stable_only=stable_only):
-                    return found
-                await turns.next()
-            found = await self._storage.read(
-                id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
-            )
-        except OffsetOutOfRange:
-            if offset <= self._storage.bounds(id).end:
-                raise
-            await self._storage.refresh([id])
-            if offset > self._storage.bounds(id).end:
-                raise
-            found = await self._storage.read(
-                id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
-            )
-        if len(found.data) > SHORT:
-            turns.spend(len(found.data))
-        return found
-
-    async def wait_for_records(
-        self,
-        partitions: Iterable[tuple[PartitionId, int]],
-        missing: int,
-        seconds: float,
-        *,
-        stable_only: bool = False,
-    ) -> None:
-        """Wait until `missing` bytes have arrived, at most `seconds`.
-
-        `partitions` carry the end that the caller saw; if one has moved since, this returns at once. With
-        `stable_only` the end is the last stable offset.
-        """
-        watched = []
-        for partition, seen_end in partitions:
-            bounds = self._storage.bounds(partition)
-            if (bounds.stable if stable_only else bounds.end) != seen_end:
-                return
-            watched.append(partition)
-        await self._long_poll.wait(watched, missing, seconds, stable_only=stable_only)
 
     def wake_readers(self) -> None:
         """Wake all fetches that wait for records, and all members that wait for their group."""
