@@ -25,7 +25,7 @@ BEGIN
             ORDER BY s.log, s.base FOR UPDATE OF s
         ) AS locked
         GROUP BY locked.number
-        HAVING count(*) = (SELECT count(*) FROM unnest(p_old_merges) AS wanted(number) WHERE wanted.number = locked.number)
+        HAVING count(*) = (SELECT count(*) FROM unnest(p_old_merges) AS w(number) WHERE w.number = locked.number)
     ) AS whole;
     INSERT INTO object (key, size, live, doomed_at)
     VALUES (p_key, p_size, cardinality(merged), CASE cardinality(merged) WHEN 0 THEN now() END)
