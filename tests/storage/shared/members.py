@@ -1,5 +1,6 @@
 """Brokers that commit to one database at the same time, with and without the lease: only their committers."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID, uuid4
@@ -18,26 +19,13 @@ from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH,
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.logs.loading import load
-from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
+from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from tests.storage.shared.opened import TestLease
 
 ANSWER_SECONDS = 6.0
-
-
-class OwnAppends(SharedLog):
-    """A log to which other brokers append, too. It keeps no batches in memory."""
-
-    __slots__ = ()
-
-    def append(self, batch: TailBatch) -> None:
-        self.end = max(self.end, batch.header.next_offset)
-
-    def trim(self, offset: int) -> None:
-        self.start = max(self.start, offset)
-        self.end = max(self.end, offset)
 
 
 class Member:
@@ -64,7 +52,7 @@ class Member:
         self.committer = Committer(
             clock=clock,
             logs=self.logs,
-            tails=Tails(2**40),
+            tails=Tails(300),
             inline=self.inline,
             objects=self.object,
             uploads=Uploads(objects, ObjectNames(self.incarnation).new, clock),
@@ -105,10 +93,12 @@ class Member:
         await connection.close()
         self.topics = {topic.name: topic for topic in loaded.topics.values()}
         for partition, found in loaded.logs.items():
-            self.logs.setdefault(partition, OwnAppends(found.id, partition, found.name))
+            if partition not in self.logs:
+                has_lease = self.lease is not None
+                self.logs.add(SharedLog(found.id, partition, found.name, coordinates=has_lease))
 
-    async def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
-        return await self.committer.add(operations)
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        return self.committer.add(operations)
 
     async def close(self) -> None:
         await self.committer.close(StorageClosed("the test is over"), seconds=10)
