@@ -1,8 +1,10 @@
-"""The storages of a node: one each time it takes the lease, on the same database, object store and caches."""
+"""The storages of a node: one each time it takes or loses the lease, on the same database, object store and
+caches."""
 
 from posthouse.model.clock import Clock
 from posthouse.settings import Settings
-from posthouse.storage.contract import Storage
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.held_lease import MemberBroker
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.stores import SharedStores
 
@@ -24,8 +26,9 @@ class SharedStorages:
     async def open(self) -> None:
         await self._stores.open()
 
-    def make(self, lease: Lease) -> Storage:
-        return self._stores.storage(lease, defaults=self._defaults)
+    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
+        """For the broker that holds the lease, or for a `member`."""
+        return self._stores.storage(lease, defaults=self._defaults, member=member)
 
     async def close(self) -> None:
         await self._stores.close()

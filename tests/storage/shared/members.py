@@ -19,7 +19,7 @@ from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH,
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.logs.loading import load
-from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
+from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
@@ -89,13 +89,11 @@ class Member:
 
     async def reload(self) -> None:
         connection = await self.database.connect("tests")
-        loaded = await load(connection, TopicConfig())
+        loaded = await load(connection, TopicConfig(), coordinates=self.lease is not None)
         await connection.close()
         self.topics = {topic.name: topic for topic in loaded.topics.values()}
-        for partition, found in loaded.logs.items():
-            if partition not in self.logs:
-                has_lease = self.lease is not None
-                self.logs.add(SharedLog(found.id, partition, found.name, coordinates=has_lease))
+        for each in loaded.logs:
+            self.logs.add(each)
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         return self.committer.add(operations)

@@ -62,6 +62,27 @@ class PlainBlocks:
         """No-op: without a cache there is no place for bytes that are not asked for yet."""
 
 
+def make_member(
+    database: Database,
+    objects: ObjectStore,
+    clock: Clock,
+    *,
+    tail_bytes: int = 2**20,
+    inline_bytes: int = 2**19,
+) -> SharedStorage:
+    """Of a broker without the lease. There must have been one with it."""
+    return SharedStorage(
+        database,
+        objects,
+        PlainBlocks(objects),
+        None,
+        member=TestLease(),
+        clock=clock,
+        tail_bytes=tail_bytes,
+        inline_bytes=inline_bytes,
+    )
+
+
 async def make_shared(
     database: Database,
     objects: ObjectStore,

@@ -95,6 +95,7 @@ async def test_a_reader_that_is_far_behind_reads_all_again(
     for number in range(3):
         await shared.commit([Put(Space.USERS, b"key", b"%d" % number)])
     await direct.execute("UPDATE change SET changed_at = changed_at - interval '2 hours' WHERE seq <= 2")
+    assert shared._lease is not None
     await Removal(partial(database.connect, "tests"), shared._lease, HousekeepingMetrics()).run_once()
     found = await direct.execute("SELECT seq FROM change")
     assert await found.fetchall() == [(3,)]

@@ -65,6 +65,7 @@ async def values(
 async def removed(shared: SharedStorage, database: Database) -> None:
     """The rows of deleted topics."""
     connect = partial(database.connect, "tests")
+    assert shared._lease is not None
     await Removal(connect, shared._lease, HousekeepingMetrics()).run_once()
 
 

@@ -134,6 +134,7 @@ async def test_commits_to_a_topic_that_is_deleted_meanwhile_harm_no_others(
     await shared.create_topics([gone, other])
     partition = gone.partition(0)
     await shared.commit([append(partition, b"1")])
+    assert shared._definitions is not None
     deletion = shared._definitions.delete([gone.id])  # as after the barrier of `delete_topics`
     holding = await database.connect("tests")
     async with holding.transaction():

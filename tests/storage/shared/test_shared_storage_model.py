@@ -87,6 +87,7 @@ class SharedMachine(LogMachine):
         """Consolidation, slots, removal of what is deleted, and garbage collection, beside commits."""
 
         async def all_parts() -> None:
+            assert self.storage._upkeep is not None
             for part in self.storage._upkeep._housekeeping._parts:
                 await part.run_once()
 

@@ -1,15 +1,18 @@
-"""The log on PostgreSQL and an object store, behind the storage interface: for a broker that holds the lease.
+"""The log on PostgreSQL and an object store, behind the storage interface.
 
-The database decides on offsets, producers and order; this broker's memory follows the outcomes. This module
+The broker that holds the lease does everything. A broker without it, a member, appends to logs and reads
+them; it follows topics and cluster-wide state, and changes neither. The database decides on offsets,
+producers and order; this broker's memory follows the outcomes, and what other brokers write. This module
 builds, opens and closes the parts, and checks that the storage is open and not fenced.
 """
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
+from posthouse.model.errors import NotLeader, PosthouseError, StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import Latency, TopicConfig
 from posthouse.model.topics import Topic
@@ -17,6 +20,7 @@ from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.definition_changes import DefinitionsChanged
+from posthouse.storage.log_news import Grown, LogNews
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
@@ -27,11 +31,14 @@ from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
+from posthouse.storage.shared.logs.definition_follower import DefinitionFollower
 from posthouse.storage.shared.logs.definitions import Definitions
 from posthouse.storage.shared.logs.follower import Follower
+from posthouse.storage.shared.logs.growth import Growth
 from posthouse.storage.shared.logs.loading import load
 from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
@@ -47,14 +54,16 @@ from posthouse.storage.stored_state import StoredState
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
 CACHE_BYTES = 128 * 1024 * 1024
 _ANSWER_SECONDS = 6.0
 """A little longer than the timeout of statements, which the database itself keeps while it runs."""
 _CLOSE_SECONDS = 10.0
-_FOLLOWING_CONNECTIONS = 2
-"""One that looks every moment, one for readers that want to know now."""
+_FOLLOWING_CONNECTIONS = 3
+"""Two that look all the time, for records and definitions; one for readers that want to know now."""
 
 
 class SharedStorage:
@@ -63,9 +72,10 @@ class SharedStorage:
         database: Database,
         objects: ObjectStore,
         blocks: ReadBlocks,
-        lease: HeldLease,
+        lease: HeldLease | None,
         *,
         clock: Clock,
+        member: MemberBroker | None = None,
         defaults: TopicConfig | None = None,
         inline_bytes: int = INLINE_BYTES,
         tail_bytes: int = TAIL_BYTES,
@@ -73,19 +83,23 @@ class SharedStorage:
         upkeep: UpkeepSettings | None = None,
         observed: ObservedStores | None = None,
     ) -> None:
-        """`observed` is of `objects` and `blocks`."""
+        """A broker without the lease is a `member`. `observed` is of `objects` and `blocks`."""
+        broker = lease if lease is not None else member
+        if broker is None:
+            raise ValueError("a storage needs the lease, or a broker that is a member")
         self._database = database
-        self._objects = objects
         self._lease = lease
+        self._broker = broker
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._observed = observed
         self.metrics = StorageMetrics(self._remote_metrics)
         self._commit_metrics = CallMetrics()
         self._logs = SharedLogs()
-        self._definitions = Definitions(database, lease.incarnation, lease.epoch, self._logs)
+        self._topics: dict[TopicId, Topic] = {}
+        self._definitions: Definitions | None = None
         self._tails = Tails(tail_bytes)
-        names = ObjectNames(lease.incarnation)
+        names = ObjectNames(broker.incarnation)
         self._uploads = Uploads(objects, names.new, clock)
         self._committer = Committer(
             clock=clock,
@@ -99,26 +113,31 @@ class SharedStorage:
             inline_bytes=inline_bytes,
             on_fenced=self._on_fenced,
         )
-        following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
-        self._follow_metrics = following.metrics
+        following = self._following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
         self._follower = Follower(following, self._logs)
         readers = Readers(database)
         self._read_metrics = readers.metrics
         pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
         self._reads = Reads(readers, pieces, self._follower)
-        self._upkeep = Upkeep(
-            database,
-            objects,
-            names,
-            lease,
-            self,
-            commit=self.commit,
-            effects=CompactionMirror(self._logs, self._tails),
-            on_lease_lost=self._on_fenced,
-            clock=clock,
-            storage_metrics=self.metrics,
-            settings=upkeep,
-        )
+        self._definition_follower = DefinitionFollower(following, self._logs, self._topics, self._defaults)
+        self._upkeep: Upkeep | None = None
+        if lease is not None:
+            self._definitions = Definitions(
+                database, lease.incarnation, lease.epoch, self._topics, self._logs
+            )
+            self._upkeep = Upkeep(
+                database,
+                objects,
+                names,
+                lease,
+                self,
+                commit=self.commit,
+                effects=CompactionMirror(self._logs, self._tails),
+                on_lease_lost=self._on_fenced,
+                clock=clock,
+                storage_metrics=self.metrics,
+                settings=upkeep,
+            )
         self._producer_expiry_ms = (upkeep or UpkeepSettings()).producer_expiry_ms
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
@@ -127,17 +146,20 @@ class SharedStorage:
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
             self._database,
-            holder=self._lease.incarnation,
-            epoch=self._lease.epoch,
+            holder=self._broker.incarnation,
+            epoch=None if self._lease is None else self._lease.epoch,
             path=path,
             seconds=_ANSWER_SECONDS,
-            is_lease_lost=lambda: self._lease.is_lost,
+            is_lease_lost=self._is_lease_lost,
             clock=self._clock,
             metrics=self._commit_metrics,
         )
 
+    def _is_lease_lost(self) -> bool:
+        return self._lease is not None and self._lease.is_lost
+
     def _is_object_topic(self, partition: PartitionId) -> bool:
-        topic = self._definitions.topics.get(partition.topic)
+        topic = self._topics.get(partition.topic)
         return topic is not None and topic.config.latency is Latency.OBJECT
 
     @property
@@ -158,49 +180,56 @@ class SharedStorage:
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
-        return self._definitions.topics
+        return self._topics
 
     async def open(self) -> None:
+        coordinates = self._lease is not None
         connection = await self._database.connect("loading")
         try:
-            loaded = await cut_if_cancelled(connection, load(connection, self._defaults))
+            loaded = await cut_if_cancelled(
+                connection, load(connection, self._defaults, coordinates=coordinates)
+            )
         finally:
             await connection.close()
         self._cluster_id = loaded.cluster_id
-        self._definitions.topics = loaded.topics
-        for each in loaded.logs.values():
+        self._topics.update(loaded.topics)
+        for each in loaded.logs:
             self._logs.add(each)
         self._stored_state = loaded.state
         await self._committer.open()
-        self._lease.count_commits(lambda: self._committer.acknowledged)
+        self._broker.count_commits(lambda: self._committer.acknowledged)
         self._state = None
         self._follower.start()
-        self._upkeep.start()
+        if self._upkeep is not None:
+            self._upkeep.start()
+        else:
+            self._definition_follower.start(loaded.changes)
 
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
             return
         self._state = StorageClosed("the storage is closed")
-        await self._upkeep.stop()
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+        await self._definition_follower.stop()
         await self._follower.stop()
+        await self._following.close()
         await self._committer.close(self._state, seconds=_CLOSE_SECONDS)
         await self._reads.close()
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        self._check_writable()
-        await self._definitions.put(topics, state)
+        await self._coordinated(self._definitions).put(topics, state)
 
     def adopt_topics(self, topics: Sequence[Topic]) -> None:
-        self._definitions.adopt(topics)
+        self._topics |= {topic.id: topic for topic in topics}
 
     async def update_topic(self, topic: Topic) -> None:
-        self._check_writable()
-        await self._definitions.put([topic])
+        await self._coordinated(self._definitions).put([topic])
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
-        self._check_writable()
+        definitions = self._coordinated(self._definitions)
         await self._committer.barrier()
-        await self._definitions.delete(topics)
+        await definitions.delete(topics)
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         if self._state is not None:
@@ -219,10 +248,20 @@ class SharedStorage:
             await self._follower.refresh_producers(logs)
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
-        """No-op: only the holder of the lease writes."""
+        self._definition_follower.subscribe(changed)
 
     async def refresh_definitions(self) -> None:
-        """No-op: only the holder of the lease writes."""
+        self._check_open()
+        if self._lease is None:  # with the lease no other broker changes them
+            await self._definition_follower.refresh()
+
+    def grown(self, told: Grown) -> None:
+        """Tell what commits of this broker change, once in a turn of the event loop."""
+        self._committer.subscribe(Growth(self._logs, told).arrived)
+
+    def hinted(self, news: Sequence[LogNews]) -> None:
+        """What another broker tells of its commits."""
+        self._follower.hinted(news)
 
     async def barrier(self) -> None:
         self._check_writable()
@@ -248,14 +287,14 @@ class SharedStorage:
             database={
                 "commit": self._commit_metrics,
                 "read": self._read_metrics,
-                "follow": self._follow_metrics,
+                "follow": self._following.metrics,
             },
             database_away_seconds=self._committer.away_seconds,
             objects={} if observed is None else observed.metrics.by_operation,
             objects_away_seconds=None if observed is None else observed.away_seconds,
             tail_bytes=self._tails.bytes,
             cache=CacheMetrics() if observed is None else observed.cache,
-            upkeep=self._upkeep.metrics.now(),
+            upkeep=(HousekeepingMetrics() if self._upkeep is None else self._upkeep.metrics).now(),
         )
 
     @property
@@ -294,19 +333,17 @@ class SharedStorage:
     async def enforce_retention(
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
-        self._check_writable()
-        held_back = await self._upkeep.enforce_retention(archived, needed)
+        held_back = await self._coordinated(self._upkeep).enforce_retention(archived, needed)
         self._logs.expire_producers(self._clock.now_ms() - self._producer_expiry_ms)
         return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
-        self._check_writable()
-        await self._upkeep.compact(needed)
+        await self._coordinated(self._upkeep).compact(needed)
 
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
             self._state = error
-            self._lease.fenced(str(error))
+            self._broker.fenced(str(error))
             log.error("the shared storage writes no more: %s", error)
 
     def _check_open(self) -> None:
@@ -316,3 +353,10 @@ class SharedStorage:
     def _check_writable(self) -> None:
         if self._state is not None:
             raise self._state
+
+    def _coordinated(self, part: T | None) -> T:
+        """A part that only the broker with the lease has."""
+        self._check_writable()
+        if part is None:
+            raise NotLeader("only the coordinator of the cluster does that")
+        return part

@@ -1,6 +1,6 @@
 """What one broker opens once and every storage of it uses: database, object store, caches.
 
-A broker makes a new storage each time it takes the lease; connections and caches stay.
+A broker makes a new storage each time it takes or loses the lease; connections and caches stay.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from posthouse.model.clock import Clock
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
 from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.observed_stores import ObservedStores
@@ -53,12 +53,16 @@ class SharedStores:
         if self._disk is not None:
             await self._disk.open()
 
-    def storage(self, lease: HeldLease, *, defaults: TopicConfig) -> SharedStorage:
+    def storage(
+        self, lease: HeldLease | None, *, defaults: TopicConfig, member: MemberBroker | None = None
+    ) -> SharedStorage:
+        """For the broker that holds the lease, or for a `member`."""
         return SharedStorage(
             self.database,
             self.objects,
             self.blocks,
             lease,
+            member=member,
             clock=self._clock,
             defaults=defaults,
             inline_bytes=self._inline_bytes,

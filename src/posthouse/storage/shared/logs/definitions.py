@@ -59,12 +59,19 @@ T = TypeVar("T")
 class Definitions:
     """Every statement may be repeated after a lost connection: topic ids are never used twice."""
 
-    def __init__(self, database: Database, holder: UUID, epoch: int, logs: SharedLogs) -> None:
+    def __init__(
+        self,
+        database: Database,
+        holder: UUID,
+        epoch: int,
+        topics: dict[TopicId, Topic],
+        logs: SharedLogs,
+    ) -> None:
         self._database = database
         self._holder = holder
         self._epoch = epoch
         self._logs = logs
-        self.topics: dict[TopicId, Topic] = {}
+        self.topics = topics
         self._in_doubt: set[TopicId] = set()
         """Whose creation failed for this broker, though the database may have them."""
 
@@ -122,9 +129,6 @@ class Definitions:
                 raise TopicExists(f"topic {name!r} exists already")
         await _delete(connection, namesakes)
         return namesakes
-
-    def adopt(self, topics: Sequence[Topic]) -> None:
-        self.topics |= {topic.id: topic for topic in topics}
 
     async def delete(self, topics: Sequence[TopicId]) -> None:
         """Mark them; housekeeping removes rows and objects.

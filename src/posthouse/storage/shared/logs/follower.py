@@ -7,12 +7,13 @@ on it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from posthouse.model.errors import Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.storage.arrivals import Arrived, Awaited
+from posthouse.storage.log_news import LogNews
 from posthouse.storage.producers import BatchMemory, Producer
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.joined_calls import JoinedCalls
@@ -41,21 +42,11 @@ _PRODUCERS = "SELECT log, id, epoch, batches, last_time, open_since FROM produce
 _UNKNOWN = -1
 
 
-class LogNews(NamedTuple):
-    """What a broker tells the others of a log. A tuple, because there are many of them in a second."""
-
-    log: int
-    """Its number in the database."""
-    start: int
-    end: int
-    stable: int
-
-
 class Follower:
     """Owned by the event loop."""
 
     def __init__(self, readers: Readers, logs: SharedLogs) -> None:
-        """`readers` are used by the follower alone, so that it waits for no read of records."""
+        """`readers` are for following alone, so that it waits for no read of records."""
         self._readers = readers
         self._logs = logs
         self._subscribers: list[Arrived] = []
@@ -85,7 +76,6 @@ class Follower:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         await self._refreshes.close()
-        await self._readers.close()
 
     async def refresh(self, logs: Sequence[SharedLog]) -> None:
         """Bring the bounds of these logs up to date. Raises Unavailable."""
@@ -183,7 +173,3 @@ class Follower:
 
         async with self._readers.connection("asking what other brokers wrote") as connection:
             return await cut_if_cancelled(connection, ask(connection))
-
-
-Grown = Callable[[Sequence[LogNews]], None]
-"""Told what this broker's commits have changed, once in a turn of the event loop. It must not raise."""

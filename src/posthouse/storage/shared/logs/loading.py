@@ -1,6 +1,6 @@
-"""What a new holder of the lease reads from the database: topics, logs, producers and state."""
+"""What a storage reads from the database: topics, logs and state; with the lease also producers."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -8,74 +8,133 @@ from uuid import UUID
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.storage.producers import NOT_OPEN, AbortedTransaction, BatchMemory, Producer
+from posthouse.storage.producers import AbortedTransaction, BatchMemory, Producer
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.logs.shared_log import SharedLog
-from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.time_limit import stall_limit
+from posthouse.storage.spaces import CLUSTER_WIDE, Space
 from posthouse.storage.stored_state import StoredState
 
 _ROWS_AT_ONCE = 10_000
 _STALL_SECONDS = 60.0
 """For each page of rows. A holder that waits for a database that hangs keeps the lease from the others."""
 _TOPICS = "SELECT id, name, partitions, overrides, coordinated FROM topic WHERE deleted_at IS NULL"
+_LOGS = """
+SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, o.first_open
+  FROM log l LEFT JOIN (
+       SELECT p.log, min(p.open_since) AS first_open FROM producer p WHERE p.open_since >= 0 GROUP BY p.log
+  ) AS o ON o.log = l.id
+"""
+_STATE = "SELECT space, key, value FROM state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     cluster_id: str
     topics: dict[TopicId, Topic]
-    logs: SharedLogs
+    logs: Sequence[SharedLog]
     state: StoredState
+    changes: int
+    """The number of the last change of definitions."""
 
 
-async def load(connection: DatabaseConnection, defaults: TopicConfig) -> Loaded:
-    """All in one snapshot. Raises DatabaseAway."""
+async def load(connection: DatabaseConnection, defaults: TopicConfig, *, coordinates: bool) -> Loaded:
+    """All in one snapshot. A broker that does not coordinate needs neither producers nor the state of a
+    coordinator. Raises DatabaseAway."""
     with stall_limit(connection, _STALL_SECONDS) as moved:
-        return await _load(connection, defaults, moved)
+        return await _load(connection, defaults, coordinates, moved)
 
 
-async def _load(connection: DatabaseConnection, defaults: TopicConfig, moved: Callable[[], None]) -> Loaded:
+async def _load(
+    connection: DatabaseConnection, defaults: TopicConfig, coordinates: bool, moved: Callable[[], None]
+) -> Loaded:
     async with meaning("loading the logs"), connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         await connection.execute("SET LOCAL statement_timeout = 0")
-        cluster_id = (await _all(connection, "SELECT id FROM cluster"))[0][0]
-        topics: dict[TopicId, Topic] = {}
-        for id, name, partitions, overrides, coordinated in await _all(connection, _TOPICS):
-            topics[TopicId(id.bytes)] = Topic(
-                id=TopicId(id.bytes),
-                name=name,
-                partitions=partitions,
-                overrides=overrides,
-                config=defaults.with_stored(overrides, name),
-                is_coordinated=coordinated,
-            )
-        logs, by_id = await _logs(connection, topics, moved)
-        await _producers(connection, by_id, moved)
+        [(cluster_id, changes)] = await _all(connection, "SELECT id, seq FROM cluster, last_change")
+        topics = await load_topics(connection, defaults)
+        by_id: dict[int, SharedLog] = {}
+        async for rows in _pages(connection, _LOGS, moved):
+            for row in rows:
+                if (each := _stored_log(row, topics, coordinates)) is not None:
+                    by_id[each.id] = each
         spaces: dict[int, dict[bytes, bytes]] = {}
-        async for rows in _pages(connection, "SELECT space, key, value FROM state", moved):
-            for space, key, value in rows:
-                spaces.setdefault(space, {})[bytes(key)] = bytes(value)
-    return Loaded(cluster_id=cluster_id, topics=topics, logs=logs, state=StoredState(spaces))
+        if coordinates:
+            await _producers(connection, by_id, moved)
+            async for rows in _pages(connection, _STATE, moved):
+                for space, key, value in rows:
+                    spaces.setdefault(space, {})[bytes(key)] = bytes(value)
+        else:
+            found = await load_spaces(connection, list(CLUSTER_WIDE))
+            spaces = {int(space): values for space, values in found.items()}
+    return Loaded(
+        cluster_id=cluster_id,
+        topics=topics,
+        logs=list(by_id.values()),
+        state=StoredState(spaces),
+        changes=changes,
+    )
 
 
-async def _logs(
-    connection: DatabaseConnection, topics: dict[TopicId, Topic], moved: Callable[[], None]
-) -> tuple[SharedLogs, dict[int, SharedLog]]:
-    logs, by_id = SharedLogs(), {}
-    statement = "SELECT id, topic, partition, start, next, bytes FROM log"
-    async for rows in _pages(connection, statement, moved):
-        for id, topic_id, partition, start, end, size in rows:
-            topic = topics.get(TopicId(topic_id.bytes))
-            if topic is not None:
-                found = by_id[id] = new_log(id, topic, partition)
-                found.observe(start, end, size, None)
-                logs.add(found)
-    return logs, by_id
+async def load_topics(
+    connection: DatabaseConnection, defaults: TopicConfig, ids: Sequence[UUID] | None = None
+) -> dict[TopicId, Topic]:
+    """All topics, or those of `ids` that are not deleted."""
+    rows = (
+        await _all(connection, _TOPICS)
+        if ids is None
+        else await _all(connection, f"{_TOPICS} AND id = ANY (%s)", [list(ids)])
+    )
+    return {
+        TopicId(id.bytes): Topic(
+            id=TopicId(id.bytes),
+            name=name,
+            partitions=partitions,
+            overrides=overrides,
+            config=defaults.with_stored(overrides, name),
+            is_coordinated=coordinated,
+        )
+        for id, name, partitions, overrides, coordinated in rows
+    }
 
 
-def new_log(id: int, topic: Topic, partition: int) -> SharedLog:
-    return SharedLog(id, PartitionId(topic.id, partition), f"{topic.name}-{partition}")
+async def load_logs(connection: DatabaseConnection, topics: Mapping[TopicId, Topic]) -> list[SharedLog]:
+    """The logs of these topics, for a broker that does not coordinate."""
+    rows = await _all(
+        connection, f"{_LOGS} WHERE l.topic = ANY (%s)", [[topic_uuid(topic) for topic in topics]]
+    )
+    found = [_stored_log(row, topics, coordinates=False) for row in rows]
+    return [each for each in found if each is not None]
+
+
+async def load_spaces(
+    connection: DatabaseConnection, spaces: Sequence[Space]
+) -> dict[Space, dict[bytes, bytes]]:
+    """The whole content of these spaces."""
+    found: dict[Space, dict[bytes, bytes]] = {space: {} for space in spaces}
+    if found:
+        for space, key, value in await _all(
+            connection, f"{_STATE} WHERE space = ANY (%s)", [list(map(int, spaces))]
+        ):
+            found[Space(space)][bytes(key)] = bytes(value)
+    return found
+
+
+def _stored_log(row: tuple[Any, ...], topics: Mapping[TopicId, Topic], coordinates: bool) -> SharedLog | None:
+    """None if its topic is deleted."""
+    id, topic_id, partition, start, end, size, first_open = row
+    topic = topics.get(TopicId(topic_id.bytes))
+    if topic is None:
+        return None
+    found = new_log(id, topic, partition, coordinates=coordinates)
+    found.observe(start, end, size, first_open)
+    return found
+
+
+def new_log(id: int, topic: Topic, partition: int, *, coordinates: bool = True) -> SharedLog:
+    return SharedLog(
+        id, PartitionId(topic.id, partition), f"{topic.name}-{partition}", coordinates=coordinates
+    )
 
 
 async def _producers(
@@ -87,8 +146,6 @@ async def _producers(
             if log in logs:
                 memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
                 logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
-                if open_since != NOT_OPEN:
-                    logs[log].stable = min(logs[log].stable, open_since)
     for log, last, first, producer in await _all(
         connection, "SELECT log, last, first, producer FROM aborted"
     ):
@@ -106,8 +163,10 @@ async def _pages(
             yield rows
 
 
-async def _all(connection: DatabaseConnection, statement: str) -> list[tuple[Any, ...]]:
-    return await (await connection.execute(statement.encode())).fetchall()
+async def _all(
+    connection: DatabaseConnection, statement: str, values: Sequence[Any] | None = None
+) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(statement.encode(), values)).fetchall()
 
 
 def topic_uuid(id: TopicId) -> UUID:

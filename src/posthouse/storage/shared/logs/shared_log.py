@@ -113,6 +113,9 @@ class SharedLog:
         # An estimate, as in the database.
         self.size = self.size * (self.end - offset) // (self.end - self.start)
         self.start = offset
+        first_open = self.producers.first_open()
+        if self.stable < offset and (first_open is None or first_open >= offset):
+            self.stable = offset
         self.producers.trim(offset)
 
     def observe(self, start: int, end: int, size: int, first_open: int | None) -> None:

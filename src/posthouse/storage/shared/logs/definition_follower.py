@@ -1,0 +1,138 @@
+"""Topics and cluster-wide state as the coordinator changes them, for brokers without the lease.
+
+The database numbers the changes (`read_changes`). What has changed is read again as a whole: a topic with its
+logs, or a space of the state. A broker that is too far behind reads everything again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from posthouse.model.errors import Unavailable
+from posthouse.model.ids import TopicId
+from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
+from posthouse.storage.definition_changes import DefinitionChange, DefinitionsChanged
+from posthouse.storage.shared.database import DatabaseConnection
+from posthouse.storage.shared.joined_calls import JoinedCalls
+from posthouse.storage.shared.logs.loading import load_logs, load_spaces, load_topics
+from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.readers import Readers
+from posthouse.storage.shared.time_limit import cut_if_cancelled
+from posthouse.storage.spaces import CLUSTER_WIDE, Space
+
+log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.2
+_REFRESH_SECONDS = 0.05
+"""Refreshes begin at most this often: requests for unknown names must not flood the database."""
+_AWAY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What has changed, as it is now."""
+
+    last: int
+    """The number of the last change."""
+    asked: Sequence[TopicId] | None
+    """The topics that have changed; None for all."""
+    topics: dict[TopicId, Topic]
+    """Those of them that exist."""
+    logs: Sequence[SharedLog]
+    state: Mapping[Space, Mapping[bytes, bytes]]
+
+
+class DefinitionFollower:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        readers: Readers,
+        logs: SharedLogs,
+        topics: dict[TopicId, Topic],
+        defaults: TopicConfig,
+    ) -> None:
+        self._readers = readers
+        self._logs = logs
+        self._topics = topics
+        self._defaults = defaults
+        self._subscribers: list[DefinitionsChanged] = []
+        self._seen = 0
+        """The number of the last change that is known here."""
+        self._looks = JoinedCalls(self._look, pause_seconds=_REFRESH_SECONDS)
+        self._task: asyncio.Task[None] | None = None
+
+    def subscribe(self, changed: DefinitionsChanged) -> None:
+        self._subscribers.append(changed)
+
+    def start(self, seen: int) -> None:
+        """`seen` is the number of the last change that was loaded."""
+        self._seen = seen
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="shared storage definitions")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._looks.close()
+
+    async def refresh(self) -> None:
+        """Learn of all changes that were made before this call. Raises Unavailable."""
+        await self._looks.call()
+
+    async def _run(self) -> None:
+        is_away = False
+        while True:
+            await asyncio.sleep(_AWAY_SECONDS if is_away else _PAUSE_SECONDS)
+            try:
+                await self._looks.call()
+                is_away = False
+            except Unavailable as error:
+                if not is_away:  # one line for an outage, however long it is
+                    log.warning("changes of topics and users are not known: %s", error)
+                is_away = True
+            except Exception:
+                log.exception("following changes of topics and users failed")
+                is_away = True
+
+    async def _look(self) -> None:
+        async with self._readers.connection("asking for changes of topics and users") as connection:
+            found = await cut_if_cancelled(connection, self._ask(connection))
+        # Without a pause: what is known here, and what the subscribers were told, is the same.
+        if found is not None:
+            change = self._apply(found)
+            for each in self._subscribers:
+                each(change)
+
+    async def _ask(self, connection: DatabaseConnection) -> _Found | None:
+        found = await connection.execute("SELECT * FROM read_changes(%s)", [self._seen], prepare=True)
+        [(last, is_complete, ids, spaces)] = await found.fetchall()
+        if is_complete and last == self._seen:
+            return None
+        if not is_complete:
+            log.warning("changes of topics and users were missed: all are read again")
+            ids, spaces = None, CLUSTER_WIDE
+        topics = await load_topics(connection, self._defaults, ids)
+        return _Found(
+            last=last,
+            asked=None if ids is None else [TopicId(id.bytes) for id in ids],
+            topics=topics,
+            logs=await load_logs(connection, topics),
+            state=await load_spaces(connection, [Space(each) for each in spaces]),
+        )
+
+    def _apply(self, found: _Found) -> DefinitionChange:
+        known = list(self._topics) if found.asked is None else found.asked
+        deleted = [self._topics.pop(id) for id in known if id in self._topics and id not in found.topics]
+        for topic in deleted:
+            for partition in topic.partition_ids():
+                self._logs.remove(partition)
+        for each in found.logs:
+            self._logs.add(each)
+        self._topics |= found.topics
+        self._seen = found.last
+        return DefinitionChange(topics=list(found.topics.values()), deleted=deleted, state=found.state)
