@@ -8,7 +8,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -31,6 +31,16 @@ settings.register_profile("new", derandomize=False, deadline=None, print_blob=Tr
 settings.load_profile("same")
 
 _numbers = itertools.count()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Only for `make test`, which asks for loadgroup; otherwise xdist's own."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.distribution import LongestFirst  # needs pytest-xdist
+
+    return LongestFirst(config, log)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.groups.consumer_member import Beat
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.requests import TransactionalWriter
-from posthouse.model.errors import GroupsClosed, NotLeader
+from posthouse.model.errors import GroupsClosed, NotLeader, OffsetOutOfRange, Unavailable
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
@@ -53,6 +53,7 @@ async def test_a_member_serves_logs() -> None:
             found = await brokers.coordinator.read(topic, 0, 0, 1000)
             assert b"from the member" in bytes(found.data)
             await brokers.coordinator.append([batch(topic, b"from the coordinator")]).wait()
+            await brokers.member_storage.refresh(topic.partition_ids())
             assert b"from the coordinator" in bytes((await member.read(topic, 0, 1, 1000)).data)
 
 
@@ -92,3 +93,35 @@ async def test_a_member_refuses_batches_of_transactions() -> None:
             writer = TransactionalWriter(id="tx", origin=origin)
             [refused] = await member.append([batch(topic, is_transactional=True)], writer).wait()
             assert isinstance(refused, NotLeader)
+
+
+async def test_a_read_above_the_end_that_is_known_asks_before_it_is_refused() -> None:
+    async with pair() as brokers:
+        topic = await created(brokers.coordinator)
+        async with started(brokers.member) as member:
+            for value in (b"first", b"second"):
+                await brokers.coordinator.append([batch(topic, value)]).wait()
+            assert member.bounds(topic, 0).end == 0
+            assert b"second" in bytes((await member.read(topic, 0, 1, 1000)).data)
+            assert member.bounds(topic, 0).end == 2
+            with pytest.raises(OffsetOutOfRange):
+                await member.read(topic, 0, 3, 1000)
+
+
+async def test_a_read_above_the_end_is_no_error_of_the_reader_while_the_database_is_away() -> None:
+    async with pair() as brokers:
+        topic = await created(brokers.coordinator)
+        async with started(brokers.member) as member:
+            brokers.member_storage.failure = Unavailable("the database is away")
+            with pytest.raises(Unavailable):
+                await member.read(topic, 0, 1, 1000)
+            assert not (await member.read(topic, 0, 0, 1000)).data
+
+
+async def test_bounds_are_refreshed() -> None:
+    async with pair() as brokers:
+        topic = await created(brokers.coordinator)
+        async with started(brokers.member) as member:
+            await brokers.coordinator.append([batch(topic)]).wait()
+            await member.refresh(topic.partition_ids())
+            assert member.bounds(topic, 0).end == 1

@@ -3,17 +3,20 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
+from posthouse.broker.access.quotas import LiveBrokers, alone
 from posthouse.broker.appending import Appended, Produced
-from posthouse.broker.chores import Chores
+from posthouse.broker.coordination import Coordination
+from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
+from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
@@ -21,7 +24,6 @@ from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.sources import Sources
-from posthouse.broker.reading_turns import SHORT, ReadingTurns, reaches_end
 from posthouse.broker.recent_deletions import RecentDeletions
 from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
@@ -43,21 +45,22 @@ from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
-from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
+from posthouse.storage.bounds import Bounds, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.spaces import Space
 
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
 """Enough to keep the disk busy. A new commit waits for all of it."""
 
 
 class Broker:
-    """`start` is enough to serve logs. Groups, transactions, subscriptions, queues and the schedule, all that
-    stores state, need `coordinate`, which one of several brokers on one storage does. In the others they are
-    empty and closed: storage refuses their commits, and what they do without a commit they refuse themselves.
+    """`start` is enough to serve logs. All that stores state (groups, transactions, subscriptions, queues,
+    the schedule, definitions) needs `coordinate`, which one of several brokers on one storage does. In the
+    others storage refuses their commits, and they refuse what they would do without a commit.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Broker:
         *,
         predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
+        live_brokers: LiveBrokers = alone,
         tracer: Tracer | None = None,
     ) -> None:
         """`tracer` is None where tracing is off."""
@@ -79,7 +83,7 @@ class Broker:
         self._storage = storage
         self._clock = clock
         self.settings = settings
-        self.access = AccessControl(storage, settings, clock)
+        self.access = AccessControl(storage, settings, clock, live_brokers=live_brokers)
         sources = Sources(storage, clock)
         self.topics = Topics(
             storage,
@@ -96,8 +100,11 @@ class Broker:
         self.dynamic_settings = DynamicSettings(
             storage, settings, self.topics, self.group_configs, limit_connections
         )
-        self._reading_turns = ReadingTurns()
         self._long_poll = LongPoll(storage, storage.subscribe)
+        log_reader = LogReader(storage, self._long_poll)
+        self.read = log_reader.read
+        """Whole batches of a partition. Not a method: a fetch may call it for thousands of partitions."""
+        self.wait_for_records = log_reader.wait
         self.subscriptions = Subscriptions(
             storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
         )
@@ -150,12 +157,29 @@ class Broker:
             tracer=tracer,
         )
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
-        self._chores = Chores(
-            self.retention,
+        self._coordination = Coordination(
             self.groups,
             self.transactions,
+            self.subscriptions,
             self.namespaces,
+            self.publishing,
+            self._schedule,
+            self.retention,
+            self._metrics_file,
             check_seconds=settings.retention_check_seconds,
+        )
+        self._definitions = DefinitionFollower(
+            self.topics,
+            self._topics_followed,
+            {
+                Space.USERS: self.access.users.follow,
+                Space.ACLS: self.access.acls.follow,
+                Space.QUOTAS: self.access.quotas.follow,
+                Space.SECRETS: self._follow_secret,
+                Space.BROKER_CONFIGS: self.dynamic_settings.follow,
+                Space.GROUP_CONFIGS: self.group_configs.follow,
+                Space.CLIENT_METRICS: self.metrics_subscriptions.follow,
+            },
         )
 
     async def start(self) -> None:
@@ -169,46 +193,36 @@ class Broker:
 
     def _load(self) -> None:
         self.access.load()
-        if self.access.secret is not None:
-            self.transactions.producer_ids.bind(self.access.secret)
+        self._bind_producer_ids()
         self.topics.load()
         self.metrics_subscriptions.load()
         self.group_configs.load()
         self.dynamic_settings.load()
+        # Nothing is awaited before this: a change cannot come between what was loaded and what follows.
+        self._storage.subscribe_definitions(self._definitions.changed)
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
         try:
-            await self._load_coordinated()
+            await self.access.coordinate()
+            self._bind_producer_ids()
+            await self._coordination.load()
+            if self._storage.has_lost_commits:
+                await self._storage.forget_lost_commits()
         except BaseException:
             await self._close()
             raise
         self.coordinates = True
-        self._schedule.start()
-        self._chores.start()
+        self._coordination.start()
 
-    async def _load_coordinated(self) -> None:
-        await self.access.coordinate()
+    def _bind_producer_ids(self) -> None:
         if self.access.secret is not None:
             self.transactions.producer_ids.bind(self.access.secret)
-        self._metrics_file.open()
-        self.groups.load()
-        await self.transactions.load()
-        self.subscriptions.load()
-        await self.namespaces.load()
-        await self._schedule.load()
-        if self._storage.has_lost_commits:
-            await self._storage.forget_lost_commits()
 
     async def stop(self) -> None:
-        await self._chores.stop()
         self.wake_readers()
         if self.coordinates:
-            await self.subscriptions.close()
-            await self._schedule.stop()
-            await self.publishing.close()
-            await self.namespaces.close()
-            await self.transactions.close()
+            await self._coordination.stop()
         await self._close()
 
     async def _close(self) -> None:
@@ -262,52 +276,6 @@ class Broker:
         """As `append`, for batches that are slow to decode. The order of calls is kept, too."""
         return await self._log_writer.append_unpacked(batches, writer)
 
-    async def read(
-        self,
-        topic: Topic,
-        partition: int,
-        offset: int,
-        max_bytes: int,
-        *,
-        at_least_one: bool = True,
-        stable_only: bool = False,
-    ) -> Slice:
-        """Whole batches from the one that holds `offset`; empty at the end. See `Storage.read`."""
-        id = self.partition(topic, partition)
-        turns = self._reading_turns
-        if max_bytes > SHORT and turns.is_spent:
-            found = await self._storage.read(id, offset, SHORT, at_least_one=False, stable_only=stable_only)
-            if reaches_end(found, offset, stable_only=stable_only):
-                return found
-            await turns.next()
-        found = await self._storage.read(
-            id, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
-        )
-        if len(found.data) > SHORT:
-            turns.spend(len(found.data))
-        return found
-
-    async def wait_for_records(
-        self,
-        partitions: Iterable[tuple[PartitionId, int]],
-        missing: int,
-        seconds: float,
-        *,
-        stable_only: bool = False,
-    ) -> None:
-        """Wait until `missing` bytes have arrived, at most `seconds`.
-
-        `partitions` carry the end that the caller saw; if one has moved since, this returns at once. With
-        `stable_only` the end is the last stable offset.
-        """
-        watched = []
-        for partition, seen_end in partitions:
-            bounds = self._storage.bounds(partition)
-            if (bounds.stable if stable_only else bounds.end) != seen_end:
-                return
-            watched.append(partition)
-        await self._long_poll.wait(watched, missing, seconds, stable_only=stable_only)
-
     def wake_readers(self) -> None:
         """Wake all fetches that wait for records, and all members that wait for their group."""
         self._long_poll.wake_all()
@@ -317,6 +285,11 @@ class Broker:
     def stored_topics(self) -> list[Topic]:
         """All that storage has, the broker's internal ones among them."""
         return list(self._storage.topics.values())
+
+    async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
+        """Bring bounds up to date with what other brokers have written, and with `with_producers` the
+        producers. Raises UnknownPartition and Unavailable."""
+        await self._storage.refresh(partitions, with_producers=with_producers)
 
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
@@ -345,6 +318,7 @@ class Broker:
     async def delete_records(self, topic: Topic, partition: int, before: int | None) -> int:
         """Delete all records below `before` (None: all records); returns the new log start."""
         partition_id = self.partition(topic, partition)
+        await self._storage.refresh([partition_id])
         bounds = self._storage.bounds(partition_id)
         offset = bounds.end if before is None else before
         if not 0 <= offset <= bounds.end:
@@ -365,6 +339,9 @@ class Broker:
         self.traffic.forget(topic.name for topic in topics)
         await self.groups.forget_topics([topic.id for topic in topics])
         await self.subscriptions.forget_topics([topic.id for topic in topics])
+        self._wake_readers_of(topics)
+
+    def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
             for partition in topic.partition_ids():
                 self._long_poll.wake(partition)
@@ -385,6 +362,35 @@ class Broker:
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         return self.topics.get_by_id(topic_id)
+
+    async def find_topic(self, name: str) -> Topic:
+        """As `topic`. An unknown one may have been created by another broker: storage is asked first. Raises
+        UnknownTopic, or Unavailable if storage cannot be asked."""
+        topic = self.topics.find(name)
+        if topic is None:
+            await self._storage.refresh_definitions()
+            topic = self.topics.get(name)
+        return topic
+
+    async def find_topic_by_id(self, topic_id: TopicId) -> Topic:
+        """The same by id."""
+        topic = self.topics.find_by_id(topic_id)
+        if topic is None:
+            await self._storage.refresh_definitions()
+            topic = self.topics.get_by_id(topic_id)
+        return topic
+
+    def _topics_followed(self, deleted: Sequence[Topic]) -> None:
+        """Another broker has changed topics, and deleted these."""
+        names = [topic.name for topic in deleted]
+        self.recent_deletions.add(names)
+        self.traffic.forget(names)
+        self.groups.topics_changed()
+        self._wake_readers_of(deleted)
+
+    def _follow_secret(self, state: Mapping[bytes, bytes]) -> None:
+        self.access.follow_secret(state)
+        self._bind_producer_ids()
 
     async def _fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Delayed messages are due."""

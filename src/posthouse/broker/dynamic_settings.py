@@ -86,6 +86,11 @@ class DynamicSettings:
         self._own.load()
         self._adopt()
 
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """Another broker has changed settings; `state` is the content of `Space.BROKER_CONFIGS`."""
+        self._own.follow(state)
+        self._adopt()
+
     def _adopt(self) -> None:
         """Use stored settings. They may be invalid with the settings that the broker was started with."""
         try:

@@ -33,7 +33,10 @@ class OwnSettings:
         """Serialized: each change starts from the stored result of the previous one."""
 
     def load(self) -> None:
-        state = self._storage.take_state(self._space)
+        self.follow(self._storage.take_state(self._space))
+
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """`state` is the content of the space, which another broker may have changed."""
         self._overrides = {key.decode(): json.loads(value) for key, value in state.items()}
 
     def __iter__(self) -> Iterator[str]:

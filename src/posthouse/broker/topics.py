@@ -60,6 +60,21 @@ class Topics:
         }
         self._in_order = None
 
+    def follow(self, changed: Sequence[Topic], deleted: Sequence[Topic]) -> None:
+        """Another broker has changed topics. Storage has the changes already."""
+        for topic in deleted:
+            known = self.by_name.get(topic.name)
+            if known is not None and known.id == topic.id:
+                del self.by_name[topic.name]
+        adopted = [
+            replace(topic, config=self.defaults.with_stored(topic.overrides, topic.name))
+            for topic in changed
+            if not topic.is_internal
+        ]
+        self.by_name |= {topic.name: topic for topic in adopted}
+        self._in_order = None
+        self._storage.adopt_topics(adopted)
+
     def __iter__(self) -> Iterator[Topic]:
         """A snapshot in the order of names."""
         if self._in_order is None:

@@ -86,6 +86,10 @@ class Authenticator:
         """Check a plain password. Raises LoginFailed."""
         return await self._access.log_in(user, password, self.identity.peer)
 
+    async def refresh_users(self) -> None:
+        """Learn of users that another broker has changed."""
+        await self._access.refresh()
+
     def scram(self, mechanism: Mechanism) -> ScramServer:
         return self._access.scram(mechanism)
 

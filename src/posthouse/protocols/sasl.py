@@ -42,7 +42,8 @@ class PlainTokens:
 
 
 class ScramTokens:
-    def __init__(self, exchange: ScramServer) -> None:
+    def __init__(self, authenticator: Authenticator, exchange: ScramServer) -> None:
+        self._authenticator = authenticator
         self._exchange = exchange
         self._is_begun = False
         self.user = ""
@@ -50,6 +51,8 @@ class ScramTokens:
     async def take(self, token: bytes) -> tuple[bytes, Principal | None]:
         if not self._is_begun:
             self._is_begun = True
+            # The first answer shows the client its salt: a password changed at another broker must be known.
+            await self._authenticator.refresh_users()
             answer = self._exchange.first(token)
             self.user = self._exchange.user
             return answer, None
@@ -81,7 +84,8 @@ class SaslLogin:
         if mechanism == PLAIN:
             self._exchange = PlainTokens(self._authenticator)
         else:
-            self._exchange = ScramTokens(self._authenticator.scram(Mechanism(mechanism)))
+            exchange = self._authenticator.scram(Mechanism(mechanism))
+            self._exchange = ScramTokens(self._authenticator, exchange)
         return True
 
     async def take(self, token: bytes) -> bytes:

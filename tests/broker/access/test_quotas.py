@@ -179,3 +179,20 @@ async def test_long_client_ids_take_no_memory() -> None:
 def test_keys(user: Who, client: Who) -> None:
     entity = Entity(user, client)
     assert Entity.from_key(entity.key()) == entity
+
+
+async def test_brokers_share_byte_rates() -> None:
+    clock = ManualClock()
+    live = 1
+    quotas = Quotas(MemoryStorage(clock), clock, lambda: live)
+    await quotas.change(Entity("ann"), {Quota.WRITTEN: 120.0, Quota.TIME: 50.0})
+    assert quotas.take(Quota.WRITTEN, "ann", "", 240.0) == 1.0
+    live = 3
+    assert quotas.take(Quota.WRITTEN, "ann", "", 0.0) == 3.0, "a debt is paid at the new rate"
+    clock.advance(4.0)
+    assert quotas.take(Quota.WRITTEN, "ann", "", 40.0) == 0.0
+    assert quotas.take(Quota.WRITTEN, "ann", "", 40.0) == 1.0
+    assert quotas.take(Quota.TIME, "ann", "", 1.0) == 1.0, "half of the time of each broker"
+    live = 2
+    clock.advance(60.0)
+    assert quotas.take(Quota.WRITTEN, "ann", "", 120.0) == 1.0

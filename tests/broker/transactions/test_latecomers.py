@@ -129,6 +129,18 @@ async def test_a_late_batch_of_an_aborted_transaction(bench: Bench, old: Client)
     assert await bench.committed() == []
 
 
+async def test_batches_by_several_brokers_are_not_late(bench: Bench, old: Client) -> None:
+    """After an abort: the client sends to the leaders of the partitions, and each relays its requests."""
+    await old.add(0, 1)
+    await old.end(commit=False)
+    await old.add(0, 1)
+    ways = [ConnectionIdentity(), ConnectionIdentity(is_relayed=True), ConnectionIdentity(is_relayed=True)]
+    for number, way in enumerate([*ways, *reversed(ways)]):
+        await old.send(old.batch(str(number).encode()), origin=CorrelatedOrigin(way, number))
+    await old.end()
+    assert await bench.committed() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
 async def test_what_is_doubtful_is_never_committed(bench: Bench, old: Client) -> None:
     """Not even where the disk is full at the moment when it is to be given up."""
     await old.commit_offset(5)

@@ -31,7 +31,7 @@ def application(
         finally:
             process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(5)
             except subprocess.TimeoutExpired:
                 process.kill()
 

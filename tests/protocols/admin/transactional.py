@@ -13,6 +13,8 @@ from posthouse.records.builder import BatchBuilder
 class _OneConnection:
     is_open = True
 
+    way = None
+
     def arrival_after(self, earlier: Self) -> Arrival:
         return Arrival.IN_ORDER
 

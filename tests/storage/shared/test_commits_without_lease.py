@@ -32,12 +32,18 @@ from tests.storage.shared.opened import make_shared
 
 
 def numbered(
-    partition: PartitionId, sequence: int, *, required: bool = False, transactional: bool = False
+    partition: PartitionId,
+    sequence: int,
+    *,
+    producer_id: int = 7,
+    required: bool = False,
+    transactional: bool = False,
 ) -> Append:
+    """The value is the producer and the sequence."""
     builder = BatchBuilder(
-        producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=transactional
+        producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=transactional
     )
-    builder.add(None, b"%d" % sequence, (), 1000)
+    builder.add(None, b"%d:%d" % (producer_id, sequence), (), 1000)
     batch = memoryview(builder.build())
     return Append(partition, batch, parse_header(batch), required=required)
 

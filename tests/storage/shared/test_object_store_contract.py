@@ -21,7 +21,7 @@ from posthouse.storage.shared.objects.store import (
 )
 
 
-@pytest.fixture(params=["memory", "measured", "directory", "s3"])
+@pytest.fixture(params=["memory", "measured", "directory", "s3", "s3&checksum=none", "s3&checksum=crc64nvme"])
 async def store(request: pytest.FixtureRequest, memory_path: Path, name: str) -> AsyncIterator[ObjectStore]:
     made: ObjectStore
     if request.param == "memory":
@@ -31,7 +31,8 @@ async def store(request: pytest.FixtureRequest, memory_path: Path, name: str) ->
     elif request.param == "directory":
         made = DirectoryObjectStore(memory_path / "objects", timeout=10)
     else:
-        made = open_object_store(request.getfixturevalue("s3_server").url(name), timeout=10)
+        url = request.getfixturevalue("s3_server").url(name) + request.param.removeprefix("s3")
+        made = open_object_store(url, timeout=10)
     yield made
     await made.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.objects.opening import open_object_store
-from posthouse.storage.shared.objects.s3_address import S3Address, parse_s3_address
+from posthouse.storage.shared.objects.s3_address import S3Address, UploadChecksum, parse_s3_address
 
 SECRET = "hunter2"
 
@@ -31,6 +31,21 @@ SECRET = "hunter2"
 )
 def test_addresses_of_s3(url: str, address: S3Address) -> None:
     assert parse_s3_address(url) == address
+
+
+@pytest.mark.parametrize(
+    ("options", "checksum"),
+    [
+        ("", UploadChecksum.NONE),
+        ("?endpoint=https://s3.example.com", UploadChecksum.NONE),
+        ("?endpoint=http://s3.example.com", UploadChecksum.SHA256),
+        ("?endpoint=http://s3.example.com&checksum=none", UploadChecksum.NONE),
+        ("?endpoint=http://s3.example.com&checksum=crc64nvme", UploadChecksum.CRC64NVME),
+        ("?checksum=sha256", UploadChecksum.SHA256),
+    ],
+)
+def test_checksums_of_uploads(options: str, checksum: UploadChecksum) -> None:
+    assert parse_s3_address(f"s3://bucket{options}").upload_checksum is checksum
 
 
 async def test_names_are_for_people(tmp_path: Path) -> None:
@@ -56,6 +71,7 @@ async def test_names_are_for_people(tmp_path: Path) -> None:
         ("s3:///prefix", "is not the name of an S3 bucket"),
         ("s3://Bucket", "is not the name of an S3 bucket"),
         (f"s3://key:{SECRET}@bucket", "AWS_SECRET_ACCESS_KEY"),
+        ("s3://bucket?checksum=md5", "one of 'sha256', 'crc64nvme', 'none', not 'md5'"),
         ("s3://bucket/a//b", "is not a prefix"),
         ("s3://bucket/../b", "is not a prefix"),
         ("s3://bucket/a b", "is not a prefix"),

@@ -4,7 +4,7 @@ Storage has one entry per rule in `Space.ACLS`: the key is its JSON in UTF-8, th
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -101,7 +101,11 @@ class Acls:
         """Increases with every change; cached decisions of earlier versions are invalid."""
 
     def load(self) -> None:
-        self._all = {Acl.from_key(key): None for key in self._storage.take_state(Space.ACLS)}
+        self.follow(self._storage.take_state(Space.ACLS))
+
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """`state` is the content of `Space.ACLS`, which another broker may have changed."""
+        self._all = {Acl.from_key(key): None for key in state}
         self._index()
 
     def __iter__(self) -> Iterator[Acl]:

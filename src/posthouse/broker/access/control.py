@@ -3,6 +3,8 @@
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -10,13 +12,13 @@ from posthouse.broker.access.acls import Acls
 from posthouse.broker.access.audit import LOGIN, Audit
 from posthouse.broker.access.guard import AclGuard, Answers, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
-from posthouse.broker.access.quotas import Quotas
+from posthouse.broker.access.quotas import LiveBrokers, Quotas, alone
 from posthouse.broker.access.scram import ScramServer
 from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
 from posthouse.model.clock import Clock
-from posthouse.model.errors import InvalidConfig, LoginFailed
+from posthouse.model.errors import InvalidConfig, LoginFailed, Unavailable
 from posthouse.model.networks import owner_of_peer
 from posthouse.model.scram import Mechanism, RandomBytes
 from posthouse.settings import ClientCertificates, Settings
@@ -30,7 +32,13 @@ class AccessControl:
     """Owned by the event loop."""
 
     def __init__(
-        self, storage: Storage, settings: Settings, clock: Clock, random: RandomBytes = os.urandom
+        self,
+        storage: Storage,
+        settings: Settings,
+        clock: Clock,
+        random: RandomBytes = os.urandom,
+        *,
+        live_brokers: LiveBrokers = alone,
     ) -> None:
         self._settings = settings
         self._random = random
@@ -47,7 +55,7 @@ class AccessControl:
             changed=self.sessions.send_away,
         )
         self.acls = Acls(storage)
-        self.quotas = Quotas(storage, clock)
+        self.quotas = Quotas(storage, clock, live_brokers)
         self.audit = Audit(settings.audit_path, clock)
         self.logins: Counter[str] = Counter()
         """By protocol."""
@@ -75,6 +83,11 @@ class AccessControl:
                 "authentication is required and there is no user who could log in; write a password into "
                 "a file that only you can read, and start with --admin-password-file FILE"
             )
+
+    def follow_secret(self, state: Mapping[bytes, bytes]) -> None:
+        """The broker that coordinates has stored the secret; `state` is the content of `Space.SECRETS`."""
+        if self.is_required:
+            self._use_secret(Secret.found(self._storage, state))
 
     def _use_secret(self, secret: Secret | None) -> None:
         self.secret = secret
@@ -113,8 +126,21 @@ class AccessControl:
 
     async def log_in(self, name: str, password: str, peer: str) -> Principal:
         """Log in with a plain password. Raises LoginFailed."""
-        await self.users.check_password(name, password, owner_of_peer(peer))
+        known, source = self.users.get(name), owner_of_peer(peer)
+        try:
+            await self.users.check_password(name, password, source)
+        except LoginFailed:
+            await self.refresh()
+            if self.users.get(name) is known:
+                raise
+            await self.users.check_password(name, password, source)
         return Principal(name)
+
+    async def refresh(self) -> None:
+        """Before a login is refused: another broker may just have changed users. Storage limits how often it
+        asks, so that guesses do not flood it."""
+        with suppress(Unavailable):  # users that are known can log in all the same
+            await self._storage.refresh_definitions()
 
     def scram(self, mechanism: Mechanism) -> ScramServer:
         return ScramServer(mechanism, self.users.verifier, self._random)

@@ -4,13 +4,17 @@ A quota is set for an *entity*: a user, a client id, both, or the default of eit
 applies to a connection. Connections that share a quota share one token bucket, which fills at the rate of the
 quota and holds one second's worth. A client that takes more is throttled until its debt is paid.
 
+Where several brokers share a storage, each of them grants its part of a byte rate: the rate divided by the
+number of live brokers. So all of them together grant about the rate to a client that uses all of them, and
+less to one that uses some. The percentage is one of each broker's event loop, and is not divided.
+
 Storage has one entry per entity in `Space.QUOTAS`: key and value are JSON in UTF-8.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -94,11 +98,22 @@ class TokenBucket:
         return 0.0 if level >= 0 else min(-level / self.rate, MAX_DELAY)
 
 
+LiveBrokers = Callable[[], int]
+"""How many brokers serve clients of this storage now, this one included."""
+
+
+def alone() -> int:
+    return 1
+
+
 class Quotas:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    def __init__(self, storage: Storage, clock: Clock, live_brokers: LiveBrokers = alone) -> None:
         self._storage = storage
+        self._live_brokers = live_brokers
+        self._divisor = 1
+        """The number of live brokers that the rates of buckets are divided by."""
         self._changes = SerializedChanges()
         self._clock = clock
         self._quotas: dict[Entity, dict[Quota, float]] = {}
@@ -112,10 +127,19 @@ class Quotas:
         """Whether no quota is set, as in most brokers."""
 
     def load(self) -> None:
-        for key, value in self._storage.take_state(Space.QUOTAS).items():
-            self._quotas[Entity.from_key(key)] = {
-                Quota(name): rate for name, rate in json.loads(value).items()
-            }
+        self.follow(self._storage.take_state(Space.QUOTAS))
+
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """`state` is the content of `Space.QUOTAS`, which another broker may have changed."""
+        self._quotas = {
+            Entity.from_key(key): {Quota(name): rate for name, rate in json.loads(value).items()}
+            for key, value in state.items()
+        }
+        self._changed()
+
+    def _changed(self) -> None:
+        self._buckets.clear()
+        self._found.clear()
         self.is_empty = not self._quotas
 
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[Quota, float]]]:
@@ -145,14 +169,15 @@ class Quotas:
             self._quotas[entity] = rates
         else:
             self._quotas.pop(entity, None)
-        self._buckets.clear()
-        self._found.clear()
-        self.is_empty = not self._quotas
+        self._changed()
 
     def take(self, quota: Quota, user: str, client: str, amount: float) -> float:
         """Take the amount; returns the throttle time of the connection in seconds."""
         if self.is_empty:
             return 0.0
+        live = self._live_brokers()
+        if live != self._divisor:
+            self._divide(live)
         short = client if len(client) <= _LONGEST_REMEMBERED else _digest(client)
         found = self._found.get((user, short))
         if found is None:
@@ -163,6 +188,13 @@ class Quotas:
         if bucket is None:
             return 0.0
         return bucket.take(amount, self._clock.monotonic())
+
+    def _divide(self, live: int) -> None:
+        factor = self._divisor / live
+        self._divisor = live
+        for (quota, _), bucket in self._buckets.items():
+            if quota is not Quota.TIME:
+                bucket.rate *= factor  # debts stay
 
     def waited(self, seconds: float) -> None:
         """A connection was throttled once, for that long: less than its debt if it was closed meanwhile."""
@@ -189,7 +221,7 @@ class Quotas:
                 )
                 bucket = self._buckets.get((quota, shared))
                 if bucket is None:
-                    amount = rate / 100 if quota is Quota.TIME else rate
+                    amount = rate / 100 if quota is Quota.TIME else rate / self._divisor
                     bucket = self._buckets[quota, shared] = TokenBucket(amount, self._clock.monotonic())
                 found[quota] = bucket
                 break

@@ -65,6 +65,16 @@ class Users:
             user = self._users[name] = User(name, _verifiers(value))
             self.decoys.replace((), user.verifiers.values())
 
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """Another broker has changed users; `state` is the content of `Space.USERS`."""
+        wanted = {key.decode(): _verifiers(value) for key, value in state.items()}
+        for name in self._users.keys() - wanted.keys():
+            self._take(name, {})
+        for name, verifiers in wanted.items():
+            known = self._users.get(name)
+            if known is None or known.verifiers != verifiers:
+                self._take(name, verifiers)
+
     def close(self) -> None:
         self._work.close()
 
@@ -115,9 +125,14 @@ class Users:
         kept |= {verifier.mechanism: verifier for verifier in verifiers}
         value = _encoded(kept) if kept else None
         await self._storage.commit([Put(Space.USERS, name.encode(), value)])
-        self.decoys.replace(known.verifiers.values(), kept.values())
-        if kept:
-            self._users[name] = User(name, kept)
+        self._take(name, kept)
+
+    def _take(self, name: str, verifiers: Mapping[Mechanism, Verifier]) -> None:
+        """The user has these verifiers from now on; a user without any is deleted."""
+        known = self._users.get(name, User(name))
+        self.decoys.replace(known.verifiers.values(), verifiers.values())
+        if verifiers:
+            self._users[name] = User(name, verifiers)
         else:
             self._users.pop(name, None)
         self._changed(name)

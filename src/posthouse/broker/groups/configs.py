@@ -1,7 +1,7 @@
 """Overrides of groups. They may exist before their group does."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.own_settings import Overrides, OwnSettings
@@ -26,11 +26,19 @@ class GroupConfigs:
     def set_defaults(self, defaults: GroupConfig) -> None:
         if defaults != self.defaults:
             self.defaults = defaults
-            for group in self:
-                self._take(group, self.overrides(group))
+            self._take_all()
 
     def load(self) -> None:
         self._own.load()
+        self._take_all()
+
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """Another broker has changed overrides; `state` is the content of `Space.GROUP_CONFIGS`."""
+        self._own.follow(state)
+        self._configs.clear()
+        self._take_all()
+
+    def _take_all(self) -> None:
         for group in self:
             self._take(group, self.overrides(group))
 

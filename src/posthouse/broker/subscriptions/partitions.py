@@ -113,6 +113,7 @@ class SubscribedPartitions:
 
     async def _beginning(self, group: GroupId, partition: PartitionId) -> int:
         rules = self._rules(group)
+        await self._storage.refresh([partition])
         bounds = self._storage.bounds(partition)
         if rules.begins_at_end:
             return bounds.end

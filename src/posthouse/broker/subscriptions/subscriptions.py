@@ -6,7 +6,7 @@ are not.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
@@ -148,11 +148,21 @@ class Subscriptions:
                 results |= dict.fromkeys(settled, error)
         return results
 
-    def release(self, group: GroupId, member: MemberId, *, count: bool) -> None:
-        """Release all leases of the member. Without `count`, they do not count as deliveries."""
+    def release(
+        self,
+        group: GroupId,
+        member: MemberId,
+        partitions: Collection[PartitionId] | None = None,
+        *,
+        count: bool,
+    ) -> None:
+        """Release the leases of the member, in these partitions or in all. Without `count`, they do not count
+        as deliveries."""
         terms = self._rules(group).terms
         for subscribed, (owner, partition) in self._leasing.items():
-            if owner == group and subscribed.take_back(member, terms, count=count):
+            if owner != group or (partitions is not None and partition not in partitions):
+                continue
+            if subscribed.take_back(member, terms, count=count):
                 self._came_back(group, partition, subscribed)
 
     async def tick(self) -> None:

@@ -61,6 +61,15 @@ class MetricsSubscriptions:
 
     def load(self) -> None:
         self.own.load()
+        self._parse()
+
+    def follow(self, state: Mapping[bytes, bytes]) -> None:
+        """Another broker has changed subscriptions; `state` is the content of `Space.CLIENT_METRICS`."""
+        self.own.follow(state)
+        self._parse()
+        self.version += 1
+
+    def _parse(self) -> None:
         self._parsed = {name: _parsed(self.own.get(name)) for name in self.own}
 
     def __iter__(self) -> Iterator[MetricsSubscription]:

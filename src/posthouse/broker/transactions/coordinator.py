@@ -183,7 +183,8 @@ class Transactions:
         if transaction.work is None:
             raise InvalidTransaction(f"{request.id!r} has no open transaction")
         if transaction.has_aborted:
-            self._follow(transaction, transaction.work.producing, request.origin)
+            order = transaction.work.producing.setdefault(request.origin.way, RequestOrder())
+            self._follow(transaction, order, request.origin)
         return TransactionAdmission(request, transaction, transaction.work)
 
     async def add_offsets(self, request: TransactionalRequest, group: str, offsets: Sequence[Put]) -> None:

@@ -24,6 +24,11 @@ class RequestOrigin(Protocol):
     def is_open(self) -> bool:
         """Whether the connection of the request may still carry others."""
 
+    @property
+    def way(self) -> object:
+        """Hashable: requests that came by different ways have no order, as those that a client has sent to
+        different brokers."""
+
     def arrival_after(self, earlier: Self) -> Arrival: ...
 
 

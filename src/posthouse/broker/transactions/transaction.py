@@ -71,7 +71,8 @@ class Work:
     """Offsets to commit with it, by their key."""
     groups: set[str] | None = field(default_factory=set)
     """The groups whose offsets it may commit; None: unknown, because it was open when the broker started."""
-    producing: RequestOrder = field(default_factory=RequestOrder)
+    producing: dict[object, RequestOrder] = field(default_factory=dict)
+    """By the way of the requests: a client produces by as many brokers as lead the partitions."""
     committing: RequestOrder = field(default_factory=RequestOrder)
     is_doubtful: bool = False
     """It may hold records of another transaction: it can only be aborted."""

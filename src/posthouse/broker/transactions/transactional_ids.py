@@ -51,7 +51,12 @@ class TransactionalIds:
         return transaction
 
     def owns(self, producer_id: int) -> bool:
-        """Whether this producer has a transactional id, and so must not write outside of transactions."""
+        """Whether this producer has a transactional id, and so must not write outside of transactions.
+
+        Only the broker that coordinates knows, so the rule is weaker in others: there a producer without a
+        login may write such a batch, which breaks its own sequence and no transaction. With logins its id
+        belongs to no user, and `ProducerIds.belongs_to` refuses it everywhere.
+        """
         return producer_id in self._producers
 
     def keep(self, transaction: Transaction) -> None:

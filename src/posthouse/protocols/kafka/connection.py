@@ -21,7 +21,9 @@ from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL, Budget
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
+from posthouse.protocols.introduction import FORWARDER
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
+from posthouse.protocols.kafka.companion import Companion, OpenCompanion
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
@@ -56,14 +58,17 @@ class KafkaConnections:
         budget: Budget,
         advertised: Address | None = None,
         cluster: Node | None = None,
+        open_companion: OpenCompanion | None = None,
     ) -> None:
-        """`cluster` is the node that clients are told of if this broker shares its storage with others."""
+        """`cluster` is the node that clients are told of if this broker shares its storage with others.
+        `open_companion` is for a member of the cluster, which relays some requests to the coordinator."""
         self.dispatcher = dispatcher
         self.access = access
         self.settings = settings
         self.budget = budget
         self.advertised = advertised
         self.cluster = cluster
+        self.open_companion = open_companion
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER))
 
     def __call__(self, listener: Listener) -> asyncio.BufferedProtocol:
@@ -80,6 +85,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._advertised = made_by.advertised
         self._cluster = made_by.cluster
+        self._open_companion = made_by.open_companion
+        self._companion: Companion | None = None
+        """Opened when the first request is relayed."""
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(made_by.receive_buffer, settings.max_request_bytes)
         self._node = Node(NODE_ID, Address("127.0.0.1", 0))
@@ -109,6 +117,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
+        self.session.is_relayed = transport.get_extra_info(FORWARDER) is not None
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
             self._loop,
@@ -185,6 +194,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if not self._flow.is_paused:  # while paused, the rest may have been sent but not read
                 self._listener.offended(self)
         self._listener.leave(self)
+        if self._companion is not None:
+            self._companion.close()
         self.session.is_open = False
         self._authenticator.close()
         self.login = None
@@ -322,6 +333,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._blocked_by = request
         self._task = self._loop.create_task(coroutine)
         return self._task
+
+    def relay(self, request: PendingRequest) -> asyncio.Future[bytes]:
+        companion = self._companion
+        if companion is None:
+            assert self._open_companion is not None
+            client = self._transport.get_extra_info("peername")
+            opened = self._open_companion(Address(client[0], client[1]), self._authenticator.user)
+            companion = self._companion = Companion(opened)
+        answered = companion.send(request.frame)
+        if companion.is_full and self._task is None:
+            self.run(request, companion.settled(answered))
+        return answered
 
     def answered(self, request: PendingRequest) -> None:
         """Send finished responses, up to the first unfinished request."""

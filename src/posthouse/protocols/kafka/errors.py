@@ -213,6 +213,10 @@ class CloseWithoutResponse(ProtocolViolation):
     """A request without a response (acks 0) failed: closing the connection tells the client."""
 
 
+class NeedsCoordinator(Exception):
+    """Only the coordinator of the cluster can answer the request: it is relayed."""
+
+
 class Refused(Exception):
     """A request or a part of it that is answered with `code`: for rules that only Kafka has."""
 

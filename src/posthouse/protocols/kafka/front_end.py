@@ -1,6 +1,7 @@
 """Kafka's protocol as a front end of the broker."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from posthouse.listener_settings import KAFKA, Address, ListenerSettings
@@ -24,6 +25,7 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
             backend.budget,
             listener.advertised,
             None if membership is None else MemberNode(membership, listener.name),
+            None if backend.relay is None else partial(backend.relay.open, listener.name),
         )
 
     return connections
@@ -34,8 +36,10 @@ def _dispatcher(backend: Backend) -> Dispatcher:
         return Dispatcher(backend.broker, backend.requests)
     # Not needed by a broker that is alone.
     from posthouse.protocols.kafka.leased_dispatch import LeasedDispatcher
+    from posthouse.protocols.kafka.member_dispatch import MemberDispatcher
 
-    return LeasedDispatcher(backend.broker, backend.requests, backend.membership)
+    kind = LeasedDispatcher if backend.relay is None else MemberDispatcher
+    return kind(backend.broker, backend.requests, backend.membership)
 
 
 def _describe(address: Address, settings: Settings) -> str:

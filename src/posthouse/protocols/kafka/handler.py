@@ -85,6 +85,10 @@ class Context:
         that do it often are slowed down."""
         raise NotImplementedError
 
+    def require_coordinator(self) -> None:
+        """Raises NeedsCoordinator in a broker that does not coordinate: then the request is relayed to the
+        one that does."""
+
     def count_error(self) -> None:
         """Something of this request failed. Only for handlers that declare `counts_errors`: hot paths."""
         raise NotImplementedError

@@ -1,12 +1,13 @@
-"""Dispatch in a broker that needs a lease to serve.
+"""Dispatch in a broker that shares its storage, and may not always serve.
 
-When its lease is over because the database cannot be reached, clients can still read records: those in its
-memory and caches are durable. Everything else is refused with an error after which clients try again.
+When it may not because the database cannot be reached, clients can still read records: those in its memory
+and caches are durable. Everything else is refused with an error after which clients try again.
 
-If there are other brokers, one of them may have taken over. Then this one does not name itself as the leader
-either: it closes the connections that ask for it, and the clients ask another broker.
+If there are other brokers, one of them may have taken over. Then this one does not name leaders either: it
+closes the connections that ask for them, and the clients ask another broker.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -84,7 +85,7 @@ _REASON = "the database cannot be reached, and this broker may not serve until i
 
 
 class LeasedCall(Call):
-    """A call whose answer needs the lease as well: it may come long after the request."""
+    """A call whose answer is checked as well: it may come long after the request."""
 
     __slots__ = ("membership",)
 
@@ -107,8 +108,14 @@ class LeasedCall(Call):
 
 
 class LeasedDispatcher(Dispatcher):
-    def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
-        super().__init__(broker, requests, partial(LeasedCall, membership))
+    def __init__(
+        self,
+        broker: Broker,
+        requests: RequestMetrics,
+        membership: Membership,
+        new_call: Callable[..., Call] | None = None,
+    ) -> None:
+        super().__init__(broker, requests, new_call or partial(LeasedCall, membership))
         self._standing = membership.standing
         self._everything = self._served
         self._reads = {

@@ -53,9 +53,14 @@ class RequestHost(Protocol):
 
     def finish(self) -> None: ...
 
+    def relay(self, request: "PendingRequest") -> asyncio.Future[bytes]: ...
+
 
 class PendingRequest:
-    __slots__ = ("chunks", "held", "host", "ready", "size")
+    __slots__ = ("chunks", "frame", "held", "host", "ready", "size")
+
+    frame: memoryview
+    """Set where the request may be relayed."""
 
     def __init__(self, host: RequestHost, size: int) -> None:
         self.host = host
@@ -107,6 +112,10 @@ class PendingRequest:
     def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
         """Hold back later requests until `coroutine` is done; it is cancelled with the connection."""
         return self.host.run(self, coroutine)
+
+    def relay(self) -> asyncio.Future[bytes]:
+        """The response of the coordinator to `frame`. See `RelayedConnection.send`."""
+        return self.host.relay(self)
 
     def violated(self, reason: str) -> None:
         """Close the connection because the client violated the protocol."""

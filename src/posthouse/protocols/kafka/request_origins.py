@@ -19,11 +19,19 @@ _AHEAD = 2**31 + 2**16
 class ConnectionIdentity:
     """One connection of a client. Newer ones have a greater serial number."""
 
-    __slots__ = ("is_open", "serial")
+    __slots__ = ("is_open", "is_relayed", "serial")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_relayed: bool = False) -> None:
         self.serial = next(_serials)
         self.is_open = True
+        self.is_relayed = is_relayed
+        """Another broker has made it, and relays requests that the client has sent there."""
+
+    @property
+    def way(self) -> object:
+        """A client sends to each broker in an order of its own. Direct connections are one way to this
+        broker, and each connection of another broker is one, too."""
+        return self if self.is_relayed else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,10 @@ class CorrelatedOrigin:
     @property
     def is_open(self) -> bool:
         return self.connection.is_open
+
+    @property
+    def way(self) -> object:
+        return self.connection.way
 
     def arrival_after(self, earlier: "CorrelatedOrigin") -> Arrival:
         if self.connection is not earlier.connection:

@@ -33,6 +33,7 @@ WISH = Wish(max_bytes=2**20, max_records=100)
 @dataclass
 class Line:
     is_open: bool = True
+    way: object = None
 
 
 class FillingStorage(MemoryStorage):
@@ -161,6 +162,33 @@ async def test_a_connection_that_ends_while_it_waits_gets_nothing(rig: Rig) -> N
     await rig.produce(b"x")
     assert await waiting == {}
     assert await rig.take(other) == [LeasedRun(0, 0, 1)]
+
+
+async def test_a_session_that_ends_keeps_the_leases_of_another_broker(rig: Rig) -> None:
+    here, there = Line(), Line(way="another broker")
+    session = await rig.join("a", here)
+    session.change([rig.partition], [])
+    await rig.produce(b"x")
+    assert await rig.take(session) == [LeasedRun(0, 0, 1)]
+    relayed = rig.groups.open_session(GROUP, MemberId("a"), there)
+    rig.groups.end_session(relayed, count=False)
+    other = await rig.join("b")
+    assert await rig.take(other) == []
+    rig.groups.end_session(session, count=False)
+    assert await rig.take(other) == [LeasedRun(0, 0, 1)]
+
+
+async def test_the_last_session_of_a_member_releases_all_its_leases(rig: Rig) -> None:
+    here, there = Line(), Line(way="another broker")
+    session = await rig.join("a", here)
+    await rig.produce(b"x")
+    assert await rig.take(session) == [LeasedRun(0, 0, 1)]
+    relayed = rig.groups.open_session(GROUP, MemberId("a"), there)
+    here.is_open = False
+    await rig.tick()
+    assert await rig.take(await rig.join("b")) == []
+    rig.groups.end_session(relayed, count=False)
+    assert await rig.take(await rig.join("c")) == [LeasedRun(0, 0, 1)]
 
 
 async def test_many_who_wait_each_get_something_once(rig: Rig) -> None:

@@ -12,6 +12,7 @@ GROUP = GroupId("g")
 
 class Line:
     is_open = True
+    way: object = None
 
 
 def test_a_connection_with_many_sessions_shuts_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +39,21 @@ def test_where_everybody_has_one_there_is_no_room(monkeypatch: pytest.MonkeyPatc
         sessions.open(GROUP, MemberId(f"m{number}"), Line())
     with pytest.raises(TooManyShareSessions):
         sessions.open(GROUP, MemberId("m3"), Line())
+
+
+def test_a_member_has_a_session_with_each_broker() -> None:
+    sessions = ShareSessions()
+    here, there = Line(), Line()
+    there.way = "another broker"
+    member = MemberId("m")
+    first, second = sessions.open(GROUP, member, here), sessions.open(GROUP, member, there)
+    assert sessions.follow(GROUP, member, 1, here) is first
+    assert sessions.follow(GROUP, member, 1, there) is second
+    assert list(sessions.of(GROUP, member)) == [first, second]
+    again = sessions.open(GROUP, member, there)
+    assert list(sessions.of(GROUP, member)) == [first, again]
+    sessions.close(second)  # was replaced
+    assert len(sessions) == 2
+    sessions.close(first)
+    sessions.close(again)
+    assert (len(sessions), list(sessions.of(GROUP, member))) == (0, [])

@@ -49,6 +49,7 @@ def handle(
         if isinstance(result, UnknownTopic) and topic.name
     ]
     if missing and request.allow_auto_topic_creation and context.broker.settings.auto_create_topics:
+        context.require_coordinator()
         return _create_and_answer(context, request, wanted, missing)
     return _answer(context, request, wanted, found)
 

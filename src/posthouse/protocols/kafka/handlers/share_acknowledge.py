@@ -19,15 +19,16 @@ async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAck
     epoch = request.share_session_epoch
     if epoch == OPENING:
         raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "only a fetch opens a session")
+    connection = context.origin.connection
     if epoch == CLOSING:
-        groups.sessions.get(group, member)
+        session = groups.sessions.get(group, member, connection.way)
     else:
-        groups.sessions.follow(group, member, epoch, context.origin.connection)
+        session = groups.sessions.follow(group, member, epoch, connection)
     results = await acknowledge(
         context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
     )
     if epoch == CLOSING:
-        groups.end_session(group, member, count=False)
+        groups.end_session(session, count=False)
     if any(code for code, _ in results.values()):
         context.count_error()
     topics: dict[TopicId, ShareAcknowledgeTopicResponse] = {}

@@ -43,7 +43,7 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
         context, group, member, partitions(request.topics), may_renew=request.is_renew_ack
     )
     if request.share_session_epoch == CLOSING:
-        groups.end_session(group, member, count=False)
+        groups.end_session(session, count=False)
         return _response(context, group, acknowledged, {}, {})
     if request.is_renew_ack:
         return _response(context, group, acknowledged, {}, {})
@@ -65,7 +65,7 @@ def _session(context: Context, request: ShareFetchRequest, group: GroupId, membe
     epoch = request.share_session_epoch
     connection = context.origin.connection
     if epoch == CLOSING:
-        return groups.sessions.get(group, member)
+        return groups.sessions.get(group, member, connection.way)
     if epoch == OPENING:
         if any(batches for _, batches in partitions(request.topics)):
             raise Refused(

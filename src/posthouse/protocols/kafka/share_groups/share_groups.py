@@ -106,9 +106,9 @@ class ShareGroups:
         now = self._monotonic()
         rules = ShareRules.of(self._configs.get(group_id))
         answer = self.get(group_id).beat(beat, self._find_topic, now, rules)
-        session = self.sessions.find(group_id, beat.member)
-        if session is not None and beat.epoch in (JOINING, LEAVING):
-            session.ends_at = math.inf if beat.epoch == JOINING else now + _GOODBYE_SECONDS
+        if beat.epoch in (JOINING, LEAVING):
+            for session in self.sessions.of(group_id, beat.member):
+                session.ends_at = math.inf if beat.epoch == JOINING else now + _GOODBYE_SECONDS
         if answer.assignment is not None:
             self._subscriptions.open(group_id, _partitions(answer.assignment))
         self._watch()
@@ -135,13 +135,15 @@ class ShareGroups:
             return
         now = self._monotonic()
         for session in self.sessions.over(now):
-            self.end_session(session.group, session.member, count=False)
+            self.end_session(session, count=False)
         for session in self.sessions.abandoned():
-            self.end_session(session.group, session.member, count=True)
+            self.end_session(session, count=True)
         for group_id, group in self._groups.items():
             for member in group.expired(now):
                 group.remove(member)
-                self.end_session(group_id, member, count=True)
+                for session in self.sessions.of(group_id, member):
+                    self.sessions.close(session)
+                self._subscriptions.release(group_id, member, count=True)
 
     def _watch(self) -> None:
         """Keep ticking while there are members or sessions."""
@@ -166,10 +168,16 @@ class ShareGroups:
         self._watch()
         return session
 
-    def end_session(self, group_id: GroupId, member: MemberId, *, count: bool) -> None:
-        """End the session and release its leases. Without `count`, they do not count as deliveries."""
-        self.sessions.close(group_id, member)
-        self._subscriptions.release(group_id, member, count=count)
+    def end_session(self, session: ShareSession, *, count: bool) -> None:
+        """End the session and release its leases. Without `count`, they do not count as deliveries.
+
+        If the member has other sessions, its leases on partitions of no session stay until the last one ends.
+        """
+        self.sessions.close(session)
+        is_last = not self.sessions.of(session.group, session.member)
+        self._subscriptions.release(
+            session.group, session.member, None if is_last else session.partitions, count=count
+        )
 
     async def fetch(
         self, session: ShareSession, wanted: Sequence[PartitionId], wish: Wish
@@ -180,7 +188,8 @@ class ShareGroups:
         )
 
     def _is_live(self, session: ShareSession) -> bool:
-        return self.sessions.find(session.group, session.member) is session and math.isinf(session.ends_at)
+        found = self.sessions.find(session.group, session.member, session.way)
+        return found is session and math.isinf(session.ends_at)
 
     # Progress of groups without members
 

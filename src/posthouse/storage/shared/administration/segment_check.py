@@ -38,6 +38,9 @@ class SegmentCheck:
                 expected = damage.next_offset
                 entries = {at: base for at, base in entries.items() if not damage.position <= at < damage.end}
                 continue
+            if step.header.is_damage:
+                lost = f"offsets {step.header.base_offset} to {step.header.last_offset}"
+                self.problems.append(f"{lost} were damaged before consolidation and are lost")
             self.batches += 1
             self.records += step.header.count
             expected = step.header.next_offset

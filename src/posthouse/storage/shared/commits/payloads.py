@@ -7,6 +7,7 @@ from typing import Protocol
 
 from posthouse.model.clock import Clock
 from posthouse.storage.operations import Append
+from posthouse.storage.shared.commits.upload_buffers import UploadBuffers
 from posthouse.storage.shared.objects.store import ObjectsAway
 
 OBJECT_BYTES = 8 * 1024 * 1024
@@ -48,6 +49,7 @@ class Uploads:
         self._store = store
         self._new_key = new_key
         self._clock = clock
+        self._buffers = UploadBuffers(OBJECT_BYTES)
         self._failures = 0
         """Since the last success."""
         self._resting_until = 0.0
@@ -85,10 +87,7 @@ class Uploads:
             sizes[-1] += each.header.length
         keys = [self._new_key() for _ in parts]
         self.pending.update(keys)
-        puts = [
-            self._store.put(key, b"".join(each.batch for each in part))
-            for key, part in zip(keys, parts, strict=True)
-        ]
+        puts = [self._put(key, part, size) for key, part, size in zip(keys, parts, sizes, strict=True)]
         try:
             results = await asyncio.gather(*puts, return_exceptions=True)
             for result in results:
@@ -100,6 +99,11 @@ class Uploads:
             raise
         self._failures = 0
         return Payload(places=places, keys=keys, sizes=sizes)
+
+    async def _put(self, key: str, batches: Sequence[Append], size: int) -> None:
+        data = self._buffers.filled([each.batch for each in batches], size)
+        await self._store.put(key, data)
+        self._buffers.give_back(data)
 
     def _failed(self) -> None:
         rest = min(_REST_SECONDS * 2**self._failures, _MOST_REST_SECONDS)

@@ -1,23 +1,16 @@
 """The bytes of many runs: inline ones by one query, those in objects by few range reads."""
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
-from itertools import pairwise
 
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
+from posthouse.storage.shared.housekeeping.range_reads import ObjectRange, RangeReads
 from posthouse.storage.shared.reads.runs import RunRow, damaged
-
-_READS_AT_ONCE = 8
-_WIDEST_GAP = 64 * 1024
-"""Runs that are this near in an object are read together: bytes cost less than requests."""
 
 
 class RunBytes:
     def __init__(self, objects: HousekeptObjects) -> None:
-        self._objects = objects
-        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+        self._ranges = RangeReads(objects)
 
     async def read(self, connection: DatabaseConnection, runs: Sequence[RunRow]) -> list[bytes | memoryview]:
         """The bytes of each run, in the same order; empty for references.
@@ -26,14 +19,14 @@ class RunBytes:
         """
         found: dict[int, bytes | memoryview] = {}
         inline = [number for number, run in enumerate(runs) if run.inline is not None]
-        by_key: defaultdict[str, list[int]] = defaultdict(list)
-        for number, run in enumerate(runs):
-            if run.key is not None:
-                by_key[run.key].append(number)
         found |= await self._inline(connection, runs, inline)
-        reads = [self._object(key, runs, numbers) for key, numbers in by_key.items()]
-        for part in await asyncio.gather(*reads):
-            found |= part
+        in_objects = {
+            number: ObjectRange(run.key, run.pos, run.size)
+            for number, run in enumerate(runs)
+            if run.key is not None
+        }
+        read = await self._ranges.read(list(in_objects.values()))
+        found |= dict(zip(in_objects, read, strict=True))
         return [found.get(number, b"") for number in range(len(runs))]
 
     async def _inline(
@@ -58,25 +51,4 @@ class RunBytes:
         for number in numbers:
             if number not in found:
                 raise damaged(runs[number], "the inline data is missing")
-        return found
-
-    async def _object(
-        self, key: str, runs: Sequence[RunRow], numbers: list[int]
-    ) -> dict[int, bytes | memoryview]:
-        numbers = sorted(numbers, key=lambda number: runs[number].pos)
-        groups = [[numbers[0]]]
-        for before, number in pairwise(numbers):
-            gap = runs[number].pos - (runs[before].pos + runs[before].size)
-            if gap > _WIDEST_GAP:
-                groups.append([])
-            groups[-1].append(number)
-        found: dict[int, bytes | memoryview] = {}
-        for group in groups:
-            first, last = runs[group[0]], runs[group[-1]]
-            async with self._reads:
-                data = await self._objects.read(key, first.pos, last.pos + last.size - first.pos)
-            view = memoryview(data)
-            for number in group:
-                at = runs[number].pos - first.pos
-                found[number] = view[at : at + runs[number].size]
         return found

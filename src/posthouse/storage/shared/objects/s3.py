@@ -16,7 +16,7 @@ from obstore.store import S3Store
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.objects.probe import probe
-from posthouse.storage.shared.objects.s3_address import S3Address
+from posthouse.storage.shared.objects.s3_address import S3Address, UploadChecksum
 from posthouse.storage.shared.objects.s3_errors import Refusal
 from posthouse.storage.shared.objects.store import (
     Buffer,
@@ -138,7 +138,12 @@ def _store(address: S3Address, timeout: float) -> S3Store:
         parts = urlsplit(endpoint)
         endpoint = f"{parts.scheme}://{address.bucket}.{parts.netloc}"
     # What is not given here, the client takes from AWS's variables.
-    config: S3Config = {"virtual_hosted_style_request": not address.is_path_style}
+    config: S3Config = {
+        "virtual_hosted_style_request": not address.is_path_style,
+        "unsigned_payload": address.upload_checksum is not UploadChecksum.SHA256,
+    }
+    if address.upload_checksum is UploadChecksum.CRC64NVME:
+        config["checksum_algorithm"] = "crc64nvme"
     if endpoint is not None:
         config["endpoint"] = endpoint
     if address.region is not None:

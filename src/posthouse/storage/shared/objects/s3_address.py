@@ -1,15 +1,27 @@
-"""The address of a place in an S3 bucket: `s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true`."""
+"""The address of a place in an S3 bucket: `s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true`.
+
+`checksum` says how the server recognises an upload that was damaged on its way: `sha256` is part of the
+signature and all servers know it, `crc64nvme` costs almost nothing and newer servers know it, `none` leaves
+it to TLS. The default is `none` for https:// and `sha256` for http://.
+"""
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.objects.store import check_prefix
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
-_OPTIONS = ("endpoint", "path_style", "region")
+_OPTIONS = ("checksum", "endpoint", "path_style", "region")
 _TRUTHS = {"true": True, "false": False}
+
+
+class UploadChecksum(Enum):
+    SHA256 = "sha256"
+    CRC64NVME = "crc64nvme"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +34,20 @@ class S3Address:
     """None for the one in AWS_REGION, or us-east-1."""
     is_path_style: bool = True
     """The bucket is in the path of requests, not in the host name. Amazon and all others can do that."""
+    checksum: UploadChecksum | None = None
+    """None for the default of the endpoint."""
 
     @property
     def name(self) -> str:
         at = f" at {self.endpoint}" if self.endpoint else ""
         return f"s3://{'/'.join(filter(None, (self.bucket, self.prefix)))}{at}"
+
+    @property
+    def upload_checksum(self) -> UploadChecksum:
+        if self.checksum is not None:
+            return self.checksum
+        has_tls = self.endpoint is None or self.endpoint.startswith("https://")
+        return UploadChecksum.NONE if has_tls else UploadChecksum.SHA256
 
 
 def parse_s3_address(url: str) -> S3Address:
@@ -56,6 +77,7 @@ def parse_s3_address(url: str) -> S3Address:
         endpoint=_endpoint(options["endpoint"]) if "endpoint" in options else None,
         region=options.get("region"),
         is_path_style=_truth("path_style", options.get("path_style", "true")),
+        checksum=_checksum(options["checksum"]) if "checksum" in options else None,
     )
 
 
@@ -87,6 +109,16 @@ def _endpoint(value: str) -> str:
             "endpoint=http://HOST:PORT"
         )
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _checksum(value: str) -> UploadChecksum:
+    try:
+        return UploadChecksum(value)
+    except ValueError:
+        known = ", ".join(f"'{each.value}'" for each in UploadChecksum)
+        raise InvalidConfig(
+            f"checksum of the object store's address is one of {known}, not {value!r}"
+        ) from None
 
 
 def _truth(name: str, value: str) -> bool:

@@ -90,7 +90,7 @@ class Cleaning:
         image = self._image
         assert image is not None
         for step in () if self._is_damaged else _walk(source, data):
-            if step.header is None:
+            if step.header is None or step.header.is_damage:
                 self._is_damaged = True
                 self._cleaner.may_forget = False
                 return

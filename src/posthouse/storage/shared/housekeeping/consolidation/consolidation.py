@@ -23,12 +23,14 @@ from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.housekeeping.consolidation.damaged_runs import DamagedRuns
 from posthouse.storage.shared.housekeeping.consolidation.due import DueLog, due_logs, runs_of
 from posthouse.storage.shared.housekeeping.consolidation.filling import Filling
 from posthouse.storage.shared.housekeeping.consolidation.part import LogPart
 from posthouse.storage.shared.housekeeping.consolidation.swap import swap
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
+from posthouse.storage.shared.housekeeping.run_bytes import RunBytes
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.reads.runs import RunRow
 
@@ -49,6 +51,8 @@ class ConsolidationSettings:
     """Largest segment, unless the topic asks for smaller ones: an object is made in memory."""
     fetch_bytes: int = 4 * MIB
     """Bytes of runs that are read at a time."""
+    damage_wait_ms: int = 10 * 60 * 1000
+    """How long a damaged run holds up its log. All slots are used up after half an hour."""
 
 
 class Consolidation:
@@ -71,7 +75,9 @@ class Consolidation:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings or ConsolidationSettings()
-        self._filling = Filling(objects, metrics, fetch_bytes=self._settings.fetch_bytes)
+        run_bytes = RunBytes(objects)
+        damaged = DamagedRuns(objects, run_bytes, clock, wait_ms=self._settings.damage_wait_ms)
+        self._filling = Filling(run_bytes, damaged, metrics, fetch_bytes=self._settings.fetch_bytes)
         self._one_turn = asyncio.Lock()
         self._look_again = 0.0
 

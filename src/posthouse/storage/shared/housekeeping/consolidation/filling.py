@@ -1,32 +1,35 @@
 """Reads the bytes of runs, some megabytes at a time, and adds them to the parts that they belong to."""
 
 import asyncio
-import logging
 from collections.abc import Iterator, Sequence
 
 from posthouse.model.errors import DataDamaged
 from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.housekeeping.consolidation.damaged_runs import DamagedRuns
 from posthouse.storage.shared.housekeeping.consolidation.part import LogPart
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
-from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 from posthouse.storage.shared.housekeeping.run_bytes import RunBytes
 from posthouse.storage.shared.reads.runs import RunRow
-
-log = logging.getLogger(__name__)
 
 Work = Sequence[tuple[LogPart, Sequence[RunRow]]]
 
 
 class Filling:
-    def __init__(self, objects: HousekeptObjects, metrics: HousekeepingMetrics, *, fetch_bytes: int) -> None:
-        self._run_bytes = RunBytes(objects)
+    def __init__(
+        self,
+        run_bytes: RunBytes,
+        damaged: DamagedRuns,
+        metrics: HousekeepingMetrics,
+        *,
+        fetch_bytes: int,
+    ) -> None:
+        self._run_bytes = run_bytes
+        self._damaged = damaged
         self._metrics = metrics
         self._fetch_bytes = fetch_bytes
-        self._reported: set[tuple[int, int]] = set()
-        """Damaged runs that the log has a line about, by log and offset: they are met again in every turn."""
 
     async def fill(self, connection: DatabaseConnection, work: Work) -> None:
-        """Add the runs to their parts. A part ends before its first damaged run."""
+        """Add the runs to their parts. A part ends before its first damaged run that is not given up yet."""
         ended: set[int] = set()
         for chunk in _chunks(work, self._fetch_bytes):
             left = [(part, runs) for part, runs in chunk if part.log.id not in ended]
@@ -49,20 +52,16 @@ class Filling:
     async def _add_one_by_one(
         self, connection: DatabaseConnection, part: LogPart, runs: Sequence[RunRow]
     ) -> bool:
-        """Add the runs that are not yet added, up to one that is damaged; returns whether there was none."""
+        """Add the runs that are not yet added; returns false if a damaged one ends the part."""
         for run in runs:
             if run.last < part.to:
                 continue
             try:
                 await self._add(connection, [(part, [run])])
             except DataDamaged as error:
-                self._metrics.damaged_logs += 1
-                if (part.log.id, part.to) not in self._reported:
-                    self._reported.add((part.log.id, part.to))
-                    log.error(
-                        "%s: not consolidated from offset %d on: %s", part.log.partition, part.to, error
-                    )
-                return False
+                if not await self._damaged.give_up(connection, part, run, error):
+                    self._metrics.damaged_logs += 1
+                    return False
         return True
 
 

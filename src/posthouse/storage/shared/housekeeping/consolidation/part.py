@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from posthouse.records.batch import iter_headers
 from posthouse.storage.shared.housekeeping.consolidation.due import DueLog
+from posthouse.storage.shared.housekeeping.consolidation.salvage import salvaged
 from posthouse.storage.shared.housekeeping.segment_image import SegmentImage
 from posthouse.storage.shared.reads.runs import RunRow, batches_of, damaged
 
@@ -41,10 +42,19 @@ class LogPart:
                 raise damaged(run, f"it does not follow offset {self.to - 1}")
             if not self.is_dead(run):
                 self._write(run, batches_of(run, run_data))
-            if run.object is not None:
-                self.objects[run.object] += 1
-            self.to = run.last + 1
-            self.runs += 1
+            self._count(run)
+
+    def salvage(self, run: RunRow, data: bytes | memoryview) -> None:
+        """Take what is left of a damaged run, whose bytes are `data`: see `salvaged`."""
+        assert run.base == self.to
+        self._write(run, salvaged(run, b"" if run.refs is not None else data))
+        self._count(run)
+
+    def _count(self, run: RunRow) -> None:
+        if run.object is not None:
+            self.objects[run.object] += 1
+        self.to = run.last + 1
+        self.runs += 1
 
     def _write(self, run: RunRow, batches: bytearray) -> None:
         with memoryview(batches) as view:

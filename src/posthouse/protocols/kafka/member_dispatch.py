@@ -1,0 +1,130 @@
+"""Dispatch in a member of a cluster: it serves logs, and relays all other requests to the coordinator.
+
+A relayed request is not decoded here. Its frame goes to the coordinator as the client has sent it, in the
+name of the client's user, and the response comes back with the client's correlation id.
+
+If the coordinator is lost before it has answered, or cannot be reached, the client's connection is closed:
+the request may have had an effect, and clients try again after that.
+"""
+
+import asyncio
+import logging
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from struct import Struct
+from time import perf_counter
+from typing import Any
+
+from posthouse.broker.broker import Broker
+from posthouse.model.errors import Unavailable
+from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
+from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.codec.registry import Api
+from posthouse.protocols.kafka.errors import NeedsCoordinator
+from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.handlers import (
+    describe_cluster,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+)
+from posthouse.protocols.kafka.leased_dispatch import LeasedCall, LeasedDispatcher
+from posthouse.protocols.kafka.nodes import Node
+from posthouse.protocols.kafka.pending_request import PendingRequest
+from posthouse.protocols.membership import Membership
+from posthouse.protocols.request_metrics import RequestMetrics
+
+log = logging.getLogger(__name__)
+
+LOCAL = frozenset(
+    {
+        API_VERSIONS_KEY,
+        describe_cluster.HANDLER.key,
+        describe_topic_partitions.HANDLER.key,
+        fetch.HANDLER.key,
+        find_coordinator.HANDLER.key,
+        list_offsets.HANDLER.key,
+        metadata.HANDLER.key,
+        offset_for_leader_epoch.HANDLER.key,
+        produce.HANDLER.key,
+        sasl_authenticate.HANDLER.key,
+        sasl_handshake.HANDLER.key,
+    }
+)
+"""The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;
+some call `Context.require_coordinator` for requests that need it."""
+
+_pack_length = Struct(">i").pack
+
+
+class MemberCall(LeasedCall):
+    __slots__ = ()
+
+    def require_coordinator(self) -> None:
+        raise NeedsCoordinator
+
+    def fail(self, error: BaseException) -> None:
+        if isinstance(error, NeedsCoordinator):
+            self.pending.relay().add_done_callback(self._relayed)
+        else:
+            super().fail(error)
+
+    def _relayed(self, answered: "asyncio.Future[bytes]") -> None:
+        if answered.cancelled():
+            return
+        error = answered.exception()
+        if error is None:
+            self.metrics.seconds.observe(perf_counter() - self.begun)
+            response = answered.result()
+            self.pending.answer([_pack_length(len(response)), response])
+            return
+        self._close_without_response()
+        if not isinstance(error, Unavailable):
+            log.error("client %s: relaying %s failed", self.pending.peer, self.api.name, exc_info=error)
+        self.pending.give_up(f"{self.api.name} cannot be relayed to the coordinator: {error}")
+
+
+class MemberDispatcher(LeasedDispatcher):
+    def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
+        super().__init__(broker, requests, membership, partial(MemberCall, membership))
+        relayed = {
+            key: (_undecoded(api), _relayed(handler), metrics)
+            for key, (api, handler, metrics) in self._everything.items()
+            if key not in LOCAL
+        }
+        self._everything = self._everything | relayed
+        # The coordinator may be well while this broker is cut off.
+        self._reads = self._reads | relayed
+
+    def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
+        pending.frame = frame
+        super().dispatch(frame, node, pending)
+
+
+class _Undecoded(Message):
+    __slots__ = ()
+
+
+_UNDECODED = _Undecoded()
+
+
+def _undecoded(api: Api) -> Api:
+    """The API with a decoder that leaves the request as it is. Its header is checked as that of others."""
+    copied = copy(api)
+    copied.decode_request = lambda version, frame, pos: _UNDECODED
+    return copied
+
+
+def _relayed(handler: Handler[Any]) -> Handler[Any]:
+    return replace(handler, handle=_relay)
+
+
+def _relay(context: Context, request: Message) -> Message:
+    raise NeedsCoordinator

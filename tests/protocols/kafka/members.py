@@ -1,0 +1,154 @@
+"""A member of a cluster of three brokers, and relays in whose place a test answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+from posthouse.app import App
+from posthouse.listener_settings import KAFKA
+from posthouse.model.address import Address
+from posthouse.model.brokers import ClusterBroker, ClusterView
+from posthouse.model.clock import SystemClock
+from posthouse.model.errors import Unavailable
+from posthouse.protocols.front_end import Backend, FrontEnd
+from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.kafka.codec.headers import decode_request_header, response_frame
+from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.codec.registry import APIS
+from posthouse.protocols.membership import Membership, MemberStanding
+from posthouse.protocols.relay import Relay, RelayedConnection
+from posthouse.storage.contract import Storage
+from posthouse.storage.memory.engine import MemoryStorage
+from tests.served import on_any_port
+from tests.wire.kafka import SIZE
+
+OWN, COORDINATOR, OTHER = (
+    ClusterBroker(
+        id=id, name=str(id), incarnation=uuid4(), addresses={"kafka": Address(f"broker-{id}", 9092)}
+    )
+    for id in (1, 2, 3)
+)
+VIEW = ClusterView(brokers=(OWN, COORDINATOR, OTHER), holder_incarnation=COORDINATOR.incarnation)
+
+
+class RelayedRequest:
+    """As the coordinator gets it."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
+        self.header, self.body_start = decode_request_header(memoryview(frame))
+        self.answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def answer(self, response: Message) -> bytes:
+        """Returns the bytes of the response, without their length."""
+        header = self.header
+        body = APIS[header.api_key].encode_response(header.api_version, response)
+        chunks = response_frame(header.api_key, header.api_version, header.correlation_id, body)
+        encoded = b"".join(chunks)[SIZE.size :]
+        self.answered.set_result(encoded)
+        return encoded
+
+    def fail(self) -> None:
+        self.answered.set_exception(Unavailable("the coordinator was lost"))
+
+
+@dataclass
+class HeldConnection:
+    listener: str
+    client: Address
+    user: str | None
+    requests: list[RelayedRequest] = field(default_factory=list)
+    is_closed: bool = False
+    has_more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def send(self, request: bytes | memoryview) -> asyncio.Future[bytes]:
+        held = RelayedRequest(bytes(request))
+        self.requests.append(held)
+        self.has_more.set()
+        return held.answered
+
+    def close(self) -> None:
+        self.is_closed = True
+        for each in self.requests:
+            if not each.answered.done():
+                each.fail()
+        self.has_more.set()
+
+    async def until(self, count: int) -> list[RelayedRequest]:
+        """The first `count` requests."""
+        async with asyncio.timeout(30):
+            while len(self.requests) < count:
+                self.has_more.clear()
+                await self.has_more.wait()
+        return self.requests[:count]
+
+    async def until_closed(self) -> None:
+        async with asyncio.timeout(30):
+            while not self.is_closed:
+                self.has_more.clear()
+                await self.has_more.wait()
+
+
+class HeldRelay:
+    """Requests wait until the test answers them."""
+
+    def __init__(self) -> None:
+        self.opened: list[HeldConnection] = []
+        self._has_more = asyncio.Event()
+
+    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
+        made = HeldConnection(listener, client, user)
+        self.opened.append(made)
+        self._has_more.set()
+        return made
+
+    async def request(self, number: int = 0) -> RelayedRequest:
+        """The request with this number, of the first connection."""
+        return (await (await self.connection()).until(number + 1))[number]
+
+    async def connection(self) -> HeldConnection:
+        """The first connection."""
+        await asyncio.wait_for(self._has_more.wait(), 30)
+        return self.opened[0]
+
+
+@dataclass
+class Standing:
+    """What the member knows; a test sets it."""
+
+    view: ClusterView = VIEW
+    is_cut_off: bool = False
+
+
+@asynccontextmanager
+async def member(
+    relay: Relay, standing: Standing | None = None, storage: Storage | None = None, **settings: Any
+) -> AsyncIterator[App]:
+    """An app whose Kafka listener is that of a member."""
+    known = standing or Standing()
+    app = App(
+        on_any_port(**settings),
+        storage=storage or MemoryStorage(SystemClock()),
+        membership=Membership(
+            own=OWN,
+            view=lambda: known.view,
+            member=MemberStanding(lambda: known.is_cut_off),
+            spreads_partitions=True,
+        ),
+        front_ends=[_relaying(each, relay) if each.protocol == KAFKA else each for each in FRONT_ENDS],
+    )
+    await app.start()
+    try:
+        yield app
+    finally:
+        await app.stop(at_once=True)
+
+
+def _relaying(front_end: FrontEnd, relay: Relay) -> FrontEnd:
+    def connect(backend: Backend) -> Any:
+        return front_end.connect(replace(backend, relay=relay))
+
+    return replace(front_end, connect=connect)
