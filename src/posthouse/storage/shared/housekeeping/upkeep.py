@@ -10,7 +10,6 @@ from posthouse.model.ids import PartitionId
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation
 from posthouse.storage.outcomes import Outcome
-from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import KeptElsewhere, Needed
 from posthouse.storage.shared.database import Database, LeaseLost
 from posthouse.storage.shared.held_lease import HeldLease
@@ -20,6 +19,7 @@ from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
     Consolidation,
     ConsolidationSettings,
 )
+from posthouse.storage.shared.housekeeping.fresh_view import FreshView
 from posthouse.storage.shared.housekeeping.garbage import Garbage, GarbageSettings
 from posthouse.storage.shared.housekeeping.housekeeping import Housekeeping, HousekeepingPart
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
@@ -57,7 +57,7 @@ class Upkeep:
         objects: HousekeptObjects,
         names: ObjectNames,
         lease: HeldLease,
-        view: PartitionView,
+        view: FreshView,
         *,
         commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
         effects: CompactionEffects,
