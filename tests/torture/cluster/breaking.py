@@ -27,10 +27,10 @@ class HastyRecipe(NodeRecipe):
 
     def disturb(self, stores: SharedStores) -> None:
         engine.CommitCall = VeryHastyCall  # type: ignore[attr-defined]
-        LossWatch.committed = _unwatched  # type: ignore[method-assign]
+        LossWatch.committed = _unwatched  # type: ignore[method-assign, assignment]
 
 
-def _unwatched(watch: LossWatch, *acknowledged: object) -> None:
+def _unwatched(watch: LossWatch, commits: int) -> None:
     """No-op."""
 
 
