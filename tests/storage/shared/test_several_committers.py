@@ -100,7 +100,7 @@ def test_any_turns_give_what_one_storage_gives(pair: Pair, turns: list[Turn | Co
 
 async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
     lease = await take_lease(pair.database)
-    definitions = Definitions(pair.database, lease.incarnation, lease.epoch, SharedLogs())
+    definitions = Definitions(pair.database, lease.incarnation, lease.epoch, {}, SharedLogs())
     topics = [make_topic(f"turns-{next(_names)}", partitions=LOGS) for _ in range(TOPICS)]
     queues = make_topic(f"turns-{next(_names)}", partitions=2)
     await definitions.put([*topics, queues])
@@ -130,7 +130,7 @@ async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
         for each in brokers:
             await each.close()
         lease = await take_lease(pair.database)
-        definitions = Definitions(pair.database, lease.incarnation, lease.epoch, SharedLogs())
+        definitions = Definitions(pair.database, lease.incarnation, lease.epoch, {}, SharedLogs())
         await definitions.delete([topic.id for topic in [*topics, queues]])
         connection = await pair.database.connect("tests")
         await connection.execute("DELETE FROM state")
