@@ -63,7 +63,7 @@ class StubbornRecipe(NodeRecipe):
         Lease._lose = _kept  # type: ignore[method-assign, assignment]
 
 
-def _kept(lease: Lease) -> None:
+def _kept(lease: Lease, why: str) -> None:
     """No-op."""
 
 

@@ -59,7 +59,7 @@ _ALL = (*_OF_BROKERS, *_OF_LINKS, *_OF_DATABASE, StoreAway())
 
 ENTRIES = (
     _entry("net-kill", [KilledBroker()], _hasty(KilledBroker())),
-    _entry("net-pause", [PausedBroker()], Control(Unfenced, f"poll skip|went back|{LOST}")),
+    _entry("net-pause", [PausedBroker()], Control(Unfenced, f"precommitted read|poll skip|went back|{LOST}")),
     _entry("net-cut", [CutLink(), IsolatedBroker()], _hasty(_CUT_FROM_DATABASE)),
     _entry("net-one-way", [CutLink(one_way=True)], _hasty(_DEAF_DATABASE)),
     _entry("net-slow", [SlowLink()], _hasty(SlowLink(), KilledBroker())),
