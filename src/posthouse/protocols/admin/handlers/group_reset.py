@@ -151,10 +151,11 @@ async def _move(
         offsets = {partition: change.after for partition, change in changes.items()}
         await context.backend.share_memberships.move(id, offsets)
         return
-    new = [NewOffset(partition=partition, offset=change.after) for partition, change in changes.items()]
-    for refusal in await context.broker.groups.offsets.commit(id, MemberIdentity(member=MemberId("")), new):
-        if refusal is not None:
-            raise refusal
+    new = [
+        NewOffset(partition=partition, offset=change.after)
+        async for partition, change in in_turns(changes.items())
+    ]
+    await context.broker.groups.offsets.commit_in_turns(id, MemberIdentity(member=MemberId("")), new)
 
 
 GROUP_RESET: Final = Endpoint(
