@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
 from posthouse.model.errors import StorageClosed, StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId
@@ -15,6 +16,7 @@ from posthouse.records.batch import Readable, iter_headers, parse_header
 from posthouse.records.control import build_marker
 from posthouse.records.record import iter_records
 from posthouse.records.visibility import AbortedProducer, visible_batches
+from posthouse.storage import outcomes as storage_outcomes
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append, Operation, Put, Trim
 from posthouse.storage.spaces import Space
@@ -41,6 +43,10 @@ GROUP = "audit"
 _RETRY_SECONDS = 0.01
 
 
+class Committing(Protocol):
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[storage_outcomes.Outcome]]: ...
+
+
 @dataclass(slots=True)
 class Scene:
     """What all clients share. `storage` is replaced by a takeover."""
@@ -49,6 +55,12 @@ class Scene:
     random: Random
     topics: dict[str, Topic]
     storage: Storage
+    members: Sequence[Committing] = ()
+    """Brokers without the lease: they take batches outside of transactions, as `storage` does."""
+
+    def broker(self) -> Committing:
+        """Any that takes batches outside of transactions."""
+        return self.random.choice([self.storage, *self.members]) if self.members else self.storage
 
     def partition(self, place: Partition) -> PartitionId:
         return self.topics[place[0]].partition(place[1])
@@ -56,11 +68,13 @@ class Scene:
     def all(self) -> list[Partition]:
         return [(name, index) for name in self.topics for index in range(PARTITIONS)]
 
-    async def until_done(self, operations: Sequence[Operation]) -> list[int]:
-        """Repeat a commit until it is acknowledged, by whichever storage. Returns the base offsets."""
+    async def until_done(self, operations: Sequence[Operation], *, anywhere: bool = False) -> list[int]:
+        """Repeat a commit until it is acknowledged, by whichever storage, with `anywhere` by any broker.
+        Returns the base offsets."""
         while True:
+            broker = self.broker() if anywhere else self.storage
             try:
-                return [outcome.base_offset for outcome in await self.storage.commit(operations)]
+                return [outcome.base_offset for outcome in await broker.commit(operations)]
             except Unavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -90,7 +104,7 @@ class PlainClient:
         invoked = recorder.now()
         outcome, base = Outcome.OK, 0
         try:
-            [done] = await scene.storage.commit([batch])
+            [done] = await scene.broker().commit([batch])
             base = done.base_offset
         except (StorageFenced, StorageClosed):
             outcome = Outcome.UNKNOWN
@@ -120,7 +134,7 @@ class IdempotentClient:
         )
         self._sequence += len(values)
         invoked = recorder.now()
-        [base] = await scene.until_done([append(scene.partition(self._place), batch)])
+        [base] = await scene.until_done([append(scene.partition(self._place), batch)], anywhere=True)
         now = recorder.now()
         for number, value in enumerate(values):
             recorder.add(Send(self._process, invoked, now, self._place, value, Outcome.OK, base + number))
@@ -227,7 +241,12 @@ class ReadingClient:
                 continue  # its start overtakes readers
             partition = scene.partition(place)
             invoked = recorder.now()
-            found = await scene.storage.read(partition, self._positions[place], 2**20)
+            try:
+                found = await scene.storage.read(partition, self._positions[place], 2**20)
+            except Unavailable:
+                if not scene.members:
+                    raise
+                continue  # not in memory, because another broker has written it
             now = recorder.now()
             records = [(place, offset, value) for offset, value in visible(found.data, [])]
             if records:

@@ -15,6 +15,7 @@ from tests.checker.judge import check
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.shared.commit_clients import Clients, Scene, make_scene
 from tests.storage.shared.faulty_objects import FaultyObjectStore
+from tests.storage.shared.members import Member
 from tests.storage.shared.opened import make_shared
 from tests.storage.shared.postgres_proxy import PostgresProxy, proxied
 
@@ -26,6 +27,8 @@ class FaultArena:
 
     scene: Scene
     clients: Clients
+    members: list[Member]
+    """Brokers without the lease, which take part in what the clients do."""
 
     def __init__(self, direct: Database, database: Database, proxy: PostgresProxy, clock: Clock) -> None:
         self.direct = direct
@@ -39,8 +42,12 @@ class FaultArena:
         self._is_fenced = asyncio.Event()
         self._opened: list[SharedStorage] = []
 
-    async def open(self, seed: int) -> None:
+    async def open(self, seed: int, members: int = 0) -> None:
         self.scene = await make_scene(await self.take_over(self.database), seed)
+        self.members = [Member(self.database, self.objects, self.clock) for _ in range(members)]
+        for each in self.members:
+            await each.open()
+        self.scene.members = self.members
         self.clients = Clients(self.scene)
 
     async def take_over(self, database: Database, incarnation: UUID | None = None) -> SharedStorage:
@@ -80,13 +87,20 @@ class FaultArena:
     async def close(self) -> None:
         self.proxy.accept()
         self.objects.heal()
-        for each in self._opened:
-            await each.close()
+        for storage in self._opened:
+            await storage.close()
+        for member in self.members:
+            await member.close()
 
 
 @asynccontextmanager
 async def fault_arena(
-    server: PostgresServer, clock: Clock, *, seed: int = 1, watched: str = "posthouse commits"
+    server: PostgresServer,
+    clock: Clock,
+    *,
+    seed: int = 1,
+    watched: str = "posthouse commits",
+    members: int = 0,
 ) -> AsyncIterator[FaultArena]:
     with new_database(server, MIGRATED) as url, pytest.MonkeyPatch.context() as patch:
         # Commits of objects gather for a shorter time, so that rounds are short.
@@ -95,7 +109,7 @@ async def fault_arena(
         patch.setattr("posthouse.storage.shared.commits.committer._AHEAD_BYTES", 1)
         async with proxied(url, watched) as (proxy, through_proxy):
             arena = FaultArena(Database(url), Database(through_proxy), proxy, clock)
-            await arena.open(seed)
+            await arena.open(seed, members)
             try:
                 yield arena
             finally:

@@ -1,5 +1,6 @@
 """Brokers that commit to one database at the same time, with and without the lease: only their committers."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID, uuid4
@@ -51,7 +52,7 @@ class Member:
         self.committer = Committer(
             clock=clock,
             logs=self.logs,
-            tails=Tails(2**40),
+            tails=Tails(300),
             inline=self.inline,
             objects=self.object,
             uploads=Uploads(objects, ObjectNames(self.incarnation).new, clock),
@@ -94,8 +95,8 @@ class Member:
         for each in loaded.logs:
             self.logs.add(each)
 
-    async def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
-        return await self.committer.add(operations)
+    def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
+        return self.committer.add(operations)
 
     async def close(self) -> None:
         await self.committer.close(StorageClosed("the test is over"), seconds=10)

@@ -16,10 +16,16 @@ MESSAGES = 8
 
 
 @pytest.fixture(params=["posthouse commits 0", "posthouse commits 1"], ids=["inline", "object"])
+def watched(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[0, 2], ids=["alone", "members"])
 async def arena(
-    request: pytest.FixtureRequest, postgres: PostgresServer, clock: ManualClock
+    request: pytest.FixtureRequest, watched: str, postgres: PostgresServer, clock: ManualClock
 ) -> AsyncIterator[FaultArena]:
-    async with fault_arena(postgres, clock, watched=request.param) as made:
+    """Of one broker, or of the holder of the lease and two brokers without it."""
+    async with fault_arena(postgres, clock, watched=watched, members=request.param) as made:
         yield made
 
 
@@ -46,12 +52,16 @@ async def test_a_connection_that_breaks_at_any_message(
         await arena.round()
         assert arena.proxy.fired == 1
     assert arena.fenced == 0
+    assert [each.fenced for each in arena.members] == [None] * len(arena.members)
     assert await arena.anomalies() == []
 
 
-async def test_connections_that_break_again_and_again(postgres: PostgresServer, clock: ManualClock) -> None:
+@pytest.mark.parametrize("members", [0, 2])
+async def test_connections_that_break_again_and_again(
+    postgres: PostgresServer, clock: ManualClock, members: int
+) -> None:
     random = Random(4711)
-    async with fault_arena(postgres, clock) as arena:
+    async with fault_arena(postgres, clock, members=members) as arena:
         fired = 0
         for _ in range(12):
             arena.proxy.arm(*(_any_fault(random) for _ in range(8)))

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import NotLeader, OutOfOrderSequence, Unavailable, UnknownPartition
+from posthouse.model.errors import NotLeader, OutOfOrderSequence, StorageFenced, Unavailable, UnknownPartition
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import parse_header
@@ -133,6 +133,22 @@ async def test_after_a_failed_first_batch_the_log_decides_whether_it_was_repeate
         assert [outcome.base_offset for [outcome] in outcomes] == [0, 1, 2]
 
 
+async def test_a_failed_first_batch_is_not_awaited_for_ever(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """It was repeated at another broker, and the log has forgotten its producer since."""
+    topic = make_topic(latency="object")
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(1, database, objects, clock) as [member]:
+        objects.fail(Fault.FAIL, "put")
+        with pytest.raises(Unavailable):
+            await member.commit([numbered(partition, 0)])
+        clock.advance(601)
+        [outcome] = await member.commit([numbered(partition, 5)])
+        assert (outcome.base_offset, outcome.refusal) == (0, None)
+
+
 async def test_a_coordinated_log_refuses_appends_without_the_lease(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
@@ -238,7 +254,7 @@ async def test_a_late_call_of_an_earlier_storage_of_the_same_broker_does_not_cou
         return await asyncio.Future()
 
     first.inline._ask = on_its_way  # type: ignore[method-assign]
-    late = asyncio.create_task(first.commit([append(partition, b"late")]))
+    late = first.commit([append(partition, b"late")])
     statement, arguments = await sent
     late.cancel()
     second = Member(database, objects, clock, incarnation=first.incarnation)
@@ -250,6 +266,27 @@ async def test_a_late_call_of_an_earlier_storage_of_the_same_broker_does_not_cou
     assert outcome.base_offset == 1
     await second.close()
     assert await values(database, objects, clock, partition) == [b"1", b"2"]
+
+
+async def test_a_broker_without_the_lease_notices_the_loss_of_its_commits(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic()
+    await shared.create_topics([topic])
+    async with members(2, database, objects, clock) as [one, other]:
+        for _ in range(3):
+            await one.commit([append(topic.partition(0), b"1")])
+        connection = await database.connect("tests")
+        await connection.execute(
+            "UPDATE committer SET number = 2 WHERE path = 0 AND incarnation = %s", [one.incarnation]
+        )
+        with pytest.raises(StorageFenced, match="lost acknowledged commits"):
+            await one.commit([append(topic.partition(0), b"1")])
+        assert one.fenced is not None
+        assert other.fenced is None
+        [(loss,)] = await (await connection.execute("SELECT loss FROM cluster")).fetchall()
+        assert "was answered" in loss
+        await connection.close()
 
 
 async def test_no_deadlock_of_calls_on_the_same_logs(

@@ -25,10 +25,14 @@ ANSWER_SECONDS = 1.0
 
 @pytest.fixture
 async def arena(
-    postgres: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    postgres: PostgresServer,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[FaultArena]:
+    """With as many brokers without the lease as a test asks for."""
     monkeypatch.setattr(engine, "_ANSWER_SECONDS", ANSWER_SECONDS)
-    async with fault_arena(postgres, clock) as made:
+    async with fault_arena(postgres, clock, members=getattr(request, "param", 0)) as made:
         yield made
 
 
@@ -54,6 +58,7 @@ def outcomes(arena: FaultArena) -> list[Outcome]:
     return [each.outcome for each in arena.scene.recorder.history if isinstance(each, Send)]
 
 
+@pytest.mark.parametrize("arena", [0, 2], ids=["alone", "members"], indirect=True)
 async def test_a_server_that_is_killed_and_comes_back(arena: FaultArena, postgres: PostgresServer) -> None:
     async with at_work(arena):
         for _ in range(3):

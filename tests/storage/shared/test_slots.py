@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from posthouse.model.clock import ManualClock
 from posthouse.storage.shared.database import LeaseLost
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.slots import Slots, SlotSettings
-from tests.storage.batches import make_batch
+from posthouse.storage.shared.objects.memory import MemoryObjectStore
+from tests.storage.batches import append, make_batch
+from tests.storage.shared.members import members
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 
@@ -108,6 +111,40 @@ async def test_a_late_commit_into_a_closed_slot_is_kept(logs: SharedLogs) -> Non
         await slots(logs).run_once()
         await fill(logs, log, 1)
     assert (await logs.values(log))[6] == b"late"
+    await logs.check()
+
+
+async def test_a_slot_that_is_closed_and_emptied_during_a_commit(
+    logs: SharedLogs, clock: ManualClock
+) -> None:
+    """The commit has read which slot is open, and waits for a log meanwhile."""
+    [empty, log] = await logs.create(partitions=2)
+    [topic] = logs.topics.values()
+    await logs.connection.execute("INSERT INTO cluster (id, secret) VALUES ('test-cluster', 'secret')")
+    await fill(logs, empty, 3)
+    await consolidation(logs).run_once()
+    holding = await logs.database.connect("tests")
+    async with members(1, logs.database, MemoryObjectStore(clock), clock) as [member]:
+        async with holding.transaction():
+            await holding.execute("SELECT FROM log WHERE id = %s FOR UPDATE", [log])
+            late = member.commit([append(topic.partition(1), b"late")])
+            while (await logs.one("SELECT count(*) FROM pg_locks WHERE NOT granted")) == (0,):
+                await asyncio.sleep(0.01)
+            await slots(logs).run_once()
+            await slots(logs).run_once()
+            assert (await states(logs))[:2] == ["free", "open"]
+        [outcome] = await late
+        assert outcome.base_offset == 0
+    await holding.close()
+    assert await logs.one("SELECT slot FROM run WHERE log = %s", log) == (0,)
+    for _ in range(20):
+        await fill(logs, empty, 1)
+        await consolidation(logs).consolidate([empty])
+        await slots(logs).run_once()
+    assert await logs.values(log) == {0: b"late"}
+    await consolidation(logs).run_once()
+    await slots(logs).run_once()
+    assert await logs.values(log) == {0: b"late"}
     await logs.check()
 
 
