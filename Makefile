@@ -107,7 +107,8 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         kafka/codec/test_codec_hostile_input.py kafka/test_many_topics.py) \
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
         test_limits.py) \
-    $(addprefix tests/storage/shared/,test_reads_beside_upkeep.py test_upkeep_crashes.py)
+    $(addprefix tests/storage/shared/,test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \
+        test_upkeep_crashes.py)
 fast: $(BIN)/.dev postgres
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
 	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)
@@ -172,7 +173,7 @@ torture-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## brokers on Pos
 KILLS ?= 25
 torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
 	POSTHOUSE_QUEUE_KILLS=$(KILLS) $(BIN)/pytest tests/crash/test_queue_kill.py
-	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once
+	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once tests/spark/test_cluster.py
 
 SEEDS ?= 2000
 JOBS ?= 2

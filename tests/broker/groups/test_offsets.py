@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.broker.broker import Broker
+from posthouse.broker.groups import committing
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import JoinRequest, Leaving, MemberIdentity, OfferedProtocol
 from posthouse.broker.groups.offsets import CommittedOffset, Offsets
@@ -74,6 +75,21 @@ async def commit(
 ) -> None:
     new = [NewOffset(partition=each, offset=offset, metadata=metadata) for each in topic.partition_ids()]
     assert await broker.groups.offsets.commit(group, NO_PRODUCER, new) == [None] * 3
+
+
+async def test_very_many_offsets_are_committed_together_or_not_at_all(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committing, "_OFFSETS_PER_TURN", 2)
+    offsets = broker.groups.offsets
+    topic = await made(broker)
+    new = [NewOffset(partition=each, offset=7) for each in topic.partition_ids()]
+    with pytest.raises(UnknownPartition):
+        unknown = NewOffset(partition=topic.partition(3), offset=7)
+        await offsets.commit_in_turns(GROUP, NO_PRODUCER, [*new, unknown])
+    assert not offsets.has(GROUP)
+    await offsets.commit_in_turns(GROUP, NO_PRODUCER, new)
+    assert [offsets.get(GROUP, each).offset for each in topic.partition_ids()] == [7, 7, 7]  # type: ignore[union-attr]
 
 
 def found(broker: Broker, topic: Topic, group: GroupId = GROUP) -> list[int | None]:

@@ -159,3 +159,18 @@ def test_events_do_not_block_the_event_loop(filled: Filled) -> None:
             assert any('"new"' in line for line in lines)
     filled.do(filled.broker.broker.app.broker.delete_topics([filled.broker.broker.app.broker.topic("new")]))
     assert probe.longest < _MOST_SECONDS
+
+
+def test_a_reset_of_very_many_partitions_does_not_block_the_event_loop(filled: Filled) -> None:
+    broker = filled.broker.broker.app.broker
+    filled.do(broker.create_topics([NewTopic(name="wide", partitions=10_000)]))
+    longest = []
+    for target in ("earliest", "latest", "offset:0"):
+        with filled.probed() as probe:
+            answer = filled.http.post("/v1/groups/wide/reset", json={"to": target, "topics": ["wide"]})
+        assert answer.status_code == 200, answer.text
+        assert len(answer.json()["changes"]) == 10_000
+        longest.append(probe.longest)
+    assert len(broker.groups.offsets.partitions(GroupId("wide"))) == 10_000
+    filled.do(broker.delete_topics([broker.topic("wide")]))
+    assert min(longest) < _MOST_SECONDS, longest

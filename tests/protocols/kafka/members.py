@@ -22,8 +22,9 @@ from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.relay import Relay, RelayedConnection
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
+from tests.broker.members import CoordinatorStorage, MemberStorage
 from tests.served import on_any_port
-from tests.wire.kafka import SIZE
+from tests.wire.kafka import SIZE, framed
 
 OWN, COORDINATOR, OTHER = (
     ClusterBroker(
@@ -115,6 +116,42 @@ class HeldRelay:
         return self.opened[0]
 
 
+class WiredRelay:
+    """Requests go to a coordinator, over connections as of clients."""
+
+    def __init__(self, coordinator: Address) -> None:
+        self._coordinator = coordinator
+
+    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
+        return _WiredConnection(self._coordinator)
+
+
+class _WiredConnection:
+    def __init__(self, coordinator: Address) -> None:
+        self._coordinator = coordinator
+        self._waiting: asyncio.Queue[tuple[bytes, asyncio.Future[bytes]]] = asyncio.Queue()
+        self._task = asyncio.create_task(self._relay())
+
+    def send(self, request: bytes | memoryview) -> asyncio.Future[bytes]:
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((bytes(request), answered))
+        return answered
+
+    async def _relay(self) -> None:
+        reader, writer = await asyncio.open_connection(self._coordinator.host, self._coordinator.port)
+        try:
+            while True:
+                request, answered = await self._waiting.get()
+                writer.write(framed(request))
+                (size,) = SIZE.unpack(await reader.readexactly(SIZE.size))
+                answered.set_result(await reader.readexactly(size))
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        self._task.cancel()
+
+
 @dataclass
 class Standing:
     """What the member knows; a test sets it."""
@@ -125,12 +162,18 @@ class Standing:
 
 @asynccontextmanager
 async def member(
-    relay: Relay, standing: Standing | None = None, storage: Storage | None = None, **settings: Any
+    relay: Relay,
+    standing: Standing | None = None,
+    storage: Storage | None = None,
+    *,
+    coordinates: bool = True,
+    **settings: Any,
 ) -> AsyncIterator[App]:
-    """An app whose Kafka listener is that of a member."""
+    """An app whose Kafka listener is that of a member. Its broker coordinates, too, so that a test can make
+    topics and users there, unless the storage does not allow it."""
     known = standing or Standing()
     app = App(
-        on_any_port(**settings),
+        on_any_port(memory=True, **settings),
         storage=storage or MemoryStorage(SystemClock()),
         membership=Membership(
             own=OWN,
@@ -140,11 +183,33 @@ async def member(
         ),
         front_ends=[_relaying(each, relay) if each.protocol == KAFKA else each for each in FRONT_ENDS],
     )
+    if not coordinates:
+        app.broker.coordinate = _does_nothing  # type: ignore[method-assign]
     await app.start()
     try:
         yield app
     finally:
         await app.stop(at_once=True)
+
+
+@asynccontextmanager
+async def coordinator_and_member(**settings: Any) -> AsyncIterator[tuple[App, App, MemberStorage]]:
+    """Two brokers on one log. The member knows what its storage has refreshed."""
+    clock = SystemClock()
+    log = CoordinatorStorage(clock)
+    coordinator = App(on_any_port(memory=True, **settings), storage=log)
+    await coordinator.start()
+    storage = MemberStorage(log, clock)
+    relay = WiredRelay(coordinator.listeners["kafka"])
+    try:
+        async with member(relay, storage=storage, coordinates=False, **settings) as app:
+            yield coordinator, app, storage
+    finally:
+        await coordinator.stop(at_once=True)
+
+
+async def _does_nothing() -> None:
+    """In the place of `Broker.coordinate`."""
 
 
 def _relaying(front_end: FrontEnd, relay: Relay) -> FrontEnd:

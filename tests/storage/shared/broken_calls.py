@@ -54,4 +54,4 @@ class HastyCall(CommitCall):
 
 
 class VeryHastyCall(HastyCall):
-    seconds_ahead = 0.02
+    seconds_ahead = 0.05

@@ -34,7 +34,7 @@ class View:
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
         return {}
 
-    async def refresh(self) -> None:
+    async def refresh(self, partitions: Sequence[PartitionId] = (), *, with_producers: bool = False) -> None:
         found = await self._logs.connection.execute(
             "SELECT id, topic, partition, start, next, coalesce((SELECT min(open_since) FROM producer "
             "WHERE log = log.id AND open_since >= 0), next) FROM log"

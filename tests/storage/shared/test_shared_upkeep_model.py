@@ -13,6 +13,7 @@ from posthouse.records.references import Reference
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
+from posthouse.storage.shared.housekeeping.merging.merging import MergingSettings
 from tests.postgres import PostgresServer, cluster_only, new_database
 from tests.storage.batches import make_batch, values_in
 from tests.storage.compacted import COMPACT, put
@@ -20,6 +21,7 @@ from tests.storage.shared.crashes import Crash
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation
 from tests.storage.shared.test_garbage import garbage
+from tests.storage.shared.test_merging import merging
 from tests.storage.shared.test_retention import removal, retention
 from tests.storage.shared.test_segment_compaction import compaction, records
 from tests.storage.shared.test_slots import slots
@@ -27,7 +29,7 @@ from tests.storage.shared.test_slots import slots
 pytestmark = cluster_only
 
 _WRITES = ("inline", "object", "together", "refer", "compacted")
-_WORK = ("consolidate", "slots", "retention", "removal", "garbage", "compact", "trim", "delete")
+_WORK = ("consolidate", "slots", "retention", "removal", "garbage", "compact", "merge", "trim", "delete")
 
 steps = st.lists(
     st.tuples(
@@ -134,6 +136,7 @@ class _Model:
             "removal": lambda: removal(logs).run_once(),
             "garbage": lambda: garbage(logs).run_once(),
             "compact": compact,
+            "merge": lambda: merging(logs, MergingSettings(fan_in=2, mixed_bytes=500)).run_once(),
             "trim": trim,
             "delete": delete,
         }

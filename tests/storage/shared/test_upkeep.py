@@ -21,6 +21,7 @@ OFTEN = UpkeepSettings(
     slots=SlotSettings(open_seconds=0),
     garbage=GarbageSettings(grace_seconds=0),
     consolidation_seconds=0.05,
+    merging_seconds=0.05,
     slot_seconds=0.05,
     removal_seconds=0.05,
     garbage_seconds=0.05,

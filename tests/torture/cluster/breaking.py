@@ -10,6 +10,7 @@ import psycopg
 
 from posthouse.storage.shared import engine
 from posthouse.storage.shared.membership.lease import Lease
+from posthouse.storage.shared.membership.loss_watch import LossWatch
 from posthouse.storage.shared.objects.store import Buffer
 from posthouse.storage.shared.stores import SharedStores
 from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, VeryHastyCall
@@ -22,10 +23,15 @@ from tests.torture.workloads import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HastyRecipe(NodeRecipe):
-    """Acknowledges before the transaction has ended."""
+    """Acknowledges before the transaction has ended, and does not watch whether the database has it."""
 
     def disturb(self, stores: SharedStores) -> None:
         engine.CommitCall = VeryHastyCall  # type: ignore[attr-defined]
+        LossWatch.committed = _unwatched  # type: ignore[method-assign, assignment]
+
+
+def _unwatched(watch: LossWatch, commits: int) -> None:
+    """No-op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,7 @@ class StubbornRecipe(NodeRecipe):
         Lease._lose = _kept  # type: ignore[method-assign, assignment]
 
 
-def _kept(lease: Lease) -> None:
+def _kept(lease: Lease, why: str) -> None:
     """No-op."""
 
 

@@ -27,7 +27,12 @@ _HASTY = changed_to(HastyRecipe)
 
 ENTRIES = (
     Entry(BrokerKill, Control(lambda: BrokerKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
-    Entry(BrokerPause, Control(Unfenced, f"poll skip|went back|{LOST}"), workloads=_ALL, rounds=_ROUNDS),
+    Entry(
+        BrokerPause,
+        Control(Unfenced, f"precommitted read|poll skip|went back|{LOST}"),
+        workloads=_ALL,
+        rounds=_ROUNDS,
+    ),
     Entry(DatabaseKill, Control(lambda: DatabaseKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(DatabaseFailover, Control(lambda: DatabaseFailover(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(

@@ -1,12 +1,21 @@
 """Brokers on several hosts that break their promises, for negative controls."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 
+import psycopg
+
+from posthouse.storage.log_news import LogNews
+from posthouse.storage.shared.logs.follower import Follower
+from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.stores import SharedStores
 from tests.torture.cluster.breaking import StubbornRecipe, changed_to, remove_check_of_the_lease
+from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.network.arena import NetworkArena
-from tests.torture.network.faults import PausedBroker
+from tests.torture.network.faults import KilledBroker, PausedBroker
 from tests.torture.network.kind import NetworkKind
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
@@ -24,3 +33,47 @@ class Unfenced(NetworkKind):
         arena = super().arena(place, workload, recorder, random)
         arena.began = partial(remove_check_of_the_lease, arena)
         return arena
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindRecipe(NodeRecipe):
+    """Never asks the database what other brokers have written, and takes no hints."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        Follower._look = _not_looked  # type: ignore[method-assign, assignment]
+        Follower.hinted = _not_taken  # type: ignore[method-assign, assignment]
+
+
+async def _not_looked(follower: Follower, logs: dict[int, SharedLog]) -> None:
+    """No-op."""
+
+
+def _not_taken(follower: Follower, news: Sequence[LogNews]) -> None:
+    """No-op."""
+
+
+class Uncoordinated(NetworkKind):
+    """The database does not refuse what members append to logs that feed queues."""
+
+    def __init__(self) -> None:
+        super().__init__("uncoordinated", [KilledBroker()])
+
+    def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> NetworkArena:
+        arena = super().arena(place, workload, recorder, random)
+        arena.began = partial(_forget_who_coordinates, arena.database)
+        return arena
+
+
+async def _forget_who_coordinates(database: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+        await connection.execute(
+            """
+            CREATE FUNCTION posthouse.uncoordinated() RETURNS trigger LANGUAGE plpgsql
+            AS $$ BEGIN NEW.coordinated := false; RETURN NEW; END $$
+            """
+        )
+        for table in ("topic", "log"):
+            await connection.execute(
+                f"CREATE TRIGGER uncoordinated BEFORE INSERT OR UPDATE ON posthouse.{table} "
+                "FOR EACH ROW EXECUTE FUNCTION posthouse.uncoordinated()".encode()
+            )

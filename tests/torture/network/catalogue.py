@@ -9,7 +9,7 @@ from tests.torture.cluster.catalogue import ON_OBJECTS
 from tests.torture.cluster.kind import Change, unchanged
 from tests.torture.everything import Everything
 from tests.torture.network.arena import DATABASE
-from tests.torture.network.breaking import Unfenced
+from tests.torture.network.breaking import BlindRecipe, Uncoordinated, Unfenced
 from tests.torture.network.faults import (
     CutLink,
     FailedOverDatabase,
@@ -59,7 +59,7 @@ _ALL = (*_OF_BROKERS, *_OF_LINKS, *_OF_DATABASE, StoreAway())
 
 ENTRIES = (
     _entry("net-kill", [KilledBroker()], _hasty(KilledBroker())),
-    _entry("net-pause", [PausedBroker()], Control(Unfenced, f"poll skip|went back|{LOST}")),
+    _entry("net-pause", [PausedBroker()], Control(Unfenced, f"precommitted read|poll skip|went back|{LOST}")),
     _entry("net-cut", [CutLink(), IsolatedBroker()], _hasty(_CUT_FROM_DATABASE)),
     _entry("net-one-way", [CutLink(one_way=True)], _hasty(_DEAF_DATABASE)),
     _entry("net-slow", [SlowLink()], _hasty(SlowLink(), KilledBroker())),
@@ -78,4 +78,9 @@ ENTRIES = (
     _entry("rolling", [RollingRestart()], _hasty(RollingRestart(gently=False))),
     _entry("net-mixed", _ALL, _hasty(*_OF_BROKERS), lying=True),
 )
+MEMBER_CONTROLS = {
+    "blind": Control(lambda: kind("blind", KilledBroker(), change=changed_to(BlindRecipe)), "NotVisible"),
+    "uncoordinated": Control(Uncoordinated, "lost message", Everything),
+}
+"""Of promises that only brokers without the lease can break, which serve clients themselves."""
 BY_NAME = {entry.name: entry for entry in ENTRIES}

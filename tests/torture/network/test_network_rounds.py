@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.node_roles import Role
 from tests.directories import IN_MEMORY
 from tests.postgres import cluster_only, need_postgres
 from tests.torture.campaign import run_campaign
 from tests.torture.catalogue import CHANCES, CONTROL_SEED, Control
 from tests.torture.everything import Everything
 from tests.torture.network.arena import NetworkArena
-from tests.torture.network.catalogue import BY_NAME, kind
+from tests.torture.network.catalogue import BY_NAME, MEMBER_CONTROLS, kind
 from tests.torture.network.faults import CutLink, KilledBroker, NetworkFault
 from tests.torture.network.namespaces import why_not
 
@@ -60,7 +61,17 @@ async def test_a_broker_is_killed_and_links_are_cut(place: Path) -> None:
 @pytest.mark.parametrize("name", ["net-kill", "net-pause", "net-cut"])
 async def test_a_promise_broken_on_purpose_is_found(name: str, place: Path) -> None:
     """`make torture-cluster` tries the control of every kind."""
-    control: Control = BY_NAME[name].control
+    await _is_found(BY_NAME[name].control, place)
+
+
+@cluster_only
+@pytest.mark.skipif(not hasattr(Role, "MEMBER"), reason="only one broker serves clients")
+@pytest.mark.parametrize("name", MEMBER_CONTROLS)
+async def test_a_promise_that_a_member_breaks_is_found(name: str, place: Path) -> None:
+    await _is_found(MEMBER_CONTROLS[name], place)
+
+
+async def _is_found(control: Control, place: Path) -> None:
     for seed in range(CONTROL_SEED, CONTROL_SEED + CHANCES):
         verdict = await run_campaign(control.make(), control.workload, place / str(seed), rounds=4, seed=seed)
         if control.found_in(verdict.anomalies):

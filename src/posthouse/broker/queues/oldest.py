@@ -49,12 +49,13 @@ class OldestMessages:
 
     def _known_ms(self, lane: MessageLane) -> int | None:
         """NO_TIMESTAMP where it was read in vain."""
-        in_memory = [message.timestamp for message in (*lane.returned[:1], *lane.bodiless[:1])]
-        if lane.window:
-            in_memory.append(lane.window[0].timestamp)
-        times = [time for time in in_memory if time != NO_TIMESTAMP]
-        if times:
-            return min(times)
+        if lane.returned or lane.bodiless or lane.window:
+            in_memory = [message.timestamp for message in (*lane.returned[:1], *lane.bodiless[:1])]
+            if lane.window:
+                in_memory.append(lane.window[0].timestamp)
+            times = [time for time in in_memory if time != NO_TIMESTAMP]
+            if times:
+                return min(times)
         found = self._found.get(lane)
         return None if found is None or found[0] != _next(lane) else found[1]
 
@@ -84,7 +85,8 @@ class OldestMessages:
         if not self._found:
             return
         lanes = {lane for queue in queues for lane in queue.lanes}
-        self._found = WeakKeyDictionary({lane: found for lane, found in self._found.items() if lane in lanes})
+        for lane in [each for each in self._found if each not in lanes]:
+            del self._found[lane]
 
 
 def _next(lane: MessageLane) -> int:

@@ -67,10 +67,13 @@ class Queue(LogQueue):
         ready, unreadable = self.dispatcher.ready, 0
         for lane in self.lanes:  # nearly always one: `sum` would take longer
             unreadable += lane.unreadable
+        return self._shown_ready(ready) + unreadable
+
+    def _shown_ready(self, ready: int) -> int:
         limit = self.definition.max_length
         if limit is not None and self.definition.overflow is OverflowPolicy.DROP_HEAD:
-            ready = min(ready, limit)  # the rest is about to be dropped
-        return ready + unreadable
+            return min(ready, limit)  # the rest is about to be dropped
+        return ready
 
     @property
     def ready_bytes(self) -> int:
@@ -94,10 +97,17 @@ class Queue(LogQueue):
         published = self.counters.published
         if self._published_when_empty == published:
             return 0, 0
-        ready, leased = self.message_count, self.leased_count
-        if not ready and not leased and not self.dispatcher.ready:
+        # The sums of `message_count` and `leased_count` in one loop: half of the time with 10,000 queues.
+        back = len(self.dispatcher.requeue)
+        ready, leased, unreadable = back, -back, 0
+        for lane in self.lanes:
+            ready += lane.ready
+            leased += len(lane.leases.holders)
+            unreadable += lane.unreadable
+        if not ready and not leased and not unreadable:
             self._published_when_empty = published
-        return ready, leased
+            return 0, 0
+        return self._shown_ready(ready) + unreadable, leased
 
     @property
     def consumer_count(self) -> int:

@@ -103,7 +103,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._pending: deque[PendingRequest] = deque()
         self._waiting: deque[memoryview] = deque()
         self._blocked_by: PendingRequest | None = None
-        self._task: asyncio.Task[Message] | None = None
+        self._task: asyncio.Task[Message | None] | None = None
         self._held = 0
         """Bytes of responses that wait for earlier ones."""
         self._unfinished = 0
@@ -329,7 +329,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._start_waiting()
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
-    def run(self, request: PendingRequest, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
+    def run(
+        self, request: PendingRequest, coroutine: Coroutine[Any, Any, Message | None]
+    ) -> asyncio.Task[Message | None]:
         self._blocked_by = request
         self._task = self._loop.create_task(coroutine)
         return self._task

@@ -107,7 +107,7 @@ class Deferred:
         self.finish = finish
 
 
-Answer: TypeAlias = Message | Deferred | Coroutine[Any, Any, Message] | None
+Answer: TypeAlias = Message | Deferred | Coroutine[Any, Any, Message | None] | None
 RequestT = TypeVar("RequestT", bound=Message)
 
 

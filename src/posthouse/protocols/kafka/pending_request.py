@@ -40,8 +40,8 @@ class RequestHost(Protocol):
     def answered(self, request: "PendingRequest") -> None: ...
 
     def run(
-        self, request: "PendingRequest", coroutine: Coroutine[Any, Any, Message]
-    ) -> asyncio.Task[Message]: ...
+        self, request: "PendingRequest", coroutine: Coroutine[Any, Any, Message | None]
+    ) -> asyncio.Task[Message | None]: ...
 
     def violated(self, reason: str) -> None: ...
 
@@ -109,7 +109,7 @@ class PendingRequest:
         self.ready = True
         self.host.answered(self)
 
-    def run(self, coroutine: Coroutine[Any, Any, Message]) -> asyncio.Task[Message]:
+    def run(self, coroutine: Coroutine[Any, Any, Message | None]) -> asyncio.Task[Message | None]:
         """Hold back later requests until `coroutine` is done; it is cancelled with the connection."""
         return self.host.run(self, coroutine)
 

@@ -64,6 +64,7 @@ async def _reset(context: CallContext, parameters: OfGroup, body: ResetBody) -> 
     _check_no_members(group)
     committed = {} if group is None else await _committed(context, groups, group)
     wanted = _wanted(context, parameters.group, body.topics, committed)
+    await context.broker.refresh([topic.partition(index) for topic, index in wanted])
     changes: dict[PartitionId, ResetOffset] = {}
     async for topic, partition in in_turns(wanted):
         before = committed.get(topic.partition(partition))
@@ -151,10 +152,11 @@ async def _move(
         offsets = {partition: change.after for partition, change in changes.items()}
         await context.backend.share_memberships.move(id, offsets)
         return
-    new = [NewOffset(partition=partition, offset=change.after) for partition, change in changes.items()]
-    for refusal in await context.broker.groups.offsets.commit(id, MemberIdentity(member=MemberId("")), new):
-        if refusal is not None:
-            raise refusal
+    new = [
+        NewOffset(partition=partition, offset=change.after)
+        async for partition, change in in_turns(changes.items())
+    ]
+    await context.broker.groups.offsets.commit_in_turns(id, MemberIdentity(member=MemberId("")), new)
 
 
 GROUP_RESET: Final = Endpoint(

@@ -42,6 +42,8 @@ class Selection:
         self._seen = 0
         self._retired = dict.fromkeys(counters, 0)
         self._has_retired = False
+        self._summed: list[object] | None = None
+        """Counters of the objects that are not shown by name; None where they have changed since."""
 
     def shows(self, key: Hashable, counted: object) -> bool:
         """Whether the object is shown by name. `counted` has its counters, and is kept."""
@@ -50,9 +52,11 @@ class Selection:
             is_shown = self._shown < self._limit
             self._shown += is_shown
             known = self._known[key] = _Known(counted, is_shown=is_shown)
+            self._summed = None
         elif known.counted is not counted:  # another object has its name now
             self._retire(known)
             known.counted = counted
+            self._summed = None
         known.seen_in = self._collection
         self._seen += 1
         return known.is_shown
@@ -64,6 +68,7 @@ class Selection:
                 del self._known[key]
                 self._shown -= known.is_shown
                 self._retire(known)
+            self._summed = None
         self._collection += 1
         self._seen = 0
 
@@ -85,7 +90,9 @@ class Selection:
     async def totals(self, turns: Turns) -> dict[str, int]:
         """The counters of all objects that are not shown by name."""
         totals = dict(self._retired)
-        summed = [known.counted for known in self._known.values() if not known.is_shown]
+        if self._summed is None:
+            self._summed = [known.counted for known in self._known.values() if not known.is_shown]
+        summed = self._summed
         for first in range(0, len(summed), _AT_ONCE):
             for name in self._counters:
                 totals[name] += sum(map(attrgetter(name), summed[first : first + _AT_ONCE]))

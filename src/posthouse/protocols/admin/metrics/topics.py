@@ -39,7 +39,7 @@ END: Final = gauge(
 )
 _counts: Final = attrgetter(*TRAFFIC)
 _STEPS: Final = 32
-"""Partitions of one topic between two looks at the clock."""
+"""Partitions between two looks at the clock."""
 FAMILIES: Final = (TOPICS, PARTITIONS, *TRAFFIC.values(), TOPIC_BYTES, TOPIC_RECORDS, BYTES, START, END)
 
 
@@ -55,7 +55,7 @@ class TopicMetrics:
         """How many of each kind of objects were not shown by name."""
         selection, traffic = self._selection, self._broker.traffic
         topics = list(self._broker.topics)
-        partitions = hidden = 0
+        partitions = hidden = steps = 0
         other_bytes = other_records = 0
         of_topics, of_partitions = Rows(), Rows()
         for topic in topics:
@@ -67,8 +67,13 @@ class TopicMetrics:
             partitions += topic.partitions
             if not by_name:
                 hidden += topic.partitions
+            rows = of_partitions if by_name else None
+            steps += topic.partitions
             try:
-                size, records = await self._look(topic, samples, of_partitions if by_name else None)
+                if topic.partitions <= _STEPS:
+                    size, records = self._look(topic, range(topic.partitions), rows)
+                else:
+                    size, records = await self._look_in_turns(topic, samples, rows)
             except UnknownPartition:
                 continue
             if shown:
@@ -76,6 +81,9 @@ class TopicMetrics:
             else:
                 other_bytes += size
                 other_records += records
+            if steps >= _STEPS:
+                steps = 0
+                await samples.turns.next()
         selection.done()
         samples.add(TOPICS, len(topics))
         samples.add(PARTITIONS, partitions)
@@ -88,16 +96,25 @@ class TopicMetrics:
             samples.add(TOPIC_RECORDS, other_records, OTHER)
         return {"topics": selection.summed, "partitions": hidden}
 
-    async def _look(self, topic: Topic, samples: Samples, by_name: Rows | None) -> tuple[int, int]:
-        """The bytes and records of all partitions, which get rows if they are shown by name."""
+    async def _look_in_turns(self, topic: Topic, samples: Samples, by_name: Rows | None) -> tuple[int, int]:
+        """The same as `_look` for all partitions of a topic that has many."""
+        total = records = 0
+        for first in range(0, topic.partitions, _STEPS):
+            indices = range(first, min(first + _STEPS, topic.partitions))
+            more, more_records = self._look(topic, indices, by_name)
+            total += more
+            records += more_records
+            await samples.turns.next()
+        return total, records
+
+    def _look(self, topic: Topic, indices: range, by_name: Rows | None) -> tuple[int, int]:
+        """The bytes and records of some partitions, which get rows if they are shown by name."""
         extent = self._broker.extent
         total = records = 0
-        for index in range(topic.partitions):
+        for index in indices:
             size, bounds = extent(topic.partition(index))
             total += size
             records += bounds.end - bounds.start
             if by_name is not None:
                 by_name.add((topic.name, str(index)), size, bounds.start, bounds.end)
-            if index % _STEPS == 0:
-                await samples.turns.next()
         return total, records

@@ -17,17 +17,24 @@ from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.nodes import NO_NODE_ID
 from posthouse.protocols.kafka.operations import topic_operations
 from posthouse.protocols.kafka.permissions import require_on_topic, sees_topic
+from posthouse.protocols.kafka.unknown_topics import look_for_topic
 from posthouse.records.batch import LEADER_EPOCH
 
 _MAX_PARTITIONS = 2000
 
 
-def handle(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+async def handle(
+    context: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     if request.response_partition_limit < 1:
         raise Refused(ErrorCode.INVALID_REQUEST, "the limit of partitions must be at least 1")
     if cursor is not None and cursor.partition_index < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+    for each in request.topics:
+        if context.broker.topics.find(each.name) is None:
+            await look_for_topic(context, each.name, None)
+            break
     left = min(request.response_partition_limit, _MAX_PARTITIONS)
     answer = DescribeTopicPartitionsResponse()
     for name in _names(context, request):

@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownTopic
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.answer_sizes import ALWAYS, most_bytes
@@ -25,12 +25,12 @@ from posthouse.protocols.kafka.fetch_tracing import trace_fetch
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import forbidden
+from posthouse.protocols.kafka.unknown_topics import look_for_topic
 from posthouse.records.batch import Readable, iter_headers, parse_header
+from posthouse.storage.bounds import Slice
 
 _FIRST_WITH_TOPIC_ID = 13
 _READ_COMMITTED = 1
-_BEYOND = 2**63
-"""More than any offset."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,11 @@ async def _read_topic(
         )
         answers.append(answer)
         try:
-            topic = _topic(context, wanted, by_id)
+            try:
+                topic = _topic(context, wanted, by_id)
+            except UnknownTopic:
+                await look_for_topic(context, wanted.topic, TopicId(wanted.topic_id) if by_id else None)
+                topic = _topic(context, wanted, by_id)
             check_leader_epoch(partition.current_leader_epoch)
             await _read_partition(context, topic, partition, reading, answer, stable_only=stable_only)
             end = answer.last_stable_offset if stable_only else answer.high_watermark
@@ -132,6 +136,9 @@ async def _read_partition(
 ) -> None:
     offset = wanted.fetch_offset
     bounds = context.broker.bounds(topic, wanted.partition)
+    if offset > bounds.end:  # another broker may have written it
+        await context.broker.refresh([topic.partition(wanted.partition)])
+        bounds = context.broker.bounds(topic, wanted.partition)
     if not bounds.start <= offset <= bounds.end:
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
     room = min(wanted.partition_max_bytes, reading.left)
@@ -158,24 +165,23 @@ async def _read_partition(
             reading.at_least_one = False
             context.hold(reading.bytes_read)
             if stable_only:
-                answer.aborted_transactions = _aborted(context, topic.partition(wanted.partition), found.data)
+                answer.aborted_transactions = _aborted(found)
     answer.high_watermark = bounds.end
     answer.last_stable_offset = bounds.stable
     answer.log_start_offset = bounds.start
 
 
-def _aborted(context: Context, partition: PartitionId, data: Readable) -> list[AbortedTransaction]:
-    """The aborted transactions with records in `data`, and no others: for an earlier one the client would
+def _aborted(found: Slice) -> list[AbortedTransaction]:
+    """The aborted transactions with records in the data, and no others: for an earlier one the client would
     wait for a marker that does not follow, and drop good records."""
-    start = parse_header(data).base_offset
-    aborted = context.broker.aborted(partition, start, _BEYOND)
-    if not aborted:
+    if not found.aborted:
         return []
-    end = max(header.next_offset for _, header in iter_headers(data))
-    found = [each for each in aborted if each.first_offset < end]
+    start = parse_header(found.data).base_offset
+    end = max(header.next_offset for _, header in iter_headers(found.data))
+    aborted = [each for each in found.aborted if each.last_offset >= start and each.first_offset < end]
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in sorted(found, key=lambda each: each.first_offset)
+        for each in sorted(aborted, key=lambda each: each.first_offset)
     ]
 
 

@@ -17,6 +17,7 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import require_on_topic
+from posthouse.protocols.kafka.unknown_topics import refresh_ends
 from posthouse.records.batch import LEADER_EPOCH
 from posthouse.storage.bounds import TimestampedOffset
 
@@ -47,6 +48,10 @@ _UNKNOWN_PLACES = (Place.LATEST_TIERED, Place.EARLIEST_PENDING_UPLOAD)
 
 async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     stable_only = request.isolation_level == _READ_COMMITTED
+    await refresh_ends(
+        context,
+        ((topic.name, [each.partition_index for each in topic.partitions]) for topic in request.topics),
+    )
     return ListOffsetsResponse(
         topics=[await _list_topic(context, topic, stable_only) for topic in request.topics]
     )

@@ -24,6 +24,7 @@ from posthouse.protocols.kafka.many_topics import STRETCH, ManyTopics, encode, t
 from posthouse.protocols.kafka.nodes import NO_NODE_ID
 from posthouse.protocols.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from posthouse.protocols.kafka.permissions import require_creation, require_on_topic, sees_topic
+from posthouse.protocols.kafka.unknown_topics import look_for_topic
 
 _FIRST_WITH_NULL_TOPICS = 1
 _FIRST_WITH_NULL_NAMES = 12
@@ -43,6 +44,26 @@ def handle(
         seen = [topic for topic in topics if sees_topic(context, topic.name)]
         return _respond(context, request, seen, (_described(context, request, topic) for topic in seen))
     found = [_found(context, topic) for topic in wanted]
+    for topic, result in zip(wanted, found, strict=True):
+        if isinstance(result, UnknownTopic):
+            return _look_and_answer(context, request, wanted, found, topic)
+    return _answer(context, request, wanted, found)
+
+
+async def _look_and_answer(
+    context: Context,
+    request: MetadataRequest,
+    wanted: list[MetadataRequestTopic],
+    found: list[_Found],
+    unknown: MetadataRequestTopic,
+) -> MetadataResponse:
+    """Another broker may have created the topic. If not, it is created if that is asked for and allowed."""
+    by_id = unknown.name is None or unknown.topic_id != ZERO_UUID
+    await look_for_topic(context, unknown.name or "", TopicId(unknown.topic_id) if by_id else None)
+    found = [
+        _found(context, topic) if isinstance(result, UnknownTopic) else result
+        for topic, result in zip(wanted, found, strict=True)
+    ]
     missing = [
         topic.name
         for topic, result in zip(wanted, found, strict=True)
@@ -50,8 +71,9 @@ def handle(
     ]
     if missing and request.allow_auto_topic_creation and context.broker.settings.auto_create_topics:
         context.require_coordinator()
-        return _create_and_answer(context, request, wanted, missing)
-    return _answer(context, request, wanted, found)
+        found = await _created(context, wanted, missing)
+    answer = _answer(context, request, wanted, found)
+    return answer if isinstance(answer, MetadataResponse) else await answer
 
 
 def _respond(
@@ -87,9 +109,7 @@ async def _respond_in_stretches(
     return _filled(response, context, request)
 
 
-async def _create_and_answer(
-    context: Context, request: MetadataRequest, wanted: list[MetadataRequestTopic], missing: list[str]
-) -> MetadataResponse:
+async def _created(context: Context, wanted: list[MetadataRequestTopic], missing: list[str]) -> list[_Found]:
     outcome: dict[str, _Found] = {}
     for name in dict.fromkeys(missing):
         try:
@@ -106,8 +126,7 @@ async def _create_and_answer(
         if isinstance(result, UnknownTopic) and topic.name in outcome:
             result = outcome[topic.name]
         found.append(result)
-    answer = _answer(context, request, wanted, found)
-    return answer if isinstance(answer, MetadataResponse) else await answer
+    return found
 
 
 def _found(context: Context, wanted: MetadataRequestTopic) -> _Found:

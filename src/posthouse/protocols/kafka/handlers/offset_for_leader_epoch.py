@@ -13,10 +13,15 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
 from posthouse.protocols.kafka.permissions import require_on_topic
+from posthouse.protocols.kafka.unknown_topics import refresh_ends
 from posthouse.records.batch import LEADER_EPOCH
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+async def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    await refresh_ends(
+        context,
+        ((topic.topic, [each.partition for each in topic.partitions]) for topic in request.topics),
+    )
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -1,13 +1,21 @@
 """Produce: the hot path. The order of requests is the order of offsets."""
 
 import asyncio
-from typing import TypeAlias
+from collections.abc import Coroutine
+from typing import Any, TypeAlias
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.transactions.producer_ids import FIRST_BOUND
 from posthouse.broker.transactions.requests import TransactionalWriter
-from posthouse.model.errors import CorruptBatch, Inflated, Malformed, MissingKeys, PosthouseError
+from posthouse.model.errors import (
+    CorruptBatch,
+    Inflated,
+    Malformed,
+    MissingKeys,
+    PosthouseError,
+    UnknownTopic,
+)
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.produce import (
@@ -19,9 +27,11 @@ from posthouse.protocols.kafka.codec.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.errors import CloseWithoutResponse, ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Deferred, Handler
 from posthouse.protocols.kafka.permissions import forbidden, require_on_transactional_id
+from posthouse.protocols.kafka.unknown_topics import look_for_topic
 from posthouse.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -46,7 +56,10 @@ _OFFENCES = (CorruptBatch, Inflated, Malformed)
 _Results: TypeAlias = list[Appended | PosthouseError]
 
 
-def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceResponse | None:
+def handle(
+    context: Context, request: ProduceRequest, *, has_looked: bool = False
+) -> Deferred | ProduceResponse | Coroutine[Any, Any, Message | None] | None:
+    """`has_looked`: unknown topics were looked for, and are unknown to all brokers."""
     _check(context, request)
     by_id = context.version >= _FIRST_WITH_TOPIC_ID
     batches: list[Produced] = []
@@ -60,6 +73,8 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
             answer = PartitionProduceResponse(index=partition.index, base_offset=-1)
             answers.append(answer)
             if not isinstance(topic, Topic):
+                if isinstance(topic, UnknownTopic) and not has_looked:
+                    return _look_and_handle(context, request, data, by_id)
                 _fail(answer, topic, by_id)
                 has_failed = True
             elif _acceptable(context, partition, answer):
@@ -97,6 +112,19 @@ def handle(context: Context, request: ProduceRequest) -> Deferred | ProduceRespo
     if appending.future is None:
         return finish(appending.results([]))
     return Deferred(appending.future, lambda outcomes: finish(appending.results(outcomes)))
+
+
+async def _look_and_handle(
+    context: Context, request: ProduceRequest, data: TopicProduceData, by_id: bool
+) -> Message | None:
+    """Another broker may have created the topic."""
+    await look_for_topic(context, data.name, TopicId(data.topic_id) if by_id else None)
+    answer = handle(context, request, has_looked=True)
+    if not isinstance(answer, Deferred):
+        assert not isinstance(answer, Coroutine)
+        return answer
+    # The connection may end meanwhile, and the commit goes on.
+    return answer.finish(await asyncio.shield(answer.future))
 
 
 def _check(context: Context, request: ProduceRequest) -> None:

@@ -1,7 +1,7 @@
 """A group of commits as the arguments of the SQL function `commit_group`, and its answer as outcomes."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from posthouse.records.control import is_commit
 from posthouse.records.references import Reference, pack_references
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
+from posthouse.storage.shared.array_text import array_text
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
 from posthouse.storage.spaces import CLUSTER_WIDE
 
@@ -173,18 +174,18 @@ class CommitGroup:
                 else:
                     rows.append((number, Kind.TRIM, at, *_NOTHING, operation.offset))
         return [
-            _array(touched),
-            _array(log for log, _ in producers),
-            _array(id for _, id in producers),
+            array_text(touched),
+            array_text(log for log, _ in producers),
+            array_text(id for _, id in producers),
             *_columns(rows, 14),
             refs,
             *_columns(runs, 5),
-            _array(number for number, _ in puts),
-            _array(int(put.space) for _, put in puts),
+            array_text(number for number, _ in puts),
+            array_text(int(put.space) for _, put in puts),
             [put.owner for _, put in puts],
             [put.key for _, put in puts],
             [put.value for _, put in puts],
-            _array({int(put.space) for _, put in puts if put.space in CLUSTER_WIDE}),
+            array_text({int(put.space) for _, put in puts if put.space in CLUSTER_WIDE}),
         ]
 
     def apply(self, answer: Answer, tails: Tails, now_ms: int) -> list[tuple[PartitionId, int]]:
@@ -292,12 +293,7 @@ def _refusal(append: Append, log: SharedLog, verdict: int, detail: int) -> Posth
     return OutOfOrderSequence(f"a new epoch of producer {producer} starts at 0, not {header.base_sequence}")
 
 
-def _array(items: Iterable[int]) -> str:
-    """As PostgreSQL writes an array; several times as fast as the driver's own way."""
-    return "{" + ",".join(map(str, items)) + "}"
-
-
 def _columns(rows: Sequence[tuple[int, ...]], count: int) -> list[str]:
     if not rows:
         return ["{}"] * count
-    return [_array(map(int, column)) for column in zip(*rows, strict=True)]
+    return [array_text(map(int, column)) for column in zip(*rows, strict=True)]

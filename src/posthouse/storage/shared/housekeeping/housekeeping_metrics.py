@@ -16,6 +16,7 @@ class HousekeepingMetrics:
         "deleted_orphans",
         "doomed_objects",
         "free_slots",
+        "merged_segments",
         "removed_segments",
         "segments_written",
         "truncated_slots",
@@ -31,6 +32,8 @@ class HousekeepingMetrics:
         """How long the oldest run waits for consolidation beyond its time, as of the last turn."""
         self.damaged_logs = 0
         """Logs that the last turn could not consolidate further."""
+        self.merged_segments = 0
+        """Small ones that became part of a larger one."""
         self.removed_segments = 0
         """Below the start of their log, or of deleted topics."""
         self.free_slots: int | None = None

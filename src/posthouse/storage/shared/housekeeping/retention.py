@@ -14,10 +14,10 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Trim
 from posthouse.storage.outcomes import Outcome
-from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import KeptElsewhere, Needed, checked_archived
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.housekeeping.fresh_view import FreshView
 
 _LOGS_AT_ONCE = 500
 _PIECES_AT_ONCE = 1000
@@ -68,7 +68,7 @@ class Retention:
         self,
         connect: Callable[[], Awaitable[DatabaseConnection]],
         lease: HeldLease,
-        view: PartitionView,
+        view: FreshView,
         commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
         clock: Clock,
         metrics: StorageMetrics,
@@ -183,6 +183,7 @@ class Retention:
         """Returns the logs that may have more to trim."""
         found = await self._pieces(connection, pieces=_PIECES_AT_ONCE, logs=logs)
         sizes = await self._sizes(connection, logs)
+        await self._view.refresh([log.partition for log in found if log.partition.topic in self._view.topics])
         trims: list[Operation] = []
         more: list[int] = []
         # From here to the commit without a pause: later a queue might need the records.

@@ -10,7 +10,6 @@ from posthouse.model.ids import PartitionId
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation
 from posthouse.storage.outcomes import Outcome
-from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import KeptElsewhere, Needed
 from posthouse.storage.shared.database import Database, LeaseLost
 from posthouse.storage.shared.held_lease import HeldLease
@@ -20,9 +19,11 @@ from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
     Consolidation,
     ConsolidationSettings,
 )
+from posthouse.storage.shared.housekeeping.fresh_view import FreshView
 from posthouse.storage.shared.housekeeping.garbage import Garbage, GarbageSettings
 from posthouse.storage.shared.housekeeping.housekeeping import Housekeeping, HousekeepingPart
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.merging.merging import Merging, MergingSettings
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 from posthouse.storage.shared.housekeeping.removal import Removal
 from posthouse.storage.shared.housekeeping.retention import Retention
@@ -38,10 +39,12 @@ _PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 class UpkeepSettings:
     consolidation: ConsolidationSettings = field(default_factory=ConsolidationSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    merging: MergingSettings = field(default_factory=MergingSettings)
     slots: SlotSettings = field(default_factory=SlotSettings)
     garbage: GarbageSettings = field(default_factory=GarbageSettings)
     producer_expiry_ms: int = _PRODUCER_EXPIRY_MS
     consolidation_seconds: float = 15.0
+    merging_seconds: float = 60.0
     slot_seconds: float = 15.0
     removal_seconds: float = 30.0
     garbage_seconds: float = 300.0
@@ -54,7 +57,7 @@ class Upkeep:
         objects: HousekeptObjects,
         names: ObjectNames,
         lease: HeldLease,
-        view: PartitionView,
+        view: FreshView,
         *,
         commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
         effects: CompactionEffects,
@@ -70,6 +73,7 @@ class Upkeep:
         consolidation = Consolidation(
             connect, objects, names, lease, lambda: view.topics, clock, self.metrics, chosen.consolidation
         )
+        merging = Merging(connect, objects, names, lease, lambda: view.topics, self.metrics, chosen.merging)
         slots = Slots(connect, lease, self.metrics, chosen.slots)
         removal = Removal(connect, lease, self.metrics)
         garbage = Garbage(connect, objects, lease, self.metrics, chosen.garbage)
@@ -92,6 +96,11 @@ class Upkeep:
                     name="consolidation",
                     run_once=consolidation.run_once,
                     seconds=chosen.consolidation_seconds,
+                ),
+                HousekeepingPart(
+                    name="merging of small segments",
+                    run_once=merging.run_once,
+                    seconds=chosen.merging_seconds,
                 ),
                 HousekeepingPart(name="slots", run_once=slots.run_once, seconds=chosen.slot_seconds),
                 HousekeepingPart(

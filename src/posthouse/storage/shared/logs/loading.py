@@ -25,6 +25,7 @@ SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, o.first_open
        SELECT p.log, min(p.open_since) AS first_open FROM producer p WHERE p.open_since >= 0 GROUP BY p.log
   ) AS o ON o.log = l.id
 """
+PRODUCERS = "SELECT log, id, epoch, batches, last_time, open_since FROM producer"
 _STATE = "SELECT space, key, value FROM state"
 
 
@@ -140,17 +141,23 @@ def new_log(id: int, topic: Topic, partition: int, *, coordinates: bool = True) 
 async def _producers(
     connection: DatabaseConnection, logs: dict[int, SharedLog], moved: Callable[[], None]
 ) -> None:
-    statement = "SELECT log, id, epoch, batches, last_time, open_since FROM producer"
-    async for rows in _pages(connection, statement, moved):
-        for log, id, epoch, batches, last_time, open_since in rows:
+    async for rows in _pages(connection, PRODUCERS, moved):
+        for row in rows:
+            log, id, producer = stored_producer(row)
             if log in logs:
-                memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
-                logs[log].producers.load_producer(id, Producer(epoch, memory, last_time, open_since))
+                logs[log].producers.load_producer(id, producer)
     for log, last, first, producer in await _all(
         connection, "SELECT log, last, first, producer FROM aborted"
     ):
         if log in logs:
             logs[log].producers.load_aborted(AbortedTransaction(producer, first, last))
+
+
+def stored_producer(row: tuple[Any, ...]) -> tuple[int, int, Producer]:
+    """The number of the log, the id of the producer, and the producer, of a row of `PRODUCERS`."""
+    log, id, epoch, batches, last_time, open_since = row
+    memory = tuple(BatchMemory(*batches[at : at + 3]) for at in range(0, len(batches), 3))
+    return log, id, Producer(epoch, memory, last_time, open_since)
 
 
 async def _pages(

@@ -107,24 +107,24 @@ class SharedLog:
         """The start is at `offset` or behind."""
         if offset <= self.start:
             return
-        if offset > self.end:
+        if offset > self.end:  # others have written before it was trimmed
             self.end = offset
+            self.stable = max(self.stable, offset)
             self.is_current = False
         # An estimate, as in the database.
         self.size = self.size * (self.end - offset) // (self.end - self.start)
         self.start = offset
-        first_open = self.producers.first_open()
-        if self.stable < offset and (first_open is None or first_open >= offset):
-            self.stable = offset
         self.producers.trim(offset)
 
     def observe(self, start: int, end: int, size: int, first_open: int | None) -> None:
         """What the database has, or had before the latest outcomes: `first_open` is the first offset of the
         oldest open transaction."""
-        self.trim(start)
-        if end >= self.end:
+        is_newest = end >= self.end
+        if is_newest:
             self.end = end
             self.stable = max(self.stable, end if first_open is None else first_open)
+        self.trim(start)
+        if is_newest:
             self.is_current = start == self.start
             if self.is_current:
                 self.size = size

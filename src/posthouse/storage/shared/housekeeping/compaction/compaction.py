@@ -25,7 +25,6 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.cleaning.batch_cleaner import Aborted, Rules
 from posthouse.storage.metrics import StorageMetrics
-from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import Needed
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.housekeeping.compaction.cleaning import Cleaning
@@ -40,6 +39,7 @@ from posthouse.storage.shared.housekeeping.compaction.sources import (
 from posthouse.storage.shared.housekeeping.compaction.swap import CompactedLog, CompactionSwap
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import MIB, Consolidation
 from posthouse.storage.shared.housekeeping.consolidation.due import due_logs
+from posthouse.storage.shared.housekeeping.fresh_view import FreshView
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Compaction:
         objects: HousekeptObjects,
         swap: CompactionSwap,
         consolidation: Consolidation,
-        view: PartitionView,
+        view: FreshView,
         clock: Clock,
         metrics: StorageMetrics,
         settings: CompactionSettings | None = None,
@@ -109,6 +109,9 @@ class Compaction:
         begun = self._clock.monotonic()
         try:
             segments = await self._segments(connection, owner)
+            if topic.id not in self._view.topics or (runs is None and self._is_clean(segments)):
+                return
+            await self._view.refresh([owner.partition], with_producers=True)
             sources = self._sources(segments, owner, topic, needed)
             if runs is not None and is_due(sources, topic.config, self._clock.now_ms(), runs):
                 await self._consolidation.consolidate([owner.id])
@@ -124,6 +127,10 @@ class Compaction:
             log.error("%s-%d: not compacted: %s", topic.name, owner.partition.index, error)
         finally:
             self._metrics.compaction_seconds += self._clock.monotonic() - begun
+
+    def _is_clean(self, segments: Sequence[CompactionSource]) -> bool:
+        now = self._clock.now_ms()
+        return all(each.is_clean and each.horizon > now for each in segments)
 
     async def _segments(self, connection: DatabaseConnection, owner: CompactedLog) -> list[CompactionSource]:
         async with meaning("looking for segments to compact"):

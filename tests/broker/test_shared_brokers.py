@@ -1,0 +1,204 @@
+"""Two brokers on one shared storage: the coordinator, and a member that serves the same logs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from posthouse.broker.access.scram import MIN_ITERATIONS
+from posthouse.broker.appending import Appended, Produced
+from posthouse.broker.broker import Broker
+from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import SystemClock
+from posthouse.model.errors import LoginFailed, NotLeader, OutOfOrderSequence, Unavailable, UnknownTopic
+from posthouse.model.topics import Topic
+from posthouse.protocols.authenticator import Authenticator, PeerIdentity
+from posthouse.protocols.sasl import SaslLogin
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.record import iter_records
+from posthouse.settings import Authentication, Settings
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.objects.memory import MemoryObjectStore
+from tests.postgres import MIGRATED, PostgresServer, new_database
+from tests.protocols.kafka.scram_client import ScramClient
+from tests.storage.shared.opened import make_member, make_shared
+
+PEER = "127.0.0.1:1"
+PASSWORD = "nobody-guesses-this"
+SESSION = object()
+
+
+class Brokers:
+    """Both are started."""
+
+    def __init__(self, coordinator: Broker, member: Broker) -> None:
+        self.coordinator = coordinator
+        self.member = member
+
+    async def create(self, name: str) -> Topic:
+        [topic] = await self.coordinator.create_topics([NewTopic(name=name, partitions=1)])
+        assert isinstance(topic, Topic)
+        return topic
+
+
+@pytest.fixture
+async def brokers(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Brokers]:
+    clock = SystemClock()
+    password = tmp_path / "password"
+    password.touch(0o600)
+    password.write_text(PASSWORD)
+    settings = Settings(memory=True, authentication=Authentication.REQUIRED, admin_password_file=password)
+    with new_database(postgres, MIGRATED) as url:
+        database, objects = Database(url), MemoryObjectStore(clock)
+        coordinator = Broker(await make_shared(database, objects, clock), settings, clock)
+        await coordinator.start()
+        await coordinator.coordinate()
+        member = Broker(make_member(database, objects, clock), settings, clock, live_brokers=lambda: 2)
+        await member.start()
+        yield Brokers(coordinator, member)
+        await member.stop()
+        await coordinator.stop()
+
+
+def batch(topic: Topic, value: bytes = b"value", *, producer_id: int = -1, sequence: int = -1) -> Produced:
+    epoch = 0 if producer_id >= 0 else -1
+    builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    builder.add(None, value, timestamp=1_700_000_000_000)
+    return Produced(topic, 0, memoryview(builder.build()))
+
+
+async def append(broker: Broker, produced: Produced) -> int:
+    [result] = await broker.append([produced]).wait()
+    if isinstance(result, Appended):
+        return result.base_offset
+    raise result
+
+
+async def values(broker: Broker, topic: Topic, offset: int) -> list[bytes | None]:
+    found = await broker.read(topic, 0, offset, 100_000)
+    return [record.value for record in iter_records(found.data)] if found.data else []
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def test_both_write_to_one_log_and_read_it(brokers: Brokers) -> None:
+    topic = await brokers.create("orders")
+    assert await brokers.member.find_topic("orders") == topic
+    for offset, broker in enumerate([brokers.member, brokers.coordinator, brokers.member]):
+        assert await append(broker, batch(topic, b"%d" % offset)) == offset
+    for broker in (brokers.coordinator, brokers.member):
+        await broker.refresh(topic.partition_ids())
+        assert broker.bounds(topic, 0).end == 3
+        assert await values(broker, topic, 0) == [b"0"]
+        assert await values(broker, topic, 2) == [b"2"]
+
+
+async def test_a_producer_changes_its_broker(brokers: Brokers) -> None:
+    topic = await brokers.create("orders")
+    await brokers.member.find_topic("orders")
+    producer = (await brokers.coordinator.transactions.init_producer(None, 0, owner="ann")).producer_id
+    assert await append(brokers.coordinator, batch(topic, producer_id=producer, sequence=0)) == 0
+    assert await append(brokers.member, batch(topic, producer_id=producer, sequence=1)) == 1
+    assert await append(brokers.member, batch(topic, producer_id=producer, sequence=0)) == 0, "a repetition"
+    with pytest.raises(OutOfOrderSequence):
+        await append(brokers.coordinator, batch(topic, producer_id=producer, sequence=3))
+
+
+@pytest.mark.parametrize("writes", ["coordinator", "member"])
+async def test_a_reader_waits_for_records_that_the_other_broker_writes(brokers: Brokers, writes: str) -> None:
+    topic = await brokers.create("orders")
+    await brokers.member.find_topic("orders")
+    pair = (brokers.coordinator, brokers.member)
+    writer, reader = pair if writes == "coordinator" else pair[::-1]
+    waiting = asyncio.create_task(reader.wait_for_records([(topic.partition(0), 0)], 1, 60.0))
+    await asyncio.sleep(0)
+    await append(writer, batch(topic))
+    async with asyncio.timeout(30):
+        await waiting
+    assert await values(reader, topic, 0) == [b"value"]
+
+
+async def test_a_topic_that_feeds_a_queue_belongs_to_the_coordinator(brokers: Brokers) -> None:
+    topic = await brokers.create("orders")
+    await append(brokers.member, batch(await brokers.member.find_topic("orders")))
+    namespace = brokers.coordinator.namespaces.get("/")
+    queue = await namespace.declare_queue(QueueDefinition(name="orders"), SESSION)
+    with pytest.raises(NotLeader):
+        await append(brokers.member, batch(topic))
+    await until(lambda: brokers.member.topic("orders").is_coordinated)
+    assert await append(brokers.coordinator, batch(topic)) == 1
+    assert queue.message_count == 1
+    created = await brokers.create("amq.topic")
+    assert not created.is_coordinated, "no exchange of this name was declared"
+    later = await namespace.declare_queue(QueueDefinition(name="later"), SESSION)
+    assert (await brokers.create(later.name)).is_coordinated
+    with pytest.raises(NotLeader):
+        await append(brokers.member, batch(await brokers.member.find_topic("later")))
+
+
+async def test_the_member_follows_topics(brokers: Brokers) -> None:
+    topic = await brokers.create("orders")
+    await until(lambda: brokers.member.topics.find("orders") is not None)
+    await brokers.coordinator.create_partitions("orders", 3)
+    await until(lambda: brokers.member.topic("orders").partitions == 3)
+    await brokers.coordinator.delete_topics([topic])
+    await until(lambda: brokers.member.topics.find("orders") is None)
+    with pytest.raises(UnknownTopic):
+        await brokers.member.find_topic_by_id(topic.id)
+
+
+async def scram(broker: Broker, user: str, password: str) -> None:
+    """Raises LoginFailed."""
+    authenticator = Authenticator(
+        broker.access,
+        PeerIdentity(peer=PEER),
+        "toy",
+        admitted=lambda guard: None,
+        revoked=lambda: None,
+    )
+    login = SaslLogin(authenticator)
+    assert login.begin("SCRAM-SHA-256")
+    client = ScramClient("SCRAM-SHA-256", user, password)
+    assert client.accepts(await login.take(client.final(await login.take(client.first()))))
+    authenticator.close()
+
+
+async def test_users_log_in_at_the_member_as_soon_as_they_exist(brokers: Brokers) -> None:
+    users = brokers.coordinator.access.users
+    for number in range(3):
+        for name in ("ann", "ben"):
+            await users.set_password(name, f"password {number}", iterations=MIN_ITERATIONS)
+        await brokers.member.access.log_in("ann", f"password {number}", PEER)
+        await scram(brokers.member, "ben", f"password {number}")
+    await users.delete("ben")
+    with pytest.raises(LoginFailed):
+        await scram(brokers.member, "ben", "password 2")
+
+
+async def test_producer_ids_are_bound_to_their_users_at_the_member_as_well(brokers: Brokers) -> None:
+    producer = await brokers.coordinator.transactions.producer_ids.take("ann")
+    ids = brokers.member.transactions.producer_ids
+    assert ids.belongs_to(producer, "ann") and not ids.belongs_to(producer, "ben")
+
+
+async def test_records_are_deleted_that_the_member_has_written(brokers: Brokers) -> None:
+    topic = await brokers.create("orders")
+    await brokers.member.find_topic("orders")
+    for _ in range(2):
+        await append(brokers.member, batch(topic))
+    assert await brokers.coordinator.delete_records(topic, 0, None) == 2
+
+
+async def test_the_member_changes_nothing(brokers: Brokers) -> None:
+    with pytest.raises(Unavailable):
+        await brokers.member.create_topics([NewTopic(name="orders")])
+    with pytest.raises(Unavailable):
+        await brokers.member.access.users.set_password("eve", PASSWORD, iterations=MIN_ITERATIONS)
+    with pytest.raises(Unavailable):
+        await brokers.member.transactions.init_producer("tx", 1000)

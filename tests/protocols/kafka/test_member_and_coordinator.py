@@ -1,0 +1,182 @@
+"""A member beside the coordinator, on one log: each serves what the other one has written."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from posthouse.app import App
+from posthouse.model.errors import StorageFenced
+from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from posthouse.protocols.kafka.codec.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from posthouse.protocols.kafka.codec.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
+from posthouse.protocols.kafka.errors import ErrorCode
+from tests.broker.members import MemberStorage
+from tests.protocols.kafka.members import coordinator_and_member
+from tests.protocols.kafka.transactional_wire import TransactionalWire
+from tests.protocols.kafka.wire import Wire, batch, produce_request
+
+Apps = tuple[App, App, MemberStorage]
+
+
+@pytest.fixture
+async def apps() -> AsyncIterator[Apps]:
+    async with coordinator_and_member() as running:
+        yield running
+
+
+@pytest.fixture
+async def there(apps: Apps) -> AsyncIterator[Wire]:
+    """A client of the coordinator."""
+    async with Wire(str(apps[0].listeners["kafka"])) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def wire(apps: Apps) -> AsyncIterator[Wire]:
+    """A client of the member."""
+    async with Wire(str(apps[1].listeners["kafka"])) as connected:
+        yield connected
+
+
+async def _end(wire: Wire, name: str = "t") -> ListOffsetsPartitionResponse:
+    partition = ListOffsetsPartition(timestamp=-1)
+    response = await wire.ask(
+        ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=[partition])]), ListOffsetsResponse
+    )
+    return response.topics[0].partitions[0]
+
+
+async def _described(wire: Wire, *, create: bool, name: str = "t") -> MetadataResponseTopic:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=create)
+    return (await wire.ask(asked, MetadataResponse)).topics[0]
+
+
+async def test_a_topic_that_a_client_of_the_member_creates(there: Wire, wire: Wire) -> None:
+    topic = await wire.create_topic("t", 3)
+    assert (await _described(wire, create=False)).topic_id == topic
+    assert (await _described(there, create=False)).topic_id == topic
+
+
+async def test_a_topic_that_metadata_creates(there: Wire, wire: Wire) -> None:
+    created = await _described(wire, create=True)
+    assert created.error_code == 0
+    assert (await _described(there, create=False)).topic_id == created.topic_id
+
+
+async def test_topics_that_the_member_does_not_know_yet(there: Wire, wire: Wire) -> None:
+    for number in range(5):
+        await there.create_topic(str(number))
+    assert (await _described(wire, create=False, name="0")).error_code == 0
+    topic = await there.create_topic("a")
+    assert (await wire.produce(topic, batch(b"x"))).base_offset == 0
+    topic = await there.create_topic("b")
+    assert (await wire.fetch(topic)).error_code == 0
+    await there.create_topic("c")
+    assert (await _end(wire, "c")).offset == 0
+    await there.create_topic("d")
+    described = await wire.ask(
+        DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="d"), TopicRequest(name="e")], response_partition_limit=10
+        ),
+        DescribeTopicPartitionsResponse,
+    )
+    codes = {each.name: each.error_code for each in described.topics}
+    assert codes == {"d": 0, "e": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_batches_for_a_topic_that_the_member_looks_for_stay_in_order(there: Wire, wire: Wire) -> None:
+    topic = await there.create_topic("t")
+    pending = [wire.send(produce_request(topic, batch(str(number).encode()))) for number in range(5)]
+    for number, each in enumerate(pending):
+        response = await wire.receive(each)
+        assert isinstance(response, ProduceResponse)
+        assert response.responses[0].partition_responses[0].base_offset == number
+
+
+async def test_topics_that_no_broker_knows(apps: Apps, wire: Wire) -> None:
+    unknown = bytes(range(16))
+    assert (await wire.produce(unknown, batch(b"x"))).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert (await wire.fetch(unknown)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert (await _end(wire)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await _described(wire, create=False)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert apps[2].refreshes == 4
+    wire.send(produce_request(unknown, batch(b"x"), acks=0))
+    assert await wire.reader.read() == b""
+
+
+async def test_records_of_the_other_broker(there: Wire, wire: Wire) -> None:
+    topic = await there.create_topic("t")
+    await wire.produce(topic, batch(b"a"))
+    await there.produce(topic, batch(b"b", b"c"))
+    await there.produce(topic, batch(b"d"))
+    assert (await wire.fetch(topic, 3)).high_watermark == 4  # above the end that the member knew
+    assert (await wire.fetch(topic, 5)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    await there.produce(topic, batch(b"e"))
+    assert (await _end(wire)).offset == 5
+    await there.produce(topic, batch(b"f"))
+    ends = await wire.ask(
+        OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition()])]
+        ),
+        OffsetForLeaderEpochResponse,
+    )
+    assert ends.topics[0].partitions[0].end_offset == 6
+    await wire.produce(topic, batch(b"g"))
+    assert (await there.fetch(topic, 6)).records
+
+
+async def test_nothing_is_called_unknown_while_the_database_is_away(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    topic = await wire.create_topic("t")
+    assert (await wire.produce(topic, batch(b"x"))).error_code == 0
+    new = await there.create_topic("new")
+    apps[2].failure = StorageFenced("the database is away")
+    refused = ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await wire.produce(new, batch(b"x"))).error_code == refused
+    assert (await wire.fetch(new)).error_code == refused
+    assert (await wire.fetch(topic, 2)).error_code == refused
+    assert (await _end(wire)).error_code == refused
+    assert (await _described(wire, create=True, name="new")).error_code == refused
+    assert (await wire.fetch(topic, 0)).records
+    apps[2].failure = None
+    assert (await wire.produce(new, batch(b"x"))).error_code == 0
+
+
+@pytest.mark.parametrize("newer", [False, True])
+async def test_transactions_of_a_client_of_the_member(newer: bool, there: Wire, wire: Wire) -> None:
+    topic = await there.create_topic("t")
+    producer = TransactionalWire(wire, newer=newer)
+    assert await producer.init() == 0
+    for commit in (True, False, True):
+        await producer.write(b"x" if commit else b"dropped")
+        assert await producer.end(commit=commit) == 0
+    assert (await _end(wire)).offset == 6
+    fetched = await wire.fetch(topic, isolation_level=1, max_bytes=2**20)
+    assert fetched.last_stable_offset == 6
+    assert fetched.aborted_transactions is not None
+    assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions] == [
+        (producer.producer_id, 2)
+    ]
