@@ -173,7 +173,7 @@ torture-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## brokers on Pos
 KILLS ?= 25
 torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
 	POSTHOUSE_QUEUE_KILLS=$(KILLS) $(BIN)/pytest tests/crash/test_queue_kill.py
-	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once
+	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once tests/spark/test_cluster.py
 
 SEEDS ?= 2000
 JOBS ?= 2

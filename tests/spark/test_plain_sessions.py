@@ -12,6 +12,12 @@ from tests.spark.runs import SUBMIT, run_tests
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 
 PAGES = "tests/spark/test_spark_pages.py"
+ON_PLAIN = (
+    "test_from_topic_to_topic",
+    "test_a_batch_read",
+    "test_registered_by_hand",
+    "test_the_sink_in_foreach_batch",
+)
 FRAME = "tests/spark/test_source_batch.py::test_one_frame_for_several_queries[false]"
 
 
@@ -19,7 +25,7 @@ FRAME = "tests/spark/test_source_batch.py::test_one_frame_for_several_queries[fa
 @pytest.mark.parametrize(
     ("kind", "tests", "passed"),
     [
-        ("plain", (PAGES, "--deselect", f"{PAGES}::test_a_pipeline", FRAME), 9),
+        ("plain", (*(f"{PAGES}::{name}" for name in ON_PLAIN), FRAME), 5),
         ("connect", (f"{PAGES}::test_a_batch_read",), 1),
         (SUBMIT, (f"{PAGES}::test_a_batch_read",), 1),
     ],

@@ -218,6 +218,7 @@ async def run_campaign(
         # Also after a failure: what is there, and what is not, says more about it.
         with _noting_failure(verdict):
             await arena.last_look(kind.plain_recipe(place))
+        with _noting_failure(verdict):
             verdict.anomalies += kind.judge(recorder.history)
     finally:
         await arena.close()

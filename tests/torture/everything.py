@@ -14,15 +14,15 @@ from tests.torture.workloads import Client, Workload
 
 
 class Everything:
-    """Streams, transactions, consumer groups of both protocols, a share group, queues, and a Kafka producer
-    that feeds queues."""
+    """Streams, transactions, a processor, consumer groups of both protocols, a share group, queues, and
+    a Kafka producer that feeds queues."""
 
     most_promises = 200
 
     def __init__(self, recorder: Recorder, random: Random, **config: Any) -> None:
         """`config` is of the topics of the streams, with underscores."""
         self._parts: Sequence[Workload] = [
-            StreamWorkload(recorder, random, classic=True, **config),
+            StreamWorkload(recorder, random, is_full=True, **config),
             QueueWorkload(recorder, random),
             ShareWorkload(recorder, random),
         ]
@@ -37,5 +37,5 @@ class Everything:
         return [*(client for part in self._parts for client in part.clients), self._feeder]
 
     async def finish(self, addresses: Addresses) -> None:
-        for part in self._parts:
+        for part in reversed(self._parts):  # that of streams may find something, and ends then
             await part.finish(addresses)

@@ -104,10 +104,10 @@ class Client(Closable):
         return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
 
     def groups(self) -> list[GroupInfo]:
-        return list_groups(self._cluster.any())
+        return list_groups(self._cluster.coordinator())
 
     def group_names(self) -> list[str]:
-        return group_names(self._cluster.any())
+        return group_names(self._cluster.coordinator())
 
     def group(self, name: str) -> GroupInfo:
         return describe_group(self._cluster.any(), name)

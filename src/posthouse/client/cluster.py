@@ -92,6 +92,11 @@ class Cluster:
             return self.any()
         return self._connections.get(node) or self._connect(node)
 
+    def coordinator(self) -> BrokerConnection:
+        """The broker that lists all groups: each lists those that it coordinates, and one coordinates all."""
+        response = self._metadata(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return self.broker(response.controller_id) if len(self._nodes) > 1 else self.any()
+
     def open(self, node_id: int) -> BrokerConnection:
         """A dedicated connection; the caller closes it."""
         node = self._nodes.get(node_id) or self.any().node

@@ -1,4 +1,4 @@
-"""A queue at work, such as with its dead letters: methods that show its messages wait for the current step."""
+"""A queue at work, as with its dead letters: methods that show its messages wait for the current step."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ from pamqp.commands import Basic, Queue
 
 from posthouse.broker.queues import effects
 from tests.protocols.amqp.rig import Rig
-from tests.protocols.amqp.wire import Content
+from tests.wire.amqp import Content
 
 METHODS = [
     Basic.Get(queue="busy"),

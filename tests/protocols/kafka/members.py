@@ -173,7 +173,7 @@ async def member(
     topics and users there, unless the storage does not allow it."""
     known = standing or Standing()
     app = App(
-        on_any_port(**settings),
+        on_any_port(memory=True, **settings),
         storage=storage or MemoryStorage(SystemClock()),
         membership=Membership(
             own=OWN,
@@ -197,7 +197,7 @@ async def coordinator_and_member(**settings: Any) -> AsyncIterator[tuple[App, Ap
     """Two brokers on one log. The member knows what its storage has refreshed."""
     clock = SystemClock()
     log = CoordinatorStorage(clock)
-    coordinator = App(on_any_port(**settings), storage=log)
+    coordinator = App(on_any_port(memory=True, **settings), storage=log)
     await coordinator.start()
     storage = MemberStorage(log, clock)
     relay = WiredRelay(coordinator.listeners["kafka"])

@@ -18,6 +18,11 @@ from posthouse.protocols.kafka.codec.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from posthouse.protocols.kafka.codec.generated.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -28,16 +33,16 @@ from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from posthouse.protocols.kafka.codec.generated.list_groups import (
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 from posthouse.protocols.kafka.codec.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from posthouse.protocols.kafka.codec.generated.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from posthouse.protocols.kafka.codec.generated.metadata import (
     MetadataRequest,
@@ -96,12 +101,12 @@ async def _topic(app: App, name: str = "t", partitions: int = 1) -> Topic:
 
 
 async def _groups(wire: Wire, pending: PendingRequest) -> list[str]:
-    response = pending.response(memoryview(await wire.receive_frame()), ListGroupsResponse)
+    response = pending.response(memoryview(await wire.receive_frame()), DescribeGroupsResponse)
     return [each.group_id for each in response.groups]
 
 
-def _listing(*names: str) -> ListGroupsResponse:
-    return ListGroupsResponse(groups=[ListedGroup(group_id=name) for name in names])
+def _listing(*names: str) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name) for name in names])
 
 
 async def _is_closed(wire: Wire) -> bool:
@@ -113,7 +118,7 @@ async def _is_closed(wire: Wire) -> bool:
 
 
 async def test_a_request_goes_to_the_coordinator_as_it_is(relay: HeldRelay, wire: Wire) -> None:
-    pending = wire.send(ListGroupsRequest(states_filter=["Stable"]))
+    pending = wire.send(DescribeGroupsRequest(groups=["Stable"]))
     request = await relay.request()
     assert request.header.correlation_id == pending.correlation_id
     assert request.header.client_id == "test"
@@ -128,7 +133,7 @@ async def test_a_request_goes_to_the_coordinator_as_it_is(relay: HeldRelay, wire
 
 async def test_one_connection_relays_all_requests_of_a_client(relay: HeldRelay, wire: Wire) -> None:
     for number in range(3):
-        pending = wire.send(ListGroupsRequest())
+        pending = wire.send(DescribeGroupsRequest())
         (await relay.request(number)).answer(_listing(str(number)))
         assert await _groups(wire, pending) == [str(number)]
     assert len(relay.opened) == 1
@@ -208,13 +213,27 @@ async def test_unknown_topics_that_nobody_creates_are_unknown(relay: HeldRelay, 
 
 
 async def test_relayed_requests_are_counted_by_their_api(app: App, relay: HeldRelay, wire: Wire) -> None:
-    pending = wire.send(ListGroupsRequest())
+    pending = wire.send(DescribeGroupsRequest())
     (await relay.request()).answer(_listing())
     await wire.receive(pending)
     async with httpx.AsyncClient() as http:
         text = (await http.get(f"http://{app.listeners['admin']}/metrics")).text
-    [line] = [each for each in text.splitlines() if "ListGroups" in each and "_count" in each]
+    [line] = [each for each in text.splitlines() if "DescribeGroups" in each and "_count" in each]
     assert line.endswith(" 1")
+
+
+async def test_a_member_lists_no_groups_and_no_transactions(relay: HeldRelay) -> None:
+    standing = Standing()
+    async with member(relay, standing) as app, Wire(_address(app)) as wire:
+        assert await wire.ask(ListGroupsRequest(), ListGroupsResponse) == ListGroupsResponse()
+        found = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
+        assert found == ListTransactionsResponse()
+        standing.view = replace(VIEW, holder_incarnation=None)
+        refused = await wire.ask(ListGroupsRequest(), ListGroupsResponse)
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        listed = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
+        assert listed.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert relay.opened == []
 
 
 # Order
@@ -222,11 +241,11 @@ async def test_relayed_requests_are_counted_by_their_api(app: App, relay: HeldRe
 
 async def test_responses_keep_the_order_of_the_requests(app: App, relay: HeldRelay, wire: Wire) -> None:
     topic = await _topic(app)
-    relayed = [wire.send(ListGroupsRequest())]
+    relayed = [wire.send(DescribeGroupsRequest())]
     produced = wire.send(produce_request(topic.id, batch(b"x")))
-    relayed.append(wire.send(ListGroupsRequest()))
+    relayed.append(wire.send(DescribeGroupsRequest()))
     fetched = wire.send(fetch_request((topic.id, 0, 0)))
-    relayed.append(wire.send(ListGroupsRequest()))
+    relayed.append(wire.send(DescribeGroupsRequest()))
     first, second, third = await (await relay.connection()).until(3)
     third.answer(_listing("c"))
     second.answer(_listing("b"))
@@ -241,7 +260,7 @@ async def test_responses_keep_the_order_of_the_requests(app: App, relay: HeldRel
 
 
 async def test_a_limited_number_of_requests_waits_for_the_coordinator(relay: HeldRelay, wire: Wire) -> None:
-    pending = [wire.send(ListGroupsRequest()) for _ in range(2 * MOST_IN_FLIGHT + 1)]
+    pending = [wire.send(DescribeGroupsRequest()) for _ in range(2 * MOST_IN_FLIGHT + 1)]
     connection = await relay.connection()
     await connection.until(MOST_IN_FLIGHT)
     await asyncio.sleep(0.1)
@@ -253,7 +272,7 @@ async def test_a_limited_number_of_requests_waits_for_the_coordinator(relay: Hel
 
 async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, wire: Wire) -> None:
     topic = await _topic(app)
-    pending = [wire.send(ListGroupsRequest()) for _ in range(MOST_IN_FLIGHT)]
+    pending = [wire.send(DescribeGroupsRequest()) for _ in range(MOST_IN_FLIGHT)]
     wire.send(produce_request(topic.id, batch(b"x")))
     requests = await (await relay.connection()).until(MOST_IN_FLIGHT)
     await asyncio.sleep(0.1)
@@ -272,7 +291,7 @@ async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, 
 @pytest.mark.parametrize("answered", range(4))
 async def test_the_connection_ends_with_the_relay(answered: int, relay: HeldRelay, wire: Wire) -> None:
     """After any number of answers, those before the loss arrive."""
-    pending = [wire.send(ListGroupsRequest()) for _ in range(4)]
+    pending = [wire.send(DescribeGroupsRequest()) for _ in range(4)]
     requests = await (await relay.connection()).until(4)
     for request in requests[:answered]:
         request.answer(_listing("g"))
@@ -286,7 +305,7 @@ async def test_the_connection_ends_with_the_relay(answered: int, relay: HeldRela
 
 async def test_a_later_answer_is_not_sent_if_an_earlier_one_is_lost(relay: HeldRelay, wire: Wire) -> None:
     for _ in range(2):
-        wire.send(ListGroupsRequest())
+        wire.send(DescribeGroupsRequest())
     first, second = await (await relay.connection()).until(2)
     second.answer(_listing("g"))
     first.fail()
@@ -297,7 +316,7 @@ async def test_the_connection_ends_if_the_relay_is_lost_behind_a_local_request(
     app: App, relay: HeldRelay, wire: Wire
 ) -> None:
     topic = await _topic(app)
-    wire.send(ListGroupsRequest())
+    wire.send(DescribeGroupsRequest())
     wire.send(produce_request(topic.id, batch(b"x")))
     (await relay.request()).fail()
     assert await _is_closed(wire)
@@ -305,7 +324,7 @@ async def test_the_connection_ends_if_the_relay_is_lost_behind_a_local_request(
 
 async def test_the_connection_ends_if_the_relay_is_lost_at_its_limit(relay: HeldRelay, wire: Wire) -> None:
     for _ in range(MOST_IN_FLIGHT + 10):
-        wire.send(ListGroupsRequest())
+        wire.send(DescribeGroupsRequest())
     connection = await relay.connection()
     requests = await connection.until(MOST_IN_FLIGHT)
     for each in requests:
@@ -322,14 +341,14 @@ async def test_metadata_that_cannot_be_relayed_ends_the_connection(relay: HeldRe
 
 async def test_other_connections_go_on(app: App, relay: HeldRelay, wire: Wire) -> None:
     async with Wire(_address(app)) as other:
-        wire.send(ListGroupsRequest())
+        wire.send(DescribeGroupsRequest())
         (await relay.request()).fail()
         assert await _is_closed(wire)
         assert await other.ask(MetadataRequest(), MetadataResponse)
 
 
 async def test_the_relay_ends_with_the_connection(relay: HeldRelay, wire: Wire) -> None:
-    wire.send(ListGroupsRequest())
+    wire.send(DescribeGroupsRequest())
     await relay.request()
     wire.writer.close()
     await relay.opened[0].until_closed()
@@ -426,12 +445,12 @@ async def test_the_relay_has_the_user_who_logged_in_at_the_member(guarded: App, 
     async with Wire(_address(guarded)) as wire:
         await log_in(wire)
         assert relay.opened == []
-        pending = wire.send(ListGroupsRequest())
+        pending = wire.send(DescribeGroupsRequest())
         (await relay.request()).answer(_listing())
         assert await _groups(wire, pending) == []
         assert relay.opened[0].user == "admin"
         await log_in(wire)  # a session may log in again, as the same user
-        pending = wire.send(ListGroupsRequest())
+        pending = wire.send(DescribeGroupsRequest())
         (await relay.request(1)).answer(_listing())
         assert await _groups(wire, pending) == []
         assert len(relay.opened) == 1
@@ -439,7 +458,7 @@ async def test_the_relay_has_the_user_who_logged_in_at_the_member(guarded: App, 
 
 async def test_nothing_is_relayed_before_a_login(guarded: App, relay: HeldRelay) -> None:
     async with Wire(_address(guarded)) as wire:
-        wire.send(ListGroupsRequest())
+        wire.send(DescribeGroupsRequest())
         assert await _is_closed(wire)
     assert relay.opened == []
 
@@ -447,7 +466,7 @@ async def test_nothing_is_relayed_before_a_login(guarded: App, relay: HeldRelay)
 async def test_a_revoked_login_ends_the_relay(guarded: App, relay: HeldRelay) -> None:
     async with Wire(_address(guarded)) as wire:
         await log_in(wire)
-        wire.send(ListGroupsRequest())
+        wire.send(DescribeGroupsRequest())
         await relay.request()
         await guarded.broker.access.users.set_password("admin", "another one")
         assert await _is_closed(wire)
@@ -456,7 +475,7 @@ async def test_a_revoked_login_ends_the_relay(guarded: App, relay: HeldRelay) ->
 
 async def test_versions_that_are_not_served_are_not_relayed(relay: HeldRelay, wire: Wire) -> None:
     encoder = RequestEncoder("test")
-    chunks, _ = encoder.encode_body(16, 5, [b""])
+    chunks, _ = encoder.encode_body(15, 5, [b""])
     frame = bytearray(b"".join(chunks))
     frame[6:8] = (99).to_bytes(2, "big")
     wire.writer.write(frame)
@@ -488,7 +507,7 @@ async def test_a_member_that_is_cut_off_reads_and_relays(relay: HeldRelay) -> No
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         found = await wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse)
         assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        pending = wire.send(ListGroupsRequest())
+        pending = wire.send(DescribeGroupsRequest())
         (await relay.request()).answer(_listing("g"))
         assert await _groups(wire, pending) == ["g"]
         standing.is_cut_off = False

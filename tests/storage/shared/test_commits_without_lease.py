@@ -133,6 +133,22 @@ async def test_after_a_failed_first_batch_the_log_decides_whether_it_was_repeate
         assert [outcome.base_offset for [outcome] in outcomes] == [0, 1, 2]
 
 
+async def test_a_failed_first_batch_is_not_awaited_for_ever(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """It was repeated at another broker, and the log has forgotten its producer since."""
+    topic = make_topic(latency="object")
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(1, database, objects, clock) as [member]:
+        objects.fail(Fault.FAIL, "put")
+        with pytest.raises(Unavailable):
+            await member.commit([numbered(partition, 0)])
+        clock.advance(601)
+        [outcome] = await member.commit([numbered(partition, 5)])
+        assert (outcome.base_offset, outcome.refusal) == (0, None)
+
+
 async def test_a_coordinated_log_refuses_appends_without_the_lease(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:

@@ -95,6 +95,9 @@ class TransactionalProducer:
     async def _send(self, wire: Wire, number: int) -> None:
         partition = self._random.choice(self._topics.all())
         values = [self._recorder.value() for _ in range(self._random.choice((1, 3)))]
+        await self._send_values(wire, number, partition, values)
+
+    async def _send_values(self, wire: Wire, number: int, partition: Partition, values: list[int]) -> None:
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + len(values)
         batch = build_batch(
@@ -121,8 +124,11 @@ class TransactionalProducer:
 
     async def _send_offsets(self, wire: Wire, number: int) -> None:
         """As if it had read a little more of a partition."""
-        name, index = partition = self._random.choice(self._topics.all())
-        offset = self._progress.get(partition, 0) + 1
+        partition = self._random.choice(self._topics.all())
+        await self._send_offset(wire, number, partition, self._progress.get(partition, 0) + 1)
+
+    async def _send_offset(self, wire: Wire, number: int, partition: Partition, offset: int) -> None:
+        name, index = partition
         self._progress[partition] = offset
         place = TxnOffsetCommitRequestPartition(
             partition_index=index, committed_offset=offset, committed_metadata=""

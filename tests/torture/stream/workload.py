@@ -11,6 +11,7 @@ from tests.torture.stream.classic import ClassicMember
 from tests.torture.stream.links import Link, Topics
 from tests.torture.stream.members import GroupMember
 from tests.torture.stream.offsets import EARLIEST, LATEST, fetch_committed, offset_of
+from tests.torture.stream.processing import OUTPUT, Processor
 from tests.torture.stream.producers import IdempotentProducer, PlainProducer
 from tests.torture.stream.readers import Fetching, Follower
 from tests.torture.stream.transactions import TransactionalProducer
@@ -32,24 +33,26 @@ class StreamWorkload:
         random: Random,
         *,
         careless: bool = False,
-        classic: bool = False,
+        is_full: bool = False,
         **config: str,
     ) -> None:
-        """`careless` producers send again what may be there; `classic` adds a group of the older protocol;
-        `config` is of the topics, with underscores."""
+        """`careless` producers send again what may be there; `is_full` adds a group of the older protocol,
+        and a processor; `config` is of the topics, with underscores."""
         self._recorder = recorder
         self._random = random
         self._config = _CONFIG | config
         self._careless = careless
-        self._groups = [GROUP, CLASSIC_GROUP] if classic else [GROUP]
-        self._topics = Topics({}, PARTITIONS)
+        self._groups = [GROUP, CLASSIC_GROUP] if is_full else [GROUP]
+        self._processor: Processor | None = None
+        self._is_full = is_full
+        self._topics = Topics({}, PARTITIONS | {OUTPUT[0]: 1} if is_full else PARTITIONS)
         self._transactional: list[TransactionalProducer] = []
         self._producers: list[IdempotentProducer | PlainProducer] = []
         self._readers: list[Follower | GroupMember] = []
 
     async def prepare(self, addresses: Addresses) -> None:
         async with Link(addresses) as wire:
-            for name, partitions in PARTITIONS.items():
+            for name, partitions in self._topics.partitions.items():
                 self._topics.ids[name] = await wire.create_topic(name, partitions, **self._config)
         about = (self._recorder, self._topics, self._random)
         self._producers = [
@@ -64,7 +67,9 @@ class StreamWorkload:
             GroupMember(*about, GROUP),
             GroupMember(*about, GROUP),
         ]
-        if CLASSIC_GROUP in self._groups:
+        if self._is_full:
+            self._processor = Processor(*about, "processor")
+            self._transactional.append(self._processor)
             self._readers += [ClassicMember(*about, CLASSIC_GROUP) for _ in range(2)]
 
     @property
@@ -82,6 +87,8 @@ class StreamWorkload:
             for partition in self._topics.all():
                 for committed_only in (False, True):
                     self._recorder.add(await self._read(wire, partition, committed_only=committed_only))
+        if self._processor is not None:
+            self._processor.check(self._recorder.history)
 
     async def _note_progress(self, wire: Wire, group: str) -> None:
         process, invoked = self._recorder.process(), self._recorder.now()

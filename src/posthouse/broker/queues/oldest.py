@@ -50,8 +50,10 @@ class OldestMessages:
     def _known_ms(self, lane: MessageLane) -> int | None:
         """NO_TIMESTAMP where it was read in vain."""
         if lane.returned or lane.bodiless or lane.window:
-            first = (*lane.returned[:1], *lane.bodiless[:1], *([lane.window[0]] if lane.window else ()))
-            times = [message.timestamp for message in first if message.timestamp != NO_TIMESTAMP]
+            in_memory = [message.timestamp for message in (*lane.returned[:1], *lane.bodiless[:1])]
+            if lane.window:
+                in_memory.append(lane.window[0].timestamp)
+            times = [time for time in in_memory if time != NO_TIMESTAMP]
             if times:
                 return min(times)
         found = self._found.get(lane)

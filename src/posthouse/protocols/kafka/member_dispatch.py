@@ -18,17 +18,21 @@ from typing import Any
 
 from posthouse.broker.broker import Broker
 from posthouse.model.errors import Unavailable
+from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsResponse
+from posthouse.protocols.kafka.codec.generated.list_transactions import ListTransactionsResponse
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import Api
-from posthouse.protocols.kafka.errors import NeedsCoordinator
+from posthouse.protocols.kafka.errors import ErrorCode, NeedsCoordinator, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.handlers import (
     describe_cluster,
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -60,6 +64,23 @@ LOCAL = frozenset(
 )
 """The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;
 some call `Context.require_coordinator` for requests that need it."""
+
+
+def _of_coordinator(handler: Handler[Any], nothing: type[Message]) -> Handler[Any]:
+    def handle(context: Context, request: Message) -> Message:
+        if context.node.coordinator() is None:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is the coordinator")
+        return nothing()
+
+    return replace(handler, handle=handle)
+
+
+LISTED_BY_COORDINATOR = {
+    list_groups.HANDLER.key: _of_coordinator(list_groups.HANDLER, ListGroupsResponse),
+    list_transactions.HANDLER.key: _of_coordinator(list_transactions.HANDLER, ListTransactionsResponse),
+}
+"""Each broker lists what it coordinates, a member nothing: clients ask all brokers, and some would show an
+entry as often as they are told of it."""
 
 _pack_length = Struct(">i").pack
 
@@ -94,14 +115,16 @@ class MemberCall(LeasedCall):
 class MemberDispatcher(LeasedDispatcher):
     def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
         super().__init__(broker, requests, membership, partial(MemberCall, membership))
-        relayed = {
-            key: (_undecoded(api), _relayed(handler), metrics)
+        others = {
+            key: (api, LISTED_BY_COORDINATOR[key], metrics)
+            if key in LISTED_BY_COORDINATOR
+            else (_undecoded(api), _relayed(handler), metrics)
             for key, (api, handler, metrics) in self._everything.items()
             if key not in LOCAL
         }
-        self._everything = self._everything | relayed
+        self._everything = self._everything | others
         # The coordinator may be well while this broker is cut off.
-        self._reads = self._reads | relayed
+        self._reads = self._reads | others
 
     def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
         pending.frame = frame

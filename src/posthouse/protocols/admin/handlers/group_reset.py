@@ -64,6 +64,7 @@ async def _reset(context: CallContext, parameters: OfGroup, body: ResetBody) -> 
     _check_no_members(group)
     committed = {} if group is None else await _committed(context, groups, group)
     wanted = _wanted(context, parameters.group, body.topics, committed)
+    await context.broker.refresh([topic.partition(index) for topic, index in wanted])
     changes: dict[PartitionId, ResetOffset] = {}
     async for topic, partition in in_turns(wanted):
         before = committed.get(topic.partition(partition))

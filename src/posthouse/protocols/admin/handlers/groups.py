@@ -128,7 +128,9 @@ async def _describe(context: CallContext, parameters: GroupWanted, body: NoBody)
         topic.partition(place.partition)
         async for place in in_turns(shown)
         if (topic := context.broker.topics.find(place.topic)) is not None
+        and place.partition < topic.partitions
     ]
+    await context.broker.refresh(partitions)
     offsets = [_offset(each, readers.get(each.place)) async for each in groups.progress(group, partitions)]
     return GroupView(
         name=group.id,

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
@@ -36,11 +37,23 @@ log = logging.getLogger(__name__)
 INLINE_PATH = 0
 OBJECT_PATH = 1
 _MOST_AWAITED = 100_000
+_AWAITED_SECONDS = 600.0
+"""Longer than clients repeat a batch. It may have been repeated at another broker, of which this one hears
+nothing, and a log that has forgotten the producer since must take any batch of it."""
 _CUT_SECONDS = 0.1
 """A call whose connection was cut has noticed it."""
 _MOST_IN_FLIGHT = 3
 _AHEAD_BYTES = 2 * 1024 * 1024
 """A group is uploaded behind others from this size on; less waits and becomes a larger object."""
+
+
+class AwaitedBatch(NamedTuple):
+    """A batch that failed and is to be repeated before others of its producer."""
+
+    epoch: int
+    sequence: int
+    until: float
+    """The monotonic time after which it is not awaited any more."""
 
 
 class Committer:
@@ -72,9 +85,9 @@ class Committer:
         self._on_fenced = on_fenced
         self._on_object_path: Counter[Hashable] = Counter()
         """Partitions and keys that commits on the object path touch."""
-        self._awaited: dict[tuple[PartitionId, int], tuple[int, int]] = {}
-        """Epoch and sequence of the first batch of producers whose first batch failed. They repeat it, here
-        or at another broker, and until then the database refuses their later batches."""
+        self._awaited: dict[tuple[PartitionId, int], AwaitedBatch] = {}
+        """By partition and producer: the first batches that failed. Their producers repeat them, here or at
+        another broker, and until then the database refuses later batches."""
         self._subscribers: list[Arrived] = []
         self._fenced: StorageFenced | None = None
         self.unwritten_bytes = 0
@@ -302,13 +315,15 @@ class Committer:
             self._fail(path, group, error)
 
     def _remember_failed(self, operations: Sequence[Operation]) -> None:
+        until = self._clock.monotonic() + _AWAITED_SECONDS
         for each in operations:
             if isinstance(each, Append) and each.header.producer_id >= 0:
                 owner = self._logs.get(each.partition)
                 if owner is not None and owner.producers.get(each.header.producer_id) is None:
                     header = each.header
                     key = (each.partition, header.producer_id)
-                    self._awaited.setdefault(key, (header.producer_epoch, header.base_sequence))
+                    awaited = AwaitedBatch(header.producer_epoch, header.base_sequence, until)
+                    self._awaited.setdefault(key, awaited)
         while len(self._awaited) > _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
 
@@ -322,13 +337,18 @@ class Committer:
     def _failed_before(self, operations: Sequence[Operation]) -> dict[int, int]:
         """See `PendingCommit.failed_before`."""
         found: dict[int, int] = {}
+        now = self._clock.monotonic()
         for each in operations:
             if not isinstance(each, Append) or each.header.is_control:
                 continue
             header = each.header
-            epoch, sequence = self._awaited.get((each.partition, header.producer_id), (-1, -1))
-            if header.producer_epoch == epoch and header.base_sequence != sequence:
-                found[id(each)] = sequence
+            awaited = self._awaited.get((each.partition, header.producer_id))
+            if awaited is None:
+                continue
+            if awaited.until <= now:
+                del self._awaited[each.partition, header.producer_id]
+            elif header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
+                found[id(each)] = awaited.sequence
         return found
 
 
