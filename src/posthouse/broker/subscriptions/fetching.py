@@ -20,7 +20,6 @@ from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.storage.contract import Storage
 
-_BEYOND = 2**63
 """More than any offset."""
 _SCATTERED_BYTES = 64 * 1024
 """Bytes per read if most records were delivered before, and few were released."""
@@ -188,7 +187,7 @@ class Fetching:
             )
             is_aborted: Aborted = nothing_aborted
             if stable_only:
-                is_aborted = aborted_in(self._storage.aborted(partition, offset, _BEYOND))
+                is_aborted = aborted_in(slice_.aborted)
             before = offset
             for following, found in found_in(subscribed, slice_.data, offset, is_aborted, leases_left):
                 offset = following

@@ -16,15 +16,13 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from posthouse.model.errors import BadRequest
-from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.record_views import RecordView, ShownRecord, shown_record
 from posthouse.protocols.admin.turns import in_turns
-from posthouse.records.batch import BatchHeader, Readable, iter_headers
+from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.record import Record, body_of, iter_body
 from posthouse.records.visibility import AbortedProducer, visible_batches
 from posthouse.storage.bounds import Bounds, Slice
-from posthouse.storage.producers import AbortedTransaction
 
 T = TypeVar("T")
 
@@ -43,8 +41,6 @@ class TopicLog(Protocol):
     async def read(
         self, topic: Topic, partition: int, offset: int, max_bytes: int, *, stable_only: bool = False
     ) -> Slice: ...
-
-    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +176,13 @@ class RecordScan:
         begin = offset = first
         size = 0
         while offset < upper and size < self._wanted.max_bytes:
-            data = await self._data(partition, offset, self._wanted.max_bytes - size)
-            if not data:
+            read = await self._slice(partition, offset, self._wanted.max_bytes - size)
+            if not read.data:
                 break
-            headers = [header for _, header in iter_headers(data)]
+            headers = [header for _, header in iter_headers(read.data)]
             begin, offset = min(begin, headers[0].base_offset), headers[-1].next_offset
             size += sum(each.length for each in headers if each.base_offset < upper)
-            found += [each for each in self._visible(partition, data) if each.header.base_offset < upper]
+            found += [each for each in _visible(read) if each.header.base_offset < upper]
         result.scanned_bytes += size
         if offset < upper:
             result.next = RecordPosition(partition=partition, offset=0)
@@ -198,36 +194,30 @@ class RecordScan:
 
     async def _read(self, partition: int, offset: int, found: FoundRecords) -> int:
         """The next records from `offset` on are added to `found`. Returns the offset to go on from."""
-        data = await self._data(partition, offset, self._wanted.max_bytes - found.scanned_bytes)
-        if not data:
+        read = await self._slice(partition, offset, self._wanted.max_bytes - found.scanned_bytes)
+        if not read.data:
             return self._end(partition)
-        found.scanned_bytes += len(data)
-        end = max(header.next_offset for _, header in iter_headers(data))
-        batches = self._visible(partition, data)
+        found.scanned_bytes += len(read.data)
+        end = max(header.next_offset for _, header in iter_headers(read.data))
+        batches = _visible(read)
         stopped = await _on_a_thread(partial(_add_oldest, batches, partition, offset, self._wanted, found))
         return end if stopped is None else stopped
 
-    async def _data(self, partition: int, offset: int, most: int) -> Readable:
+    async def _slice(self, partition: int, offset: int, most: int) -> Slice:
         size = min(_SLICE_BYTES, max(most, 1))
         stable_only = self._wanted.stable_only
-        return (await self._log.read(self._topic, partition, offset, size, stable_only=stable_only)).data
+        return await self._log.read(self._topic, partition, offset, size, stable_only=stable_only)
 
-    def _visible(self, partition: int, data: Readable) -> list[_Batch]:
-        aborted = self._aborted(partition, data) if self._wanted.stable_only else []
-        view = memoryview(data)
-        return [
-            _Batch(header=header, data=view[position : position + header.length])
-            for position, header in visible_batches(data, aborted)
-        ]
 
-    def _aborted(self, partition: int, data: Readable) -> list[AbortedProducer]:
-        headers = [header for _, header in iter_headers(data)]
-        aborted = self._log.aborted(
-            self._topic.partition(partition), headers[0].base_offset, headers[-1].next_offset
-        )
-        return [
-            AbortedProducer(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
-        ]
+def _visible(read: Slice) -> list[_Batch]:
+    view = memoryview(read.data)
+    aborted = [
+        AbortedProducer(producer_id=each.producer_id, first_offset=each.first_offset) for each in read.aborted
+    ]
+    return [
+        _Batch(header=header, data=view[position : position + header.length])
+        for position, header in visible_batches(read.data, aborted)
+    ]
 
 
 def _age(record: ShownRecord) -> tuple[int, int, int]:

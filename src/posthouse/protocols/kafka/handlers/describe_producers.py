@@ -18,7 +18,8 @@ _NO_SEQUENCE = -1
 _NO_COORDINATOR_EPOCH = -1
 
 
-def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+async def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    await _refresh(context, request)
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -28,6 +29,18 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
             for topic in request.topics
         ]
     )
+
+
+async def _refresh(context: Context, request: DescribeProducersRequest) -> None:
+    """Ask for producers that wrote by other brokers. Partitions that do not exist are refused later."""
+    partitions = [
+        topic.partition(index)
+        for wanted in request.topics
+        if (topic := context.broker.topics.find(wanted.name)) is not None
+        for index in wanted.partition_indexes
+        if 0 <= index < topic.partitions
+    ]
+    await context.broker.refresh(partitions, with_producers=True)
 
 
 def _describe(context: Context, topic: TopicRequest, index: int) -> PartitionResponse:
