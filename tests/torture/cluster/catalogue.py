@@ -43,7 +43,11 @@ ENTRIES = (
     ),
     Entry(
         ObjectFaults,
-        Control(lambda: ObjectFaults(changed_to(DroppingRecipe)), f"KAFKA_STORAGE_ERROR|{LOST}", ON_OBJECTS),
+        Control(
+            lambda: ObjectFaults(changed_to(DroppingRecipe)),
+            f"CORRUPT_MESSAGE|KAFKA_STORAGE_ERROR|{LOST}",
+            ON_OBJECTS,
+        ),
         workloads=(ON_OBJECTS,),
         rounds=_ROUNDS,
     ),

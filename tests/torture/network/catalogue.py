@@ -69,7 +69,7 @@ ENTRIES = (
         [StoreAway()],
         Control(
             lambda: kind("dropping", StoreAway(), change=changed_to(DroppingRecipe)),
-            f"KAFKA_STORAGE_ERROR|{LOST}",
+            f"CORRUPT_MESSAGE|KAFKA_STORAGE_ERROR|{LOST}",
             ON_OBJECTS,
         ),
         lying=True,
