@@ -473,6 +473,23 @@ async def test_a_revoked_login_ends_the_relay(guarded: App, relay: HeldRelay) ->
         await relay.opened[0].until_closed()
 
 
+async def test_nothing_is_relayed_for_a_client_that_has_left(
+    guarded: App, relay: HeldRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata finds that it needs the coordinator after the connection was lost, in the same turn."""
+
+    async def lose_clients() -> None:
+        for each in guarded.connections:
+            each.abort()
+
+    async with Wire(_address(guarded)) as wire:
+        await log_in(wire)
+        monkeypatch.setattr(guarded.broker._storage, "refresh_definitions", lose_clients)
+        wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True))
+        assert await _is_closed(wire)
+    assert relay.opened == []
+
+
 async def test_versions_that_are_not_served_are_not_relayed(relay: HeldRelay, wire: Wire) -> None:
     encoder = RequestEncoder("test")
     chunks, _ = encoder.encode_body(15, 5, [b""])

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.model.errors import LoginFailed
+from posthouse.model.errors import LoginFailed, Unavailable
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
@@ -59,6 +59,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._open_companion = parts.open_companion
         self._companion: Companion | None = None
         """Opened when the first request is relayed."""
+        self._user: str | None = None
+        """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(parts.receive_buffer, settings.max_request_bytes)
         self._node = Node(NODE_ID, Address("127.0.0.1", 0))
@@ -146,6 +148,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
+        self._user = self._authenticator.user
         if self.login is not None:
             self._reader.max_frame = self._settings.max_request_bytes
             self._prove()
@@ -308,11 +311,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._task
 
     def relay(self, request: PendingRequest) -> asyncio.Future[bytes]:
+        if self._closed:  # while the request was in work
+            lost: asyncio.Future[bytes] = self._loop.create_future()
+            lost.set_exception(Unavailable("the client's connection is closed"))
+            return lost
         companion = self._companion
         if companion is None:
             assert self._open_companion is not None
             client = self._transport.get_extra_info("peername")
-            opened = self._open_companion(Address(client[0], client[1]), self._authenticator.user)
+            opened = self._open_companion(Address(client[0], client[1]), self._user)
             companion = self._companion = Companion(opened)
         answered = companion.send(request.frame)
         if companion.is_full and self._task is None:
