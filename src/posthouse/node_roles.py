@@ -134,7 +134,7 @@ class NodeRoles:
             return Refusal.NO_SUCH_LISTENER
         origin = Origin(client=passage.client)
         if isinstance(passage, RelayPassage):
-            origin = Origin(client=passage.client, is_relayed=True, user=passage.user)
+            origin = Origin(client=passage.client, relayed_by=passage.broker, user=passage.user)
         return partial(listener.adopt, origin=origin)
 
     # Standby

@@ -50,7 +50,7 @@ class _Member:
         self.coordinator = None if address is None else Coordinator(incarnation=uuid4(), address=address)
         self.traffic = PeerTraffic()
         self.relay = CoordinatorRelay(
-            Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
+            uuid4(), Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
         )
         self._encoder = RequestEncoder("relayed")
 
@@ -91,7 +91,8 @@ async def _coordinator(**settings: object) -> AsyncIterator[tuple[App, Address]]
         listener = app.listener(passage.listener)
         assert listener is not None
         return partial(
-            listener.adopt, origin=Origin(client=passage.client, is_relayed=True, user=passage.user)
+            listener.adopt,
+            origin=Origin(client=passage.client, relayed_by=passage.broker, user=passage.user),
         )
 
     async with AsyncExitStack() as stack:
@@ -251,3 +252,22 @@ async def test_a_connection_that_closes_while_it_dials() -> None:
     with pytest.raises(Unavailable, match="is closed"):
         await waiting
     assert not member.relay._open
+
+
+async def test_a_connection_that_is_closed_delivers_nothing_afterwards() -> None:
+    """The client may repeat its requests by another way. A reset tells that the kernel has discarded them."""
+    adopted: list[socket.socket] = []
+    async with _peers(lambda passage: adopted.append) as address:
+        member = _Member(address)
+        connection = member.open()
+        frame, _ = member.frame(MetadataRequest(topics=[]))
+        unanswered = connection.send(frame)
+        await until(lambda: adopted and connection._sent)
+        connection.close()
+        with pytest.raises(Unavailable):
+            await unanswered
+        with pytest.raises(ConnectionResetError):
+            while await asyncio.get_running_loop().sock_recv(adopted[0], 4096):
+                pass
+            pytest.fail("the connection ended as if all had been said")
+        adopted[0].close()

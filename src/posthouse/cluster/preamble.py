@@ -74,6 +74,8 @@ class Passage:
 class RelayPassage:
     """Some requests of a client that stays connected to the dialling broker. There is no TLS in them."""
 
+    broker: UUID
+    """The incarnation of the dialling broker."""
     listener: str
     client: Address
     user: str | None
@@ -118,7 +120,7 @@ def _said(passage: AnyPassage) -> dict[str, Any]:
         return {"kind": _HINTS, "broker": str(passage.broker)}
     said = {"listener": passage.listener, "host": passage.client.host, "port": passage.client.port}
     if isinstance(passage, RelayPassage):
-        return said | {"kind": _RELAY, "user": passage.user}
+        return said | {"kind": _RELAY, "broker": str(passage.broker), "user": passage.user}
     return said
 
 
@@ -141,7 +143,8 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
         raise PeerRefused(f"it asks for {kind!r}, which this version does not know")
     client = Address(said["host"], said["port"])
     if kind == _RELAY:
-        return RelayPassage(listener=said["listener"], client=client, user=said["user"])
+        broker = UUID(said["broker"])
+        return RelayPassage(broker=broker, listener=said["listener"], client=client, user=said["user"])
     return Passage(listener=said["listener"], client=client)
 
 

@@ -10,6 +10,7 @@ they are sent. At most `MOST_IN_FLIGHT` requests of a connection are with the co
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -29,6 +30,8 @@ MOST_IN_FLIGHT = 64
 _LENGTH = Struct(">I")
 _CORRELATION_ID = slice(4, 8)
 """Of a request, behind the key and the version of its API. A response begins with it."""
+_DISCARD = Struct("ii").pack(1, 0)
+"""Of SO_LINGER: closing resets the connection."""
 _UNREAD_SECONDS = 30
 """How long the coordinator may take none of the bytes that wait for it."""
 
@@ -36,13 +39,15 @@ _UNREAD_SECONDS = 30
 class CoordinatorRelay:
     """Implements the port in `protocols/relay`."""
 
-    def __init__(self, dialler: Dialler, traffic: PeerTraffic) -> None:
+    def __init__(self, own: UUID, dialler: Dialler, traffic: PeerTraffic) -> None:
+        """`own` is the incarnation of this broker."""
+        self._own = own
         self._dialler = dialler
         self._traffic = traffic
         self._open: set[CompanionConnection] = set()
 
     def open(self, listener: str, client: Address, user: str | None) -> "CompanionConnection":
-        passage = RelayPassage(listener=listener, client=client, user=user)
+        passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user)
         made = CompanionConnection(passage, self._dialler, self._traffic, closed=self._open.discard)
         self._open.add(made)
         return made
@@ -151,7 +156,7 @@ class CompanionConnection:
 
     def _hang_up(self) -> None:
         if self._upstream is not None:
-            self._upstream.transport.abort()
+            self._upstream.abort()
             self.lost(self._upstream)
 
     def close(self) -> None:
@@ -203,6 +208,13 @@ class _Upstream(asyncio.Protocol):
             start = end
             self._companion.received(response)
         del received[:start]
+
+    def abort(self) -> None:
+        """The kernel discards what it has not sent: the client may send the same again by another way, and
+        the coordinator must not get the first one afterwards."""
+        own: socket.socket = self.transport.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+        self.transport.abort()
 
     def eof_received(self) -> bool:
         return False

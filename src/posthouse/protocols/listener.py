@@ -174,7 +174,7 @@ class Listener:
         self, accepted: socket.socket, visitor: Visitor, wait: float, origin: Origin | None
     ) -> None:
         arriving: list[Connection] = []
-        tls = None if origin is not None and origin.is_relayed else self._tls
+        tls = None if origin is not None and origin.relayed_by else self._tls
 
         def made() -> asyncio.BaseProtocol:
             protocol = self._factory(self)

@@ -20,7 +20,7 @@ from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
-from posthouse.protocols.introduction import FORWARDER
+from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
 from posthouse.protocols.kafka.companion import Companion
 from posthouse.protocols.kafka.connection_parts import ConnectionParts
@@ -90,7 +90,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
-        self.session.is_relayed = transport.get_extra_info(FORWARDER) is not None
+        self.session.relayed_by = transport.get_extra_info(RELAYED_BY)
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
             self._loop,
